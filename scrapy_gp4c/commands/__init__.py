@@ -1,0 +1,59 @@
+"""``scrapy gp4c status | pages | export | import | report SPIDER``: look into a spider's page store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+
+from scrapy_gp4c.commands import export, import_file, pages, report, status
+from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.errors import Gp4cError
+
+if TYPE_CHECKING:
+    import argparse
+
+ACTIONS = {"status": status, "pages": pages, "export": export, "import": import_file, "report": report}
+
+
+class Command(ScrapyCommand):
+    """The ``gp4c`` command; each action is a module with ``HELP``, ``add_options`` and ``run``."""
+
+    requires_project = True
+    requires_crawler_process = False
+    default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
+
+    def syntax(self) -> str:
+        """Return the usage line."""
+        return f"{{{','.join(ACTIONS)}}} SPIDER [options]"
+
+    def short_desc(self) -> str:
+        """Return what ``scrapy`` lists."""
+        return "Look into the page store of a spider, export and import its history"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Give every action its own options and Scrapy's global ones (which follow the action)."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        for name, module in ACTIONS.items():
+            action = actions.add_parser(
+                name, help=module.HELP, description=module.HELP, usage=f"scrapy gp4c {name} SPIDER [options]"
+            )
+            action.add_argument("spider", metavar="SPIDER", help="name of the spider")
+            module.add_options(action)
+            super().add_options(action)
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Run the action; an error of bad input is one message and exit code 1."""
+        if args:
+            raise UsageError(f"unrecognised arguments: {' '.join(args)}", print_help=False)
+        assert self.settings is not None
+        try:
+            ACTIONS[opts.action].run(Project(self.settings, opts.spider), opts)
+        except Gp4cError as error:
+            print(f"scrapy gp4c {opts.action}: {error}", file=sys.stderr)
+            self.exitcode = 1
+        except BrokenPipeError:  # `| head` has seen enough
+            sys.stderr.close()
+            self.exitcode = 1

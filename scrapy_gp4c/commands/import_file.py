@@ -1,0 +1,109 @@
+"""``scrapy gp4c import``: a file of URLs to monitor, or a history written by ``export``; plain or gzip.
+
+URLs come one per line and may be imported at any time, also while a cycle is unfinished. A history is
+restored into a new store only.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+
+from scrapy_gp4c.commands.history import is_header, restore
+from scrapy_gp4c.errors import ImportFileError
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "add the URLs of a file, or restore an exported history"
+PROGRESS_LINES: Final = 100_000
+
+Line = tuple[int, str]
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument("file", metavar="FILE", help="URLs, one per line, or a history; plain or gzip")
+    parser.add_argument(
+        "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
+    )
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Import the file; raises ImportFileError with the number of the line that cannot be imported."""
+    name = options.file
+    first = next(content_lines(name), (0, ""))[1]
+    if first.startswith("#") or "\t" in first:
+        if options.callback is not None:
+            raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
+        pages, cycles = restore(project, name, content_lines(name))
+        print(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
+        return
+    _check_callback(project, options.callback)
+    failure: list[ImportFileError] = []
+    with project.open_store(readonly=False) as store:
+        added, known = store.add_pages(_pages(project, name, options.callback, failure))
+    print(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
+    if failure:
+        raise failure[0]
+
+
+def _check_callback(project: Project, callback: str | None) -> None:
+    if callback is not None and not callable(getattr(project.spider_class, callback, None)):
+        raise ImportFileError(
+            f"--callback {callback}: the spider {project.spider_class.name!r} has no such method"
+        )
+
+
+def _pages(
+    project: Project, name: str, callback: str | None, failure: list[ImportFileError]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`."""
+    extra = {} if callback is None else {"callback": callback}
+    try:
+        for number, line in content_lines(name):
+            try:
+                yield project.page({"url": line, **extra})
+            except ValueError as error:
+                raise ImportFileError(
+                    f"{name}, line {number}: {error}. The pages of the lines before it are in the store; "
+                    "correct the line and import the file again."
+                ) from None
+    except ImportFileError as error:
+        failure.append(error)
+
+
+def content_lines(name: str) -> Iterator[Line]:
+    """Yield (line number, line) of the lines that are neither blank nor comments.
+
+    A first line of ``# {`` is the header of a history and comes too. Gzip is told by content, not by name.
+    """
+    try:
+        with Path(name).open("rb") as raw:
+            compressed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if compressed else raw
+            for number, line in enumerate(source, 1):
+                if number % PROGRESS_LINES == 0:
+                    print(f"{number:,} lines", file=sys.stderr)
+                text = _decode(name, number, line)
+                if text and (not text.startswith("#") or (number == 1 and is_header(text))):
+                    yield number, text
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ImportFileError(f"cannot read {name}: {reason}. Give an existing text or gzip file.") from error
+
+
+def _decode(name: str, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \r\n")
+    except UnicodeDecodeError as error:
+        raise ImportFileError(
+            f"{name}, line {number}: expected UTF-8 text; found byte 0x{line[error.start]:02x} at position "
+            f"{error.start + 1}. Convert the file to UTF-8."
+        ) from error

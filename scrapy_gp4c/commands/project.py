@@ -1,0 +1,53 @@
+"""What a command needs of the Scrapy project: a spider's settings, its store and its page keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store import Store
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings as ScrapySettings
+
+
+class Project:
+    """The settings of one spider as its crawl would have them."""
+
+    def __init__(self, settings: ScrapySettings, spider_name: str) -> None:
+        """Load the spider's class for its own settings; raises SettingsError."""
+        loader = get_spider_loader(settings)
+        if spider_name not in loader.list():
+            raise SettingsError(
+                f"there is no spider {spider_name!r}; the project's spiders are: "
+                f"{', '.join(sorted(loader.list())) or 'none'}"
+            )
+        self.spider_class = loader.load(spider_name)
+        self._crawler = Crawler(self.spider_class, settings)
+        self._crawler.addons.load_settings(self._crawler.settings)
+        self.settings = Settings.load(self._crawler.settings)
+        self.store_path = self.settings.store_path(spider_name)
+        fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
+        self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
+
+    def open_store(self, *, readonly: bool = True) -> Store:
+        """Open the spider's store; readers work beside a running crawl."""
+        return Store(self.store_path, readonly=readonly)
+
+    def page(self, stored: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
+        arguments = {
+            name: stored[name] for name in ("cb_kwargs", "meta", "cookies", "headers") if name in stored
+        }
+        request = Request(stored["url"], **arguments)
+        scheme, _, rest = request.url.partition("://")
+        if scheme not in ("http", "https") or not rest.partition("/")[0]:
+            raise ValueError(f"expected an http or https URL; found {stored['url']!r}")
+        key = int.from_bytes(self._fingerprint(request)[:8], "big")
+        return key, {**stored, "url": request.url}

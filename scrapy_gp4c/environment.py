@@ -1,0 +1,190 @@
+"""Opening the LMDB file of a store: every way in which that can go wrong, and LMDB's errors as ours.
+
+LMDB maps its file into memory, so that a truncated file ends the process with SIGBUS instead of an error;
+therefore the header is read before LMDB sees it. Nothing here deletes or overwrites what it finds.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
+
+DATA: Final = "data.mdb"
+WRITER_LOCK: Final = "writer.lock"
+_OUR_FILES: Final = {DATA, "lock.mdb", WRITER_LOCK}
+
+_MAGIC: Final = 0xBEEFC0DE
+_VERSION: Final = 1
+_META: Final = struct.Struct("=16xII16xI92xQQ")
+"""LMDB 0.9's meta page: magic, data version, page size, last page, transaction (mdb.c, MDB_meta)."""
+
+_ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
+
+
+def check_directory(path: Path, readonly: bool) -> None:
+    """Look at a store's directory before LMDB opens it; creates the directory of a new store.
+
+    Raises StoreDamagedError for what is no store, or a truncated one; StoreError when there is none to
+    read, or no access.
+    """
+    data = path / DATA
+    try:
+        if path.exists() and not path.is_dir():
+            raise StoreDamagedError(f"the store {path} must be a directory; found a file. {_ANOTHER}")
+        if not data.exists() or data.stat().st_size == 0:
+            strangers = sorted(set(os.listdir(path)) - _OUR_FILES) if path.exists() else []
+            if strangers:
+                raise StoreDamagedError(
+                    f"the directory {path} holds no page store but other files ({strangers[0]!r}, ...). "
+                    f"{_ANOTHER}"
+                )
+            if readonly:
+                raise StoreError(
+                    f"there is no page store in {path} yet: run the spider once, or check GP4C_STORE."
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        _check_header(path, data)
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"cannot open the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
+        ) from error
+
+
+def _check_header(path: Path, data: Path) -> None:
+    with data.open("rb") as file:
+        head = file.read(_META.size)
+        size = os.fstat(file.fileno()).st_size
+        if len(head) < _META.size:
+            raise damaged(path, f"{DATA} ends after {size} bytes")
+        magic, version, page_size, *first = _META.unpack(head)
+        if magic != _MAGIC:
+            raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}")
+        if version != _VERSION:
+            return  # LMDB's own error names the versions
+        file.seek(page_size)
+        head = file.read(_META.size)
+        if len(head) < _META.size:
+            raise damaged(path, f"{DATA} ends after {size} bytes")
+        second = _META.unpack(head)[3:]
+        last_page = max(first, list(second), key=lambda meta: meta[1])[0]
+    if size < (last_page + 1) * page_size:
+        _probe(path)
+
+
+def _probe(path: Path) -> None:
+    """Walk a file that is shorter than its header says, in a process that SIGBUS may end.
+
+    Pages at the end that were allocated and freed in one transaction are never written, so that a
+    shorter file may be sound.
+    """
+    walk = (
+        "import lmdb, os, sys\n"
+        "environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=16, map_size=2**40)\n"
+        "environment.copyfd(os.open(os.devnull, os.O_WRONLY), compact=True)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", walk, str(path)], capture_output=True, check=False)
+    if process.returncode:
+        raise damaged(path, f"{DATA} is truncated")
+
+
+def damaged(path: Path, what: str) -> StoreDamagedError:
+    """Return the error for a store whose content cannot be trusted."""
+    return StoreDamagedError(
+        f"the store {path} is damaged: {what}. Restore the directory from a backup, or import an export "
+        "(`scrapy gp4c import`) into an empty directory. Nothing was changed."
+    )
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise every LMDB error of the block as one of our StoreErrors."""
+    try:
+        yield
+    except lmdb.Error as error:
+        raise _translate(path, error) from error
+
+
+def _translate(path: Path, error: Exception) -> StoreError:
+    full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
+    # LMDB reports a short write, which is how a full disk or a file size limit begins, as EIO.
+    texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO))
+    if full or any(text in str(error) for text in texts):
+        return StoreFullError(
+            f"no room to write to the store {path} ({error}). What was committed is still readable: free "
+            "disk space (or raise the quota) and run again, or move the directory and set GP4C_STORE."
+        )
+    if isinstance(
+        error,
+        lmdb.CorruptedError
+        | lmdb.InvalidError
+        | lmdb.VersionMismatchError
+        | lmdb.PageNotFoundError
+        | lmdb.PanicError
+        | lmdb.IncompatibleError
+        | lmdb.NotFoundError,
+    ):
+        return damaged(path, str(error))
+    return StoreError(f"the store {path} cannot be used: {error}. Check its owner and GP4C_STORE.")
+
+
+def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
+    """Open the LMDB environment in a directory that `check_directory` accepted."""
+    with translated(path):
+        environment = lmdb.open(
+            str(path),
+            map_size=map_size,
+            metasync=False,
+            readonly=readonly,
+            create=not readonly,
+            max_dbs=16,
+        )
+        environment.reader_check()
+        return environment
+
+
+class WriterLock:
+    """The right to write to a store: held by at most one process, and gone when that process is."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock or raise StoreInUseError that names the holder."""
+        try:
+            self._file = os.open(path / WRITER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
+            ) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._file, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._file)
+            raise in_use(path, f"process {holder}") from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        os.close(self._file)
+
+
+def in_use(path: Path, holder: str) -> StoreInUseError:
+    """Return the error for a second writer."""
+    return StoreInUseError(
+        f"the store {path} is in use by {holder}: one crawl at a time can write to it. Wait until it "
+        "ends, or set GP4C_STORE to another directory for this crawl."
+    )

@@ -1,0 +1,45 @@
+"""Every error that scrapy-gp4c raises on bad input: one tree, one message each.
+
+A message names the thing that is wrong (a setting, a file and line, a part of an expression), says
+what was expected and what was found, and ends with the remedy.
+"""
+
+
+class Gp4cError(Exception):
+    """Base class: catch it to catch every error of bad input that this project raises."""
+
+
+class SettingsError(Gp4cError, ValueError):
+    """A ``GP4C_*`` setting has a value that cannot be used."""
+
+
+class ExpressionError(Gp4cError, ValueError):
+    """A text is not an expression of the score language (see ``scrapy_gp4c.expression``)."""
+
+
+class ScoreError(Gp4cError, ValueError):
+    """A score function cannot be loaded: unknown name, damaged score file, wrong callable."""
+
+
+class StoreError(Gp4cError, OSError):
+    """The page store cannot be used; what was committed to it is still there."""
+
+
+class StoreInUseError(StoreError):
+    """Another process writes to the store."""
+
+
+class StoreDamagedError(StoreError):
+    """The directory holds no readable store: foreign file, unknown schema version, damage."""
+
+
+class StoreFullError(StoreError):
+    """The disk (or the memory map) has no room for another commit."""
+
+
+class HistoryError(Gp4cError, ValueError):
+    """A recorded change history is malformed or too small for what was asked of it."""
+
+
+class ImportFileError(Gp4cError, ValueError):
+    """A file given to ``scrapy gp4c import`` has a line that cannot be imported."""

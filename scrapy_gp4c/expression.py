@@ -1,0 +1,328 @@
+"""The score language: text -> prefix program -> scores, for live use, replay and learning alike.
+
+Syntax is Python's, parsed with ``ast`` against a whitelist and never executed: names of terminals,
+finite numbers, ``+ - * /``, unary minus, ``**`` and the functions of `PRIMITIVES`.
+
+Arithmetic is closed (Santos et al. 2014, section 4.2.1: protected operators return 0 outside their
+domain), so that every tree is a total function and NaN never reaches a ranking:
+
+* ``x / y`` is 0 where ``|y| < TINY``; ``log(x)`` is 0 where ``x <= 0``; ``sqrt(x)`` is 0 where ``x < 0``;
+* ``pow(x, y)`` is 0 where it is undefined (negative base with a broken exponent, 0 to a negative power);
+* ``exp`` and ``pow`` saturate at ``LARGE`` instead of overflowing;
+* any other result that is not finite is 0, and so is a terminal value that is not finite.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import ExpressionError
+
+Array = npt.NDArray[np.float64]
+Token = str | float
+
+TINY: Final = 1e-12
+"""A denominator below this magnitude counts as zero."""
+LARGE: Final = math.exp(700.0)
+"""Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
+MAX_LENGTH: Final = 200_000
+MAX_DEPTH: Final = 64
+MAX_PARENTHESES: Final = 100
+BLOCK_ROWS: Final = 16_384
+"""Rows evaluated at a time: the buffers of one block stay in the processor's cache."""
+
+
+def _divide(x: Array, y: Array, out: Array) -> None:
+    tiny = np.abs(y) < TINY
+    np.divide(x, y, out=out)
+    if tiny.any():
+        out[tiny] = 0.0
+    _finite(out)
+
+
+def _power(x: Array, y: Array, out: Array) -> None:
+    pole = (x == 0.0) & (y < 0.0)
+    np.power(x, y, out=out)
+    if pole.any():
+        out[pole] = 0.0
+    np.clip(out, -LARGE, LARGE, out=out)
+    _finite(out)
+
+
+def _exp(x: Array, out: Array) -> None:
+    np.minimum(x, 700.0, out=out)
+    np.exp(out, out=out)
+
+
+def _log(x: Array, out: Array) -> None:
+    outside = x <= 0.0
+    np.log(x, out=out)
+    if outside.any():
+        out[outside] = 0.0
+
+
+def _sqrt(x: Array, out: Array) -> None:
+    np.sqrt(np.maximum(x, 0.0, out=out), out=out)
+
+
+def _closed(ufunc: np.ufunc) -> Callable[..., None]:
+    def apply(*arguments: Array) -> None:
+        ufunc(*arguments[:-1], out=arguments[-1])
+        _finite(arguments[-1])
+
+    return apply
+
+
+def _finite(values: Array) -> None:
+    """Replace what is not finite by 0, in place; one reduction tells that there is nothing to do."""
+    if not math.isfinite(np.add.reduce(values)):
+        values[~np.isfinite(values)] = 0.0
+
+
+class Primitive(NamedTuple):
+    """An operator of the score language."""
+
+    arity: int
+    apply: Callable[..., None]
+    """``apply(*arguments, out)``: float64 arrays of one shape; ``out`` may be one of the arguments."""
+    infix: int
+    """Binding strength of the infix form; 0: written as a function call."""
+
+
+PRIMITIVES: Final[dict[str, Primitive]] = {
+    "+": Primitive(2, _closed(np.add), 1),
+    "-": Primitive(2, _closed(np.subtract), 1),
+    "*": Primitive(2, _closed(np.multiply), 2),
+    "/": Primitive(2, _divide, 2),
+    "neg": Primitive(1, _closed(np.negative), 3),
+    "pow": Primitive(2, _power, 0),
+    "exp": Primitive(1, _exp, 0),
+    "log": Primitive(1, _log, 0),
+    "sqrt": Primitive(1, _sqrt, 0),
+    "abs": Primitive(1, _closed(np.abs), 0),
+    "min": Primitive(2, _closed(np.minimum), 0),
+    "max": Primitive(2, _closed(np.maximum), 0),
+}
+_FUNCTIONS: Final = {name: p for name, p in PRIMITIVES.items() if p.infix == 0}
+_OPERATORS: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "pow",
+}
+
+
+class Expression:
+    """A parsed score expression: an immutable prefix program.
+
+    ``tokens`` lists operators, terminal names (str) and constants (float) in prefix order; ``text`` is
+    the canonical text, with ``parse(e.text).tokens == e.tokens``; ``terminals`` the names used, sorted.
+    """
+
+    __slots__ = ("terminals", "text", "tokens")
+
+    def __init__(self, tokens: tuple[Token, ...]) -> None:
+        """Take a complete prefix program; raises ExpressionError when it is not one."""
+        self.tokens = tokens
+        self.text = _write(tokens)
+        self.terminals = tuple(sorted({t for t in tokens if isinstance(t, str) and t not in PRIMITIVES}))
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (parse, (self.text,))
+
+    def __call__(self, terminals: Mapping[str, npt.NDArray[Any]], rows: int | None = None) -> Array:
+        """Scores of all rows, float64 ``[P]``, always finite.
+
+        ``terminals`` maps each name in ``self.terminals`` to an array ``[P]`` of any real dtype; ``rows``
+        gives P where the expression has no terminal.
+        """
+        columns = {name: np.asarray(terminals[name]) for name in self.terminals}
+        if columns:
+            rows = len(next(iter(columns.values())))
+        elif rows is None:
+            raise ExpressionError(f"{self.text!r} names no terminal, so the number of rows is needed")
+        scores = np.empty(rows)
+        with np.errstate(all="ignore"):
+            for start in range(0, rows, BLOCK_ROWS):
+                stop = min(start + BLOCK_ROWS, rows)
+                block = {name: column[start:stop] for name, column in columns.items()}
+                self._evaluate_block(block, scores[start:stop])
+        return scores
+
+    def _evaluate_block(self, columns: Mapping[str, npt.NDArray[Any]], out: Array) -> None:
+        free: list[Array] = []
+        stack: list[Array] = []
+        for token in reversed(self.tokens):
+            if isinstance(token, str) and token in PRIMITIVES:
+                primitive = PRIMITIVES[token]
+                arguments = [stack.pop() for _ in range(primitive.arity)]
+                result = arguments[0]
+                primitive.apply(*arguments, result)
+                free.extend(arguments[1:])
+            else:
+                result = free.pop() if free else np.empty(len(out))
+                if isinstance(token, str):
+                    result[:] = columns[token]
+                    _finite(result)
+                else:
+                    result.fill(token)
+            stack.append(result)
+        out[:] = stack.pop()
+
+
+def _write(tokens: tuple[Token, ...]) -> str:
+    """Canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
+    stack: list[tuple[str, int]] = []
+    try:
+        for token in reversed(tokens):
+            if not isinstance(token, str):
+                stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))
+            elif token not in PRIMITIVES:
+                stack.append((token, 9))
+            else:
+                arity, _, strength = PRIMITIVES[token]
+                arguments = [stack.pop() for _ in range(arity)]
+                stack.append(_write_node(token, strength, arguments))
+    except IndexError:
+        raise ExpressionError(f"the program {tokens!r} lacks an argument") from None
+    if len(stack) != 1:
+        raise ExpressionError(f"the program {tokens!r} is not one tree")
+    return stack[0][0]
+
+
+def _write_node(token: str, strength: int, arguments: list[tuple[str, int]]) -> tuple[str, int]:
+    if not strength:
+        return f"{token}({', '.join(text for text, _ in arguments)})", 9
+    if token == "neg":
+        # A number right behind the sign is read back as a negative constant: "-3.0" but "-(3.0)".
+        text, inner = arguments[0]
+        return (f"-({text})" if inner <= 3 or text[0].isdigit() else f"-{text}"), 3
+    (left, left_strength), (right, right_strength) = arguments
+    left = f"({left})" if left_strength < strength else left
+    right = f"({right})" if right_strength <= strength else right
+    return f"{left} {token} {right}", strength
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """Read an expression of the score language.
+
+    Any name that is not a function counts as a terminal; `check_terminals` tells whether it exists.
+    Raises ExpressionError with the text and a caret at the fault.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(
+            f"a score expression may have {MAX_LENGTH:,} characters; this one has {len(text):,}"
+        )
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth > MAX_PARENTHESES:
+            raise _fault(text, position, f"more than {MAX_PARENTHESES} parentheses are open here")
+    stripped = text.strip()
+    if not stripped:
+        raise ExpressionError("the score expression is empty; write one such as 't * X'")
+    try:
+        tree = ast.parse(stripped, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        column = (getattr(error, "offset", None) or 1) - 1
+        raise _fault(stripped, column, "not a complete expression here") from None
+    tokens: list[Token] = []
+    _read(tree.body, stripped, tokens, 1)
+    return Expression(tuple(tokens))
+
+
+def _read(node: ast.expr, text: str, tokens: list[Token], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _fault(text, node.col_offset, f"deeper than {MAX_DEPTH} levels")
+    arguments: list[ast.expr]
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            tokens.append(_number(value, text, node.col_offset))
+            return
+        case ast.UnaryOp(
+            op=ast.USub(), operand=ast.Constant(value=int() | float() as value, col_offset=column)
+        ) if column == node.col_offset + 1 and not isinstance(value, bool):
+            tokens.append(-_number(value, text, node.col_offset))
+            return
+        case ast.Name(id=name):
+            if name in PRIMITIVES:
+                raise _fault(text, node.col_offset, f"the function {name!r} needs arguments")
+            tokens.append(name)
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            tokens.append("neg")
+            arguments = [operand]
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            tokens.append(_OPERATORS[type(operator)])
+            arguments = [left, right]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            if len(args) != _FUNCTIONS[name].arity:
+                raise _fault(
+                    text,
+                    node.col_offset,
+                    f"{name!r} takes {_FUNCTIONS[name].arity} argument(s), not {len(args)}",
+                )
+            tokens.append(name)
+            arguments = args
+        case _:
+            raise _fault(
+                text,
+                node.col_offset,
+                "only terminals, finite numbers, + - * / ** and the functions "
+                f"{', '.join(_FUNCTIONS)} are allowed",
+            )
+    for argument in arguments:
+        _read(argument, text, tokens, depth + 1)
+
+
+def _number(value: float, text: str, column: int) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _fault(text, column, "this number is not finite")
+    return number
+
+
+def _fault(text: str, column: int, what: str) -> ExpressionError:
+    """Build the error: the text around the fault with a caret below it."""
+    start = max(0, column - 60)
+    excerpt = re.sub(r"\s", " ", text[start : column + 60])
+    return ExpressionError(f"bad score expression: {what}\n  {excerpt}\n  {' ' * (column - start)}^")
+
+
+def check_terminals(expression: Expression, known: Collection[str]) -> None:
+    """Raise ExpressionError that names the first unknown terminal and lists those that exist."""
+    for name in expression.terminals:
+        if name not in known:
+            found = re.search(rf"\b{re.escape(name)}\b", expression.text)
+            assert found is not None
+            raise _fault(
+                expression.text,
+                found.start(),
+                f"there is no terminal {name!r}; there are: {', '.join(known)}; "
+                f"and the functions {', '.join(_FUNCTIONS)}",
+            )

@@ -1,0 +1,42 @@
+"""The spider's first untouched requests, such as a login: the plan waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+
+class Preamble:
+    """Tells when the requests that set up a session are through, callbacks included.
+
+    Planned pages may need the session that those requests set up. Once none is on its way, the plan is
+    never held back again.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        """Take the crawler, whose engine knows which requests are under way."""
+        self._crawler = crawler
+        self._queued = 0  # not a set: a request comes back from the disk queue as another object
+        self._sent: set[Request] = set()
+        self._over = False
+
+    def queued(self) -> None:
+        """Note that an untouched request was queued."""
+        self._queued += 1
+
+    def left_queue(self, request: Request) -> None:
+        """Note that an untouched request goes to the downloader."""
+        if not self._over:
+            self._sent.add(request)
+        self._queued = max(0, self._queued - 1)
+
+    def is_over(self) -> bool:
+        """Tell whether the plan may begin."""
+        if not self._over:
+            slot = getattr(self._crawler.engine, "_slot", None)
+            self._sent.intersection_update(slot.inprogress if slot is not None else ())
+            self._over = not self._queued and not self._sent
+        return self._over

@@ -1,0 +1,173 @@
+"""The middleware beside Scrapy's own: caches, compression, media, robots.txt, custom positions."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest_twisted
+from loopback import Site, crawl, html, outcomes, stats
+from scrapy import Request, Spider
+from scrapy.pipelines.media import MediaPipeline
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.store import Store
+
+WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
+
+
+class One(Spider):
+    """Requests one page."""
+
+    name = "one"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the page."""
+        self.results: list[Any] = []
+        yield Request(self.url, errback=self.failed)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Keep what we are told; give an item with an image."""
+        self.results.append(response.meta["gp4c"]["outcome"])
+        yield {"image": response.urljoin("/image")}
+
+    def failed(self, failure: Any) -> None:
+        """Keep what failed."""
+        self.results.append(failure.type.__name__)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_cached_response_is_no_observation(site: Site, store_path: Path, tmp_path: Path) -> None:
+    """What HttpCacheMiddleware replays is not the page as it is now: excluded, the callback is called."""
+    site.pages["/"] = html(WORDS)
+    given = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    for cycle, outcome in ((1, "first"), (2, "excluded")):
+        crawler = await crawl(One, store_path, given, url=site.url())
+        assert outcomes(store_path, cycle) == {"/": [outcome]}
+        assert crawler.spider.results == [outcome]
+    assert site.hits["GET", "/"] == 1
+
+
+@pytest_twisted.ensureDeferred
+async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
+    """The same page with and without gzip has the same fingerprint: we see it decoded."""
+    served = {"gzip": False}
+
+    def page(request: ServerRequest) -> bytes:
+        body = html(WORDS).encode()
+        if served["gzip"]:
+            request.setHeader(b"Content-Encoding", b"gzip")
+            return gzip.compress(body)
+        return body
+
+    site.pages["/"] = page
+    await crawl(One, store_path, url=site.url())
+    served["gzip"] = True
+    crawler = await crawl(One, store_path, url=site.url())
+    assert crawler.spider.results == ["unchanged"]
+    with Store(store_path, readonly=True) as store:
+        (_, first), (_, second) = store.visits()
+    assert first["fingerprint"][0] == second["fingerprint"][0]
+    assert first["distance"][0] == 255
+    assert second["distance"][0] == 0
+
+
+class Images(MediaPipeline):
+    """A media pipeline of the simplest kind."""
+
+    def get_media_requests(self, item: Any, info: Any, **kwargs: Any) -> list[Request]:
+        """Request the item's image."""
+        return [Request(item["image"])]
+
+    def media_to_download(self, request: Request, info: Any, *, item: Any = None) -> None:
+        """Always download."""
+
+    def media_downloaded(self, response: Any, request: Request, info: Any, *, item: Any = None) -> Any:
+        """Take the response."""
+        return response.body
+
+    def media_failed(self, failure: Any, request: Request, info: Any) -> Any:
+        """Pass the failure on."""
+        return failure
+
+    def item_completed(self, results: Any, item: Any, info: Any) -> Any:
+        """Put the image into the item."""
+        item["body"] = results[0][1]
+        return item
+
+    def file_path(self, request: Request, response: Any = None, info: Any = None, *, item: Any = None) -> str:
+        """Return no meaningful path: nothing is stored."""
+        return "x"
+
+
+@pytest_twisted.ensureDeferred
+async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path) -> None:
+    """Images of a pipeline and robots.txt are fetched as ever, and are not remembered as pages."""
+    site.pages = {"/": html(WORDS), "/image": b"\x89PNG", "/robots.txt": b"User-agent: *\nAllow: /\n"}
+    given = {"ITEM_PIPELINES": {Images: 1}, "ROBOTSTXT_OBEY": True}
+    for cycle in (1, 2, 3):
+        site.log.clear()
+        crawler = await crawl(One, store_path, given, url=site.url())
+        assert sorted(site.log) == [("GET", "/"), ("GET", "/image"), ("GET", "/robots.txt")]
+        assert outcomes(store_path, cycle).keys() == {"/"}
+        assert stats(crawler)["visited"] == 1
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 1
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_our_scheduler_it_does_nothing(site: Site, store_path: Path) -> None:
+    """When the user keeps another scheduler, the middleware lets everything pass."""
+    site.pages["/"] = html(WORDS)
+
+    class Plain(One):
+        def parse(self, response: Any) -> None:
+            """Look whether anything was added."""
+            self.results.append("gp4c" in response.meta)
+
+    given = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
+    crawler = await crawl(Plain, store_path, given, url=site.url())
+    assert crawler.spider.results == [False]
+    assert not store_path.exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_our_middleware_visits_end_as_errors(site: Site, store_path: Path) -> None:
+    """When the user disables the middleware, no page is left without an outcome."""
+    site.pages["/"] = html(WORDS)
+
+    class Plain(One):
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+            self.results.append(response.status)
+
+    given = {"DOWNLOADER_MIDDLEWARES": {"scrapy_gp4c.middleware.FingerprintMiddleware": None}}
+    crawler = await crawl(Plain, store_path, given, url=site.url())
+    assert crawler.spider.results == [200]
+    assert outcomes(store_path, 1) == {"/": ["error"]}
+
+
+@pytest_twisted.ensureDeferred
+async def test_statuses_that_the_spider_handles_itself(site: Site, store_path: Path) -> None:
+    """A spider that takes a 404 or a redirect into its callback gets it, with its outcome."""
+
+    def missing(request: ServerRequest) -> bytes:
+        request.setResponseCode(404)
+        return b"not here"
+
+    def moved(request: ServerRequest) -> bytes:
+        request.redirect(b"/elsewhere")
+        return b"moved"
+
+    site.pages = {"/missing": missing, "/moved": moved}
+
+    class Handles(One):
+        handle_httpstatus_list = (404, 302)
+
+    for path, outcome in (("/missing", "gone"), ("/moved", "error")):
+        crawler = await crawl(Handles, store_path, url=site.url(path))
+        assert outcome in crawler.spider.results
+    assert ("GET", "/elsewhere") not in site.hits

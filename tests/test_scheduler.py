@@ -1,0 +1,562 @@
+"""Spiders of strangers, run as they are: what a cycle fetches, and that nothing else is different."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
+from scrapy import FormRequest, Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import JsonRequest
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.store import Store
+
+WORDS = "a quiet page with a text of more than a few words on nothing in particular that rarely changes"
+
+
+class Collect:
+    """An item pipeline: keeps what reaches it."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.items = crawler.spider.collected = []
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Collect:
+        """Begin an empty list of items and give it to the spider."""
+        return cls(crawler)
+
+    def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Keep an item."""
+        self.items.append(item)
+        return item
+
+
+PIPELINE = {"ITEM_PIPELINES": {Collect: 100}}
+
+
+def item(response: Any, **more: Any) -> dict[str, Any]:
+    """All that a callback can see of its request, as an item."""
+    meta = {key: value for key, value in response.meta.items() if key not in VOLATILE_META}
+    return {
+        "url": response.url,
+        "text": response.text,
+        "kwargs": dict(response.cb_kwargs),
+        "meta": meta,
+        "flags": list(response.flags),
+        "referer": response.request.headers.get("Referer"),
+        **more,
+    }
+
+
+VOLATILE_META = {"download_latency", "gp4c", "is_start_request"}
+
+
+class Quotes(Spider):
+    """The tutorial's first spider: items of a listing, next page, author pages with several callbacks."""
+
+    name = "quotes"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Read a listing."""
+        yield item(response, callback="parse")
+        for number, link in enumerate(response.css("a.author::attr(href)").getall()):
+            yield response.follow(
+                link,
+                self.parse_author,
+                cb_kwargs={"number": number, "from_page": response.url},
+                meta={"kind": "author"},
+                errback=self.failed,
+            )
+        yield from response.follow_all(css="a.next", callback=self.parse)
+
+    def parse_author(self, response: Any, number: int, from_page: str) -> Iterator[Any]:
+        """Read an author's page."""
+        yield item(response, callback="parse_author", number=number, from_page=from_page)
+
+    async def failed(self, failure: Any) -> AsyncIterator[Any]:
+        """Report a page that cannot be had."""
+        response = failure.value.response
+        yield {"url": response.url, "status": response.status, "kwargs": failure.request.cb_kwargs}
+
+
+def quotes_site(site: Site) -> type[Spider]:
+    """Three listings of four authors each; one author is missing."""
+    for number in range(3):
+        authors = "".join(f'<a class="author" href="/author/{number}-{i}">x</a>' for i in range(4))
+        following = f'<a class="next" href="/list/{number + 1}">next</a>' if number < 2 else ""
+        site.pages[f"/list/{number}"] = f"<html><body><p>{WORDS}</p>{authors}{following}</body></html>"
+        for i in range(4):
+            site.pages[f"/author/{number}-{i}"] = html(f"{WORDS} {number} {i}")
+    del site.pages["/author/1-3"]
+
+    class Local(Quotes):
+        start_urls = (site.url("/list/0"),)
+
+    return Local
+
+
+class Rules(CrawlSpider):
+    """The documentation's CrawlSpider: follow categories, parse products, a callback given by name."""
+
+    name = "rules"
+    rules = (
+        Rule(LinkExtractor(allow="/category/"), callback="parse_category", follow=True),
+        Rule(LinkExtractor(allow="/product/"), callback="parse_product", cb_kwargs={"kind": "product"}),
+    )
+
+    def parse_start_url(self, response: Any, **kwargs: Any) -> Iterator[Any]:
+        """Read the home page."""
+        yield item(response, callback="parse_start_url")
+
+    def parse_category(self, response: Any) -> Iterator[Any]:
+        """Read a category."""
+        yield item(response, callback="parse_category")
+
+    def parse_product(self, response: Any, kind: str) -> Iterator[Any]:
+        """Read a product."""
+        yield item(response, callback="parse_product", kind=kind)
+
+
+def rules_site(site: Site) -> type[Spider]:
+    """A shop: home, three categories linked in a ring, four products each."""
+    site.pages["/"] = html(WORDS, [f"/category/{i}" for i in range(3)])
+    for i in range(3):
+        links = [f"/category/{(i + 1) % 3}", *(f"/product/{i}-{j}" for j in range(4))]
+        site.pages[f"/category/{i}"] = html(f"{WORDS} category {i}", links)
+        for j in range(4):
+            site.pages[f"/product/{i}-{j}"] = html(f"{WORDS} product {i} {j}", ["/"])
+
+    class Local(Rules):
+        start_urls = (site.url("/"),)
+
+    return Local
+
+
+class Map(SitemapSpider):
+    name = "sitemap"
+    sitemap_rules = (("/news/", "parse_news"), ("/shop/", "parse_shop"))
+
+    def parse_news(self, response: Any) -> Iterator[Any]:
+        """Read a news page."""
+        yield item(response, callback="parse_news")
+
+    def parse_shop(self, response: Any) -> Iterator[Any]:
+        """Read a shop page."""
+        yield item(response, callback="parse_shop")
+
+
+def sitemap_site(site: Site) -> type[Spider]:
+    """A sitemap index with two sitemaps of six pages each."""
+    xml = '<?xml version="1.0"?><{0} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{1}</{0}>'
+    parts = "".join(
+        f"<sitemap><loc>{site.url(f'/map-{name}.xml')}</loc></sitemap>" for name in ("news", "shop")
+    )
+    site.pages["/sitemap.xml"] = xml.format("sitemapindex", parts)
+    for name in ("news", "shop"):
+        urls = [f"/{name}/{i}" for i in range(6)]
+        site.pages.update({url: html(f"{WORDS} {url}") for url in urls})
+        locs = "".join(f"<url><loc>{site.url(url)}</loc></url>" for url in urls)
+        site.pages[f"/map-{name}.xml"] = xml.format("urlset", locs)
+
+    class Local(Map):
+        sitemap_urls = (site.url("/sitemap.xml"),)
+
+    return Local
+
+
+class Api(Spider):
+    """A JSON API read page by page, with meta copied from response to request as many do."""
+
+    name = "api"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for the first page."""
+        yield Request(self.url + "?page=1", meta={"source": "api"}, headers={"X-Token": "secret"})
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Yield the records and ask for the next page."""
+        content = json.loads(response.text)
+        yield item(response, callback="parse", token=response.request.headers.get("X-Token"))
+        for record in content["records"]:
+            yield Request(
+                f"{self.url}/{record}",
+                self.parse_record,
+                meta={**response.meta, "record": record},
+                dont_filter=True,
+                cookies={"seen": str(record)},
+                priority=record,
+            )
+        if content["next"]:
+            yield response.request.replace(url=f"{self.url}?page={content['next']}")
+
+    async def parse_record(self, response: Any) -> AsyncIterator[Any]:
+        """Read one record."""
+        yield item(response, callback="parse_record", priority_set=response.meta["record"])
+
+
+def api_site(site: Site) -> type[Spider]:
+    """Two pages of four records."""
+    for number in (1, 2):
+        records = [number * 10 + i for i in range(4)]
+        content = json.dumps({"records": records, "next": 2 if number == 1 else None})
+        site.pages[f"/api?page={number}"] = content
+        for record in records:
+            site.pages[f"/api/{record}"] = lambda request, record=record: json.dumps(
+                {"id": record, "cookie": (request.getCookie(b"seen") or b"").decode()}
+            ).encode()
+
+    class Local(Api):
+        url = site.url("/api")
+
+    return Local
+
+
+STRANGERS = [quotes_site, rules_site, sitemap_site, api_site]
+
+
+def by_url(spider: Any) -> dict[str, list[dict[str, Any]]]:
+    """Items of a finished crawl by the URL that they came from."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for collected in spider.collected:
+        found.setdefault(collected["url"], []).append(collected)
+    return found
+
+
+@pytest.mark.parametrize("make", STRANGERS)
+@pytest_twisted.ensureDeferred
+async def test_strangers_spiders_behave_as_without_us(
+    make: Callable[[Site], type[Spider]], site: Site, store_path: Path
+) -> None:
+    """For every page visited, in eight cycles, callbacks and items equal stock Scrapy's; no page twice."""
+    spider = make(site)
+    expected = by_url((await stock_crawl(spider, PIPELINE)).spider)
+    stock_fetched = site.fetched()
+    for cycle in range(1, 9):
+        site.log.clear()
+        crawler = await crawl(spider, store_path, {**PIPELINE, "GP4C_BUDGET": 3})
+        items = by_url(crawler.spider)
+        fetched = site.fetched()
+        assert items == {url: expected[url] for url in items}
+        assert max(site.hits.values(), default=0) <= 1
+        if cycle <= 3:  # first visit and two warm-up visits of every page
+            missing = {"/author/1-3"} if cycle == 3 else set()  # after two failures it waits two cycles
+            assert fetched == stock_fetched - missing
+            assert items == {url: expected[url] for url in expected if path_of(url) not in missing}
+        else:
+            assert len(fetched) <= 3 + 1  # the missing page is new until it is gone for good
+            assert items.keys() == {site.url(path) for path in fetched} & expected.keys()
+        assert {path: ends for path, ends in outcomes(store_path, cycle).items() if len(ends) > 1} == {}
+        assert set(outcomes(store_path, cycle)) == fetched
+    with Store(store_path, readonly=True) as store:
+        assert store.verify() == []
+        assert store.last_cycle == 8
+
+
+@pytest_twisted.ensureDeferred
+async def test_ranked_cycles_find_the_pages_that_change(site: Site, store_path: Path) -> None:
+    """After warm-up, the budget goes to the pages that change; their callbacks and arguments come along."""
+    served = {"day": 0}
+
+    def changing(request: ServerRequest) -> bytes:
+        return html(f"{WORDS} today it is {served['day'] * 977} and all is new " * 3).encode()
+
+    spider = quotes_site(site)
+    for name in ("/author/0-1", "/author/2-2"):
+        site.pages[name] = changing
+    for cycle in range(1, 9):
+        served["day"] = cycle
+        site.log.clear()
+        crawler = await crawl(spider, store_path, {**PIPELINE, "GP4C_BUDGET": 2})
+        if cycle > 3:
+            fetched = site.fetched() - {"/author/1-3"}
+            assert fetched == {"/author/0-1", "/author/2-2"}
+            numbers = {path_of(found["url"]): found.get("number") for found in crawler.spider.collected}
+            assert {path: numbers[path] for path in fetched} == {"/author/0-1": 1, "/author/2-2": 2}
+            assert stats(crawler)["change_rate"] == 1.0
+
+
+class Login(Spider):
+    """The documentation's login, then pages that need its cookie; the login itself is opted out."""
+
+    name = "login"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Fetch the form."""
+        yield Request(self.url + "/login", self.sign_in, meta={"gp4c": False}, dont_filter=True)
+
+    def sign_in(self, response: Any) -> Request:
+        """Send the form."""
+        return FormRequest.from_response(
+            response, formdata={"user": "me", "password": "x"}, callback=self.signed_in
+        )
+
+    def signed_in(self, response: Any) -> Iterator[Any]:
+        """Go on to the members' pages."""
+        assert b"welcome" in response.body
+        yield {"url": response.url, "callback": "signed_in", "meta": dict(response.meta)}
+        for number in range(6):
+            yield response.follow(f"/member/{number}", self.parse_member)
+
+    def parse_member(self, response: Any) -> Iterator[Any]:
+        """Read a members' page."""
+        yield item(response, callback="parse_member")
+
+
+def login_site(site: Site, redirect: bool) -> type[Spider]:
+    """A site whose pages need the session that a POST opens."""
+
+    def login(request: ServerRequest) -> bytes:
+        if request.method == b"POST":
+            assert request.args[b"user"] == [b"me"]
+            assert request.args[b"token"] == [b"t1"]
+            request.addCookie("session", "s1", path="/")
+            if redirect:
+                request.redirect(b"/home")
+                return b""
+            return b"welcome"
+        return (
+            b'<form method="post" action="/login"><input name="user"><input name="password">'
+            b'<input type="hidden" name="token" value="t1"></form>'
+        )
+
+    def member(request: ServerRequest) -> bytes:
+        if request.getCookie(b"session") != b"s1":
+            request.setResponseCode(403)
+        return html(f"{WORDS} {request.uri.decode()}").encode()
+
+    site.pages["/login"] = login
+    site.pages["/home"] = b"welcome home"
+    site.pages.update({f"/member/{number}": member for number in range(6)})
+
+    class Local(Login):
+        url = site.url("")
+
+    return Local
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+@pytest.mark.parametrize("redirect", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_planned_pages_wait_for_the_login(
+    redirect: bool, jobdir: bool, site: Site, store_path: Path, tmp_path: Path
+) -> None:
+    """Every cycle logs in first, POST and its redirect untouched, so that no planned page is refused."""
+    spider = login_site(site, redirect)
+    for cycle in range(1, 7):
+        site.log.clear()
+        settings = {**PIPELINE, "GP4C_BUDGET": 2}
+        if jobdir:
+            settings["JOBDIR"] = str(tmp_path / f"job{cycle}")
+        crawler = await crawl(spider, store_path, settings)
+        setup = [("GET", "/login"), ("POST", "/login")] + [("GET", "/home")] * redirect
+        assert site.log[: len(setup)] == setup
+        members = [path for _, path in site.log[len(setup) :]]
+        assert len(members) == len(set(members)) == (6 if cycle <= 3 else 2)
+        ends = [end for path in members for end in outcomes(store_path, cycle)[path]]
+        assert ends == ["first" if cycle == 1 else "unchanged"] * len(members)
+        signed_in = [found for found in crawler.spider.collected if found["callback"] == "signed_in"]
+        assert len(signed_in) == 1
+        assert "gp4c" not in signed_in[0]["meta"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_no_page_passes_untouched(site: Site, store_path: Path) -> None:
+    """POST, JSON POST, HEAD, opted-out GETs and callbacks that cannot be kept are fetched in every cycle."""
+    site.pages.update({f"/{name}": html(name) for name in ("post", "json", "head", "out", "lambda", "moved")})
+
+    def moves(request: ServerRequest) -> bytes:
+        request.redirect(b"/moved")
+        return b""
+
+    site.pages["/out-moves"] = moves
+    seen: list[tuple[str, Any]] = []
+
+    class Mixed(Spider):
+        name = "mixed"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Request everything that is no page."""
+            for request in (
+                FormRequest(site.url("/post"), formdata={"a": "1"}),
+                JsonRequest(site.url("/json"), data={"a": 1}),
+                Request(site.url("/head"), method="HEAD"),
+                Request(site.url("/out"), meta={"gp4c": False}),
+                Request(site.url("/out-moves"), meta={"gp4c": False}),
+                Request(
+                    site.url("/lambda"), callback=lambda response: seen.append(("lambda", response.meta))
+                ),
+            ):
+                yield request
+
+        def parse(self, response: Any) -> None:
+            """Note what came."""
+            seen.append((path_of(response.url), response.meta.get("gp4c")))
+
+    for _ in range(3):
+        site.log.clear()
+        seen.clear()
+        crawler = await crawl(Mixed, store_path)
+        assert sorted(site.log) == [
+            ("GET", "/lambda"),
+            ("GET", "/moved"),
+            ("GET", "/out"),
+            ("GET", "/out-moves"),
+            ("HEAD", "/head"),
+            ("POST", "/json"),
+            ("POST", "/post"),
+        ]
+        assert len(seen) == 6
+        assert dict(seen)["/post"] is None
+        assert dict(seen)["/out"] is False
+        assert stats(crawler)["not_storable"] == 1
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 0
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_asked_for_twice_on_purpose_is_fetched_twice(site: Site, store_path: Path) -> None:
+    """``dont_filter=True`` from a callback means once more: the same requests as stock, one visit."""
+    site.pages["/"] = html(WORDS)
+    called: list[str] = []
+
+    class Twice(Spider):
+        name = "twice"
+        start_urls = (site.url("/"),)
+
+        def parse(self, response: Any) -> Request:
+            """Ask for the same page with another callback."""
+            called.append("parse")
+            return Request(response.url, self.parse_again, dont_filter=True)
+
+        def parse_again(self, response: Any) -> Request | None:
+            """Ask once more, as one does after a captcha."""
+            called.append("parse_again")
+            return response.request.replace(dont_filter=True) if called.count("parse_again") < 2 else None
+
+    await stock_crawl(Twice)
+    expected = (called[:], site.log[:])
+    for cycle in (1, 2):
+        called.clear()
+        site.log.clear()
+        await crawl(Twice, store_path)
+        assert (called, site.log) == expected
+        assert len(outcomes(store_path, cycle)["/"]) == 1
+
+
+@pytest_twisted.ensureDeferred
+async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: Path) -> None:
+    """``response.meta["gp4c"]`` has outcome, change, distance, counts, cycle, kind and score."""
+    site.pages["/"] = html(WORDS)
+    found: list[dict[str, Any]] = []
+
+    class One(Spider):
+        name = "one"
+        start_urls = (site.url("/"),)
+
+        def parse(self, response: Any) -> None:
+            """Keep what we are told."""
+            found.append(response.meta["gp4c"])
+
+    for cycle in range(1, 5):
+        if cycle == 3:
+            site.pages["/"] = html("something quite different from what had been there all the time before")
+        await crawl(One, store_path, {"GP4C_BUDGET": 1, "GP4C_WARMUP_VISITS": 2})
+    assert [visit["outcome"] for visit in found] == ["first", "unchanged", "changed", "unchanged"]
+    assert [visit["changed"] for visit in found] == [None, False, True, False]
+    assert [visit["kind"] for visit in found] == ["new", "warmup", "warmup", "ranked"]
+    assert [(visit["n"], visit["X"]) for visit in found] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert [visit["cycle"] for visit in found] == [1, 2, 3, 4]
+    assert [visit["score"] for visit in found] == [None, None, None, 1.5]
+    assert found[0]["distance"] is None
+    assert found[1]["distance"] == 0
+    assert found[2]["distance"] >= 3
+
+
+@pytest_twisted.ensureDeferred
+async def test_off_site_pages_are_not_fetched_any_more(site: Site, store_path: Path) -> None:
+    """A page outside ``allowed_domains`` as they are now is excluded, planned or not."""
+    site.pages["/"] = html(WORDS)
+
+    class Local(Spider):
+        name = "local"
+        urls: tuple[str, ...] = ()
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Request what is asked for."""
+            for url in self.urls:
+                yield Request(url)
+
+    await crawl(Local, store_path, urls=(site.url("/"),))
+    site.log.clear()
+    await crawl(Local, store_path, allowed_domains=["example.invalid"])
+    assert site.log == []
+    assert outcomes(store_path, 2) == {"/": ["excluded"]}
+    await crawl(Local, store_path)
+    assert outcomes(store_path, 3) == {"/": ["unchanged"]}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_renamed_callback_is_an_error_of_its_pages_only(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planned pages whose method is gone end as errors, said once each; the others are visited."""
+    spider = quotes_site(site)
+    await crawl(spider, store_path)
+
+    class Renamed(Spider):
+        name = "quotes"
+
+        def parse(self, response: Any) -> None:
+            """Read a listing."""
+
+    await crawl(Renamed, store_path)
+    ends = outcomes(store_path, 2)
+    assert {path for path, end in ends.items() if end == ["error"]} == {p for p in ends if "author" in p}
+    assert {path for path, end in ends.items() if end == ["unchanged"]} == {p for p in ends if "list" in p}
+    assert "parse_author" in caplog.text
+
+
+@pytest_twisted.ensureDeferred
+async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
+    site: Site, store_path: Path
+) -> None:
+    """A redirected page's outcome is its own, also onto a page just visited; a retry costs nothing."""
+    failures = {"left": 1}
+
+    def moves(request: ServerRequest) -> bytes:
+        request.redirect(b"/target")
+        return b""
+
+    def fails_once(request: ServerRequest) -> bytes:
+        failures["left"] -= 1
+        if failures["left"] >= 0:
+            request.setResponseCode(503)
+        return html(WORDS).encode()
+
+    site.pages.update({"/moves": moves, "/target": html(WORDS), "/fails-once": fails_once})
+
+    class All(Spider):
+        name = "all"
+        start_urls = tuple(site.url(path) for path in ("/target", "/moves", "/fails-once"))
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            """Read a page."""
+            yield {"url": response.url, "asked": response.meta.get("redirect_urls", [response.url])[0]}
+
+    for cycle in (1, 2, 3):
+        failures["left"] = 1
+        crawler = await crawl(All, store_path, PIPELINE)
+        asked = sorted(path_of(found["asked"]) for found in crawler.spider.collected)
+        assert asked == ["/fails-once", "/moves", "/target"]
+        end = ["first" if cycle == 1 else "unchanged"]
+        assert outcomes(store_path, cycle) == {"/target": end, "/moves": end, "/fails-once": end}

@@ -1,0 +1,145 @@
+"""Every ``GP4C_*`` setting: defaults, conversions from text, and one clear error for a bad value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy.settings import Settings as ScrapySettings
+
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.settings import TABLE, Settings
+
+DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
+
+BAD: dict[str, list[Any]] = {
+    "GP4C_STORE": [5, ["a"], True, {"path": "x"}],
+    "GP4C_SCORE_FUNCTION": [5, "", "t *", "t * unknown", "no.such.callable", "missing.json", "2 + 3"],
+    "GP4C_BUDGET": [0, 0.0, -1, -0.1, 1.1, True, "many", "", math.nan, math.inf, [], "0"],
+    "GP4C_NEW_PAGES": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
+    "GP4C_WARMUP_VISITS": [-1, 1001, 0.5, True, "two", math.inf, "1e400"],
+    "GP4C_PANEL": [-0.1, 1.1, True, "half", math.nan, []],
+    "GP4C_DISTANCE": [0, 65, 2.5, False, "near"],
+    "GP4C_SKIP_UNCHANGED": ["maybe", 2, []],
+    "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
+    "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
+    "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
+}
+
+
+def load(values: dict[str, Any]) -> Settings:
+    """Load the settings of a crawl that sets these."""
+    return Settings.load(ScrapySettings(values))
+
+
+def test_defaults_are_valid_and_fill_every_field() -> None:
+    """Without any GP4C_ setting, each field has the value that the table's default stands for."""
+    settings = load({})
+    assert len(TABLE) == len(dataclasses.fields(Settings))
+    assert settings.store is None
+    assert settings.score_function.formula == "t * (X + 0.5)"
+    assert settings.budget == 0.05
+    assert settings.new_pages is None
+    assert settings.warmup_visits == 2
+    assert settings.panel == 0.0
+    assert settings.distance_bits == 3
+    assert settings.skip_unchanged is False
+    assert settings.gone_after == 3
+    assert settings.features is None
+    assert settings.seed == 0
+
+
+def test_every_setting_has_bad_values_to_test() -> None:
+    """No setting escapes the test of its errors."""
+    assert BAD.keys() == TABLE.keys()
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in BAD for value in BAD[name]])
+def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: Any) -> None:
+    """A wrong type or range raises SettingsError with the setting's name and what was found."""
+    with pytest.raises(SettingsError) as caught:
+        load({name: value})
+    message = str(caught.value)
+    assert message.startswith(name)
+    if name != "GP4C_SCORE_FUNCTION":  # its errors come from the score language and have its remedies
+        assert repr(value) in message
+        assert "default" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text", "value"),
+    [
+        ("GP4C_STORE", "store", "", None),
+        ("GP4C_STORE", "store", "a/b", "a/b"),
+        ("GP4C_BUDGET", "budget", "0.25", 0.25),
+        ("GP4C_BUDGET", "budget", "1.0", 1.0),
+        ("GP4C_BUDGET", "budget", "1", 1),
+        ("GP4C_BUDGET", "budget", " 500 ", 500),
+        ("GP4C_NEW_PAGES", "new_pages", "None", None),
+        ("GP4C_NEW_PAGES", "new_pages", "", None),
+        ("GP4C_NEW_PAGES", "new_pages", "0", 0),
+        ("GP4C_WARMUP_VISITS", "warmup_visits", "0", 0),
+        ("GP4C_PANEL", "panel", "0.5", 0.5),
+        ("GP4C_DISTANCE", "distance_bits", "64", 64),
+        ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "True", True),
+        ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "0", False),
+        ("GP4C_GONE_AFTER", "gone_after", "255", 255),
+        ("GP4C_SEED", "seed", "9007199254740993", 2**53 + 1),
+        ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
+    ],
+)
+def test_text_from_the_command_line_is_converted(name: str, field: str, text: str, value: Any) -> None:
+    """``-s GP4C_X=text`` means the same as the Python value in a settings module, to the last digit."""
+    found = getattr(load({name: text}), field)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_unknown_gp4c_setting_is_an_error_that_lists_the_known_ones() -> None:
+    """A misspelt setting is not silently ignored."""
+    with pytest.raises(SettingsError, match=r"GP4C_BUGDET.*GP4C_BUDGET"):
+        load({"GP4C_BUGDET": 0.1})
+
+
+@given(st.floats(0.0, 1.0, exclude_min=True), st.integers(0, 10**8))
+def test_budget_share_is_a_floor_that_rounding_does_not_lower(share: float, known: int) -> None:
+    """K = floor(share * known), and a product that is whole up to rounding counts as whole."""
+    k = load({"GP4C_BUDGET": share}).budget_pages(known)
+    assert 0 <= k <= known
+    assert k <= share * known + 1e-6
+    assert k > share * known - 1 - 1e-6
+
+
+def test_budget_share_of_a_decimal_fraction_is_exact() -> None:
+    """29% of 100 pages are 29 pages, though 0.29 * 100 is 28.999999999999996."""
+    assert load({"GP4C_BUDGET": 0.29}).budget_pages(100) == 29
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**8))
+def test_budget_count_is_capped_by_what_is_known(count: int, known: int) -> None:
+    """A count of pages is the budget, as long as there are so many pages."""
+    assert load({"GP4C_BUDGET": count}).budget_pages(known) == min(count, known)
+
+
+def test_store_path_is_per_spider_unless_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two spiders of a project do not share a store by default; GP4C_STORE is used as it is."""
+    (tmp_path / "scrapy.cfg").touch()
+    monkeypatch.chdir(tmp_path)
+    assert load({}).store_path("quotes").parts[-3:] == (".scrapy", "gp4c", "quotes")
+    assert load({"GP4C_STORE": "/data/x"}).store_path("quotes") == Path("/data/x")
+
+
+def test_docs_list_every_setting_with_its_default() -> None:
+    """docs/settings.md has a table row for each setting, with the default in it."""
+    lines = DOCS.read_text().splitlines()
+    for name, setting in TABLE.items():
+        default = setting.default if isinstance(setting.default, str) else repr(setting.default)
+        rows = [line for line in lines if name in line and str(default) in line]
+        if setting.default is None:
+            rows = [line for line in lines if name in line]
+        assert rows, f"docs/settings.md does not list {name} with its default {setting.default!r}"
