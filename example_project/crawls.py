@@ -1,0 +1,237 @@
+"""The crawls of the demo: one stock ``scrapy crawl monitor`` per day and store, judged against the truth."""
+
+import csv
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scrapy.settings import BaseSettings
+
+from scrapy_gp4c.policy import RANKED, TopK
+from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
+from scrapy_gp4c.store import OUTCOMES, Store
+from training.metrics import gain_sums
+
+from .model import Web
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGET = 0.05
+WARMUP_VISITS = 2
+FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
+CRAWL_LIMIT_S = 300
+FETCHED = [OUTCOMES.index(name) for name in ("first", "unchanged", "changed", "not_modified")]
+JUDGED = FETCHED[1:]
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why and what helps."""
+
+
+class Row(NamedTuple):
+    """What one crawl did on one day."""
+
+    day: int
+    score: str
+    known: int
+    visited: int
+    judged: int
+    changed: int
+    change_rate: float  # nan where no visit was judged
+    ndcg: float  # of the ranked visits, against the truth; nan where nothing was ranked or nothing outdated
+    current: float  # share of the known pages' copies that are current at the end of the day
+    missed: int  # visits that found a page unchanged although it had changed
+    false_alarms: int  # visits that found a page changed although it had not
+
+
+@dataclass
+class Series:
+    """The crawls that share a store, and the versions of the copies in it."""
+
+    score: str
+    folder: Path
+    version: NDArray[np.int32]  # [P], 0: no copy
+    function: str = DEFAULT_SCORE_FUNCTION
+    panel: float = 0.0  # share of the pages; the panel comes on top of the budget for the ranking
+    page_of: dict[int, int | None] = field(default_factory=dict)  # the store's page ids to the web's
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        """Directory of the store."""
+        return self.folder / self.score
+
+    @property
+    def log(self) -> Path:
+        """Scrapy's log."""
+        return self.folder / f"{self.score}.log"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the next crawl."""
+        settings = {
+            "GP4C_STORE": str(self.store),
+            "GP4C_BUDGET": min(1.0, BUDGET + self.panel),
+            "GP4C_WARMUP_VISITS": WARMUP_VISITS,
+        }
+        if self.function != DEFAULT_SCORE_FUNCTION:
+            settings["GP4C_SCORE_FUNCTION"] = self.function
+        if self.panel:
+            settings["GP4C_PANEL"] = self.panel
+        return settings
+
+    def command(self, port: int) -> list[str]:
+        """Return the command of one day's crawl."""
+        command = [sys.executable, "-m", "scrapy", "crawl", "monitor", "-a", f"port={port}"]
+        # To import Scrapy's extensions, which nothing here uses, would take a fifth of a ranked day's crawl.
+        settings = self.settings() | {"LOG_FILE": self.log, "EXTENSIONS_BASE": "{}"}
+        return command + [part for item in settings.items() for part in ("-s", "{}={}".format(*item))]
+
+    def ranking(self) -> list[int | None]:
+        """Return the web's pages that the next crawl will choose by their score, best first."""
+        if not self.store.exists():
+            return []
+        policy = TopK(Settings.load(BaseSettings(self.settings())))
+        with Store(self.store, readonly=True) as store:
+            chunks = list(policy.plan(store, store.last_cycle + 1))
+        return [
+            self.page_of[page] for chunk in chunks for page in chunk["page"][chunk["kind"] == RANKED].tolist()
+        ]
+
+    def copy(self, score: str, function: str) -> "Series":
+        """Return a series that goes on from here by another score function, in a store of its own."""
+        shutil.copytree(self.store, self.folder / score)
+        return Series(score, self.folder, self.version.copy(), function, page_of=dict(self.page_of))
+
+    def observe(self, web: Web, day: int, ranking: Sequence[int | None]) -> Row:
+        """Read the day's cycle from the store, compare it with the truth, and append the row.
+
+        Args:
+            web: what was crawled.
+            day: the day.
+            ranking: what `ranking` returned before the crawl.
+
+        Raises:
+            DemoError: the crawl did not finish the day's cycle.
+        """
+        with Store(self.store, readonly=True) as store:
+            records = store.cycles()
+            if len(records) != day or "finished" not in records[-1]:
+                raise DemoError(f"the crawl of day {day} did not finish its cycle; its log: {self.log}")
+            record = records[-1]
+            self._learn_pages(web, store)
+            known = store.pages
+            parts = [visits for _, visits in store.visits(record["cycle"], record["cycle"])]
+        truth, alive = web.versions(day), web.alive(day)
+        quality = ndcg(ranking, alive & (self.version > 0) & (self.version != truth))
+        missed = false_alarms = 0
+        for visits in parts:
+            pages = [self.page_of[page] for page in visits["page"].tolist()]
+            for page, outcome in zip(pages, visits["outcome"].tolist(), strict=True):
+                if page is None or outcome not in FETCHED:
+                    continue
+                if outcome in JUDGED:
+                    reported, real = outcome == OUTCOMES.index("changed"), truth[page] != self.version[page]
+                    missed += bool(real and not reported)
+                    false_alarms += bool(reported and not real)
+                self.version[page] = truth[page]
+        seen = np.zeros(web.pages, dtype=bool)
+        seen[[page for page in self.page_of.values() if page is not None]] = True
+        seen &= alive
+        rate = record["change_rate"]
+        row = Row(
+            day,
+            self.score,
+            known,
+            record["visited"],
+            record["judged"],
+            record["changed"],
+            float("nan") if rate is None else rate,
+            quality,
+            float((self.version[seen] == truth[seen]).mean()) if seen.any() else float("nan"),
+            missed,
+            false_alarms,
+        )
+        self.rows.append(row)
+        return row
+
+    def _learn_pages(self, web: Web, store: Store) -> None:
+        new = list(range(len(self.page_of), store.pages))
+        for page, request in zip(new, store.requests(new), strict=True):
+            self.page_of[page] = web.page_of(request["url"])
+
+
+def ndcg(ranking: Sequence[int | None], outdated: NDArray[np.bool_]) -> float:
+    """Return the NDCG of a ranking (journal 4.2.2), gains as in `training.metrics`; nan where undefined.
+
+    ``outdated``: bool [P], the pages whose copy is out of date before the visits.
+    """
+    hits = np.array([page is not None and outdated[page] for page in ranking], dtype=bool)
+    sums = gain_sums(hits.size)
+    ideal = sums[min(hits.size, int(outdated.sum()))]
+    return float(np.diff(sums)[hits].sum() / ideal) if ideal else float("nan")
+
+
+def stop(process: subprocess.Popen[Any]) -> None:
+    """Stop a process that we started, at the latest by a kill after ten seconds."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def crawl_day(series: Sequence[Series], port: int) -> Iterator[Series]:
+    """Crawl one day, all series side by side; yields each when its crawl has ended.
+
+    Raises:
+        DemoError: a crawl failed.
+    """
+    running = []
+    try:
+        for one in series:
+            process = subprocess.Popen(
+                one.command(port),
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            running.append((one, process))
+        for one, process in running:
+            try:
+                _, errors = process.communicate(timeout=CRAWL_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise DemoError(f"a crawl takes more than {CRAWL_LIMIT_S} s; its log: {one.log}") from None
+            if process.returncode:
+                reason = errors.strip().splitlines() or [f"status {process.returncode}"]
+                raise DemoError(f"scrapy crawl failed: {reason[-1]}; its log: {one.log}")
+            yield one
+    finally:
+        for _, process in running:
+            stop(process)
+
+
+def by_day(series: Sequence[Series], name: str, days: int) -> Mapping[str, NDArray[np.float64]]:
+    """Return a number of each series' rows by day, float64 [days]; nan on days without a crawl."""
+    values = {one.score: np.full(days, np.nan) for one in series}
+    for one in series:
+        for row in one.rows:
+            values[one.score][row.day - 1] = getattr(row, name)
+    return values
+
+
+def write_days(path: Path, rows: Sequence[Row]) -> None:
+    """Write every row as TSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(Row._fields)
+        writer.writerows(rows)

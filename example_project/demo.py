@@ -1,0 +1,241 @@
+"""The demo: ``python -m example_project.demo`` crawls the monitored web day by day, in several ways.
+
+Each simulated day is one stock ``scrapy crawl monitor`` per score function, with a store of its own; all
+crawl the same web with the same budget. One of them collects on a panel first, learns a score function from
+what it saw, and goes on with that. The demo knows the truth because it can import the web's change model,
+so it also shows what no crawl can know: how many of the copies are current. docs/demo.md explains it.
+"""
+
+import argparse
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from scrapy_gp4c import score
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION
+
+from .crawls import (
+    BUDGET,
+    FIRST_RANKED_DAY,
+    ROOT,
+    DemoError,
+    Row,
+    Series,
+    by_day,
+    crawl_day,
+    stop,
+    write_days,
+)
+from .model import LAST_DAY, Web
+from .plot import draw
+from .tables import days_table, detection, summary_table
+
+FUNCTIONS = {"default": DEFAULT_SCORE_FUNCTION, "age": "age", "random": "random"}
+LEARNED, CONTROL = "learned", "control"
+COLLECT_DAYS = 14
+PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
+# Without the terminals that weigh the last outcome most: on few pages, functions of them tend to drop a page
+# for good after one visit without a change, and promotion refuses what loses freshness.
+LEARNING = {
+    "--budget": BUDGET,
+    "--terminals": "n,X,t,cg,nad",
+    "--population": 200,
+    "--generations": 20,
+    "--seeds": 3,
+}
+PROMOTED, KEPT = 0, 3  # exit codes of the learning
+LEARNING_LIMIT_S = 600
+SUMMARY_DAYS = 7
+
+
+@contextmanager
+def serving(day_file: Path, options: argparse.Namespace) -> Iterator[int]:
+    """Run the web in a process of its own; yields its port.
+
+    Raises:
+        DemoError: the web did not start.
+    """
+    command = [sys.executable, "-m", "example_project.web", "--day-file", str(day_file)]
+    for name in ("port", "seed", "hosts"):
+        command += [f"--{name}", str(getattr(options, name))]
+    log = day_file.with_name("web.log")
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        if not ready:
+            process.wait()
+            raise DemoError(log.read_text().strip() or f"the web stopped with status {process.returncode}")
+        yield int(ready.rstrip().rstrip("/").rpartition(":")[2])
+    finally:
+        stop(process)
+
+
+def show(day_file: Path, day: int) -> None:
+    """Let the web show a day; the rename keeps it from ever reading half a number."""
+    draft = day_file.with_suffix(".new")
+    draft.write_text(f"{day}\n")
+    draft.replace(day_file)
+
+
+def learn(store: Path, score_file: Path, console: Console) -> bool:
+    """Learn from a store as a user would; tell whether what was learned was promoted to the score file.
+
+    Raises:
+        DemoError: nothing could be learned.
+    """
+    command = ["-m", "training.learn", str(store), "--promote", str(score_file)]
+    command += [str(part) for item in LEARNING.items() for part in item]
+    console.print(shlex.join(["python", *command]), highlight=False, soft_wrap=True)
+    process = subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        output, errors = process.communicate(timeout=LEARNING_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise DemoError(f"learning takes more than {LEARNING_LIMIT_S} s") from None
+    finally:
+        stop(process)
+    if process.returncode not in (PROMOTED, KEPT):
+        reason = errors.strip().splitlines() or [f"status {process.returncode}"]
+        raise DemoError(f"learning failed: {reason[-1]}")
+    console.print(output.strip(), highlight=False, soft_wrap=True, markup=False)
+    return process.returncode == PROMOTED
+
+
+def switch(series: list[Series], console: Console) -> str:
+    """End the collection: learn, and crawl on by what was learned. Returns the function in use then.
+
+    A copy of the store goes on with the default function, to tell what the function does from what the
+    visits of the collection do.
+    """
+    learner = series[-1]
+    score_file = learner.folder / "score.json"
+    learner.panel = 0.0
+    if not learn(learner.store, score_file, console):
+        return learner.function
+    series.append(learner.copy(CONTROL, DEFAULT_SCORE_FUNCTION))
+    learner.function = str(score_file)
+    return score.load(learner.function).formula
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    """Run the whole demo.
+
+    Raises:
+        DemoError, Gp4cError: with one message that says what to do.
+    """
+    web = Web(options.seed, options.hosts)
+    folder = options.output.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    first_learned_day = FIRST_RANKED_DAY + options.collect
+    learns = options.collect > 0 and options.days >= first_learned_day
+    version = np.zeros(web.pages, dtype=np.int32)
+    series = [Series(name, folder, version.copy(), function) for name, function in FUNCTIONS.items()]
+    if learns:
+        series.append(Series(LEARNED, folder, version.copy(), panel=PANEL))
+    for name in (*FUNCTIONS, LEARNED, CONTROL):  # what an earlier demo left
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / f"{name}.log").unlink(missing_ok=True)
+    (folder / "score.json").unlink(missing_ok=True)
+    day_file = folder / "day"
+    progress = Progress(
+        TextColumn("crawls"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+    crawls = options.days * len(series) + (options.days + 1 - first_learned_day if learns else 0)
+    task = progress.add_task("", total=crawls)
+    rows: list[Row] = []
+    formula = None
+    show(day_file, 1)
+    with serving(day_file, options) as port:
+        console.print(
+            f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; "
+            f"logs and stores: {folder}"
+        )
+        with Live(progress, console=console, refresh_per_second=2) as live:
+            for day in range(1, options.days + 1):
+                if learns and day == first_learned_day:
+                    formula = switch(series, console)
+                show(day_file, day)
+                rankings = {one.score: one.ranking() for one in series}
+                for one in crawl_day(series, port):
+                    row = one.observe(web, day, rankings[one.score])
+                    rows.append(row)
+                    progress.advance(task)
+                    if console.is_terminal:
+                        live.update(Group(days_table(rows, max(5, console.height - 15)), progress))
+                    else:  # a file or a pipe shows only what is printed
+                        console.print(f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed")
+    if not console.is_terminal:
+        console.print(days_table(rows, len(rows)))
+    write_days(folder / "days.tsv", rows)
+    picture = folder / "demo.png"
+    last_days = range(max(1, options.days - SUMMARY_DAYS + 1), options.days + 1)
+    draw(
+        picture,
+        {name: by_day(series, name, options.days) for name in ("change_rate", "current", "visited")},
+        FIRST_RANKED_DAY,
+        f"{rows[-1].known:,} pages on {web.hosts + 1} hosts, {BUDGET:.0%} revisited per day",
+        first_learned_day if learns else None,
+    )
+    console.print(summary_table(series, last_days))
+    console.print(f"default: {DEFAULT_SCORE_FUNCTION}", highlight=False)
+    if formula is not None:
+        console.print(f"{LEARNED}: {formula}", highlight=False, soft_wrap=True)
+        console.print(
+            f"control: the store of {LEARNED} copied before day {first_learned_day}, crawled on by default"
+            if series[-1].score == CONTROL
+            else f"{LEARNED} kept the default function: no better one was found",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(detection(series))
+    console.print(f"Picture: {picture}", soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; 1 with one message where it fails, 130 where it was interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m example_project.demo", description="Run the demo.")
+    parser.add_argument("--days", type=int, default=31, help="days to simulate (31)")
+    parser.add_argument(
+        "--collect",
+        type=int,
+        default=COLLECT_DAYS,
+        help=f"days to collect what is learned from, 0: learn nothing ({COLLECT_DAYS})",
+    )
+    parser.add_argument("--hosts", type=int, default=40, help="hosts, about 60 pages each (40)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the web's change model (1)")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.x, 0: a free one (0)")
+    parser.add_argument("--output", type=Path, default=ROOT / "demo", help="folder for all results (demo)")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.days <= LAST_DAY:
+        parser.error(f"--days: expected 1 to {LAST_DAY}, found {options.days}")
+    if options.collect < 0:
+        parser.error(f"--collect: expected 0 or more, found {options.collect}")
+    console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop like on Ctrl-C, leave no process behind
+    try:
+        run(options, console)
+    except (DemoError, Gp4cError, ValueError, OSError) as problem:
+        print(f"example_project.demo: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("example_project.demo: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

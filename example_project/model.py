@@ -1,0 +1,199 @@
+"""The change model of the monitored web: which pages exist, and which version each shows on a day.
+
+Everything is a pure function of ``(seed, hosts, day)``: every day draws from its own generator, so a
+version does not depend on which days were asked for before, and whoever imports this module knows the
+truth that the web serves. The traits it imitates, and its constants, are described in docs/demo.md.
+"""
+
+import re
+from functools import lru_cache
+from statistics import NormalDist
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+PAGES_PER_HOST = 62  # mean; the sizes of hosts are log-normal
+SIZE_SIGMA = 0.8
+SLOW_HOST_PAGES = 24  # the slow host is small: it is there to be slow, not to be the demo's length
+NEW_SHARE = 0.12  # of the pages; they appear on a day drawn from 2..LAST_BIRTH
+LAST_BIRTH = 40
+GONE_SHARE = 0.04  # of the pages; they go on a day drawn from 2..LAST_GONE
+LAST_GONE = 60
+DEAD_SHARE = 0.01  # links to these never worked
+ALIAS_SHARE = 0.02  # of the pages; they redirect to another page
+RATE_MEDIAN = 0.004  # changes per day and page, log-normal
+RATE_SIGMA = 2.8
+RATE_LIMIT = 3.0
+SITE_CORRELATION = 0.4  # of the logarithms of the rates of two pages of one host
+INDEX_FACTOR = 10.0  # index pages change so many times faster than other pages
+SHARED_DRAW_SHARE = 0.3  # of the pages; they change on the same days as their like on the host
+SWEEP_PROBABILITY = 0.005  # per host and day: a new release or price list ...
+SWEEP_REACH = 0.9  # ... changes this share of the host's pages
+WEEKEND_FACTOR = 0.4  # rates on days 6 and 7 of a week; day 1 is a Monday
+BURST_FACTOR = 3.0  # a page that changed yesterday is so much more likely to change today
+UNAVAILABLE_SHARE = 0.02  # of the pages on a day; they answer 503 once or twice
+LAST_DAY = 400  # the model is defined for days 1 to LAST_DAY
+NEVER = np.iinfo(np.int32).max
+
+DIRECTORY, NEWS, SHOP, MANUAL = range(4)
+PATHS = ("", "article", "product", "guide")
+
+# Hosts with a trait of their own. Host 0 is the directory that links to all others.
+ROBOTS_HOST = 2  # robots.txt disallows /private/
+SLOW_HOST = 3  # every response is delayed
+LATIN_HOST = 4  # sends UTF-8, declares ISO-8859-1
+CP1252_HOST = 5  # sends windows-1252, declares UTF-8
+NO_SPACE_HOST = 6  # Japanese: a script without spaces between words
+NO_CHARSET_HOST = 8  # sends UTF-8, declares nothing
+
+_PATH = re.compile(r"/(?:(article|product|guide|private)/([1-9][0-9]{0,8}))?")
+
+
+class Web:
+    """The pages of the monitored web; arrays are indexed by page, pages are grouped by host.
+
+    Attributes:
+        host: int32 [P], the page's host, 0 (the directory) to ``hosts``.
+        number: int32 [P], the page's number on its host; 0 is the host's index page.
+        kind: int8 [P], DIRECTORY, NEWS, SHOP or MANUAL.
+        born: int32 [P], first day on which the page exists.
+        gone: int32 [P], first day on which it answers 404 or 410; NEVER for most, 0 for dead links.
+        alias: int32 [P], the page it redirects to; itself for most.
+        redirects: bool [P], pages that redirect.
+        private: bool [P], pages that robots.txt disallows.
+        steady: bool [P], ordinary pages that exist on all days: no index, no redirect, not disallowed.
+        rate: float64 [P], changes per day on a working day without a burst.
+        first: int32 [hosts + 2], the first page of each host; the last element is P.
+    """
+
+    def __init__(self, seed: int = 1, hosts: int = 40) -> None:
+        if hosts < 1 or hosts > 250:
+            raise ValueError(f"a web has 1 to 250 hosts besides its directory, not {hosts}")
+        self.seed, self.hosts = seed, hosts
+        rng = np.random.default_rng([seed, 0])
+        size = rng.lognormal(0.0, SIZE_SIGMA, hosts)
+        slow = np.arange(1, hosts + 1) == SLOW_HOST
+        size *= (PAGES_PER_HOST * hosts - SLOW_HOST_PAGES * slow.sum()) / size[~slow].sum()
+        size = np.where(slow, SLOW_HOST_PAGES, np.maximum(np.rint(size), 8)).astype(np.int32)
+        size = np.concatenate([[1], size])
+        self.first = np.concatenate([[0], np.cumsum(size)]).astype(np.int32)
+        self.pages = pages = int(self.first[-1])
+        self.host = np.repeat(np.arange(hosts + 1, dtype=np.int32), size)
+        self.number = (np.arange(pages) - self.first[self.host]).astype(np.int32)
+        self.kind = np.where(self.host == 0, DIRECTORY, NEWS + self.host % 3).astype(np.int8)
+        self.index = self.number == 0
+        self._lives(rng)
+        self._rates(rng)
+
+    def _lives(self, rng: np.random.Generator) -> None:
+        """Draw births, deaths, redirects and the pages that robots may not fetch."""
+        pages, ordinary = self.pages, ~self.index
+        fate = rng.random(pages)
+        new = ordinary & (rng.random(pages) < NEW_SHARE)
+        self.born = np.where(new, rng.integers(2, LAST_BIRTH + 1, pages), 1).astype(np.int32)
+        going = ordinary & (fate < GONE_SHARE)
+        dead = ordinary & ~going & (fate < GONE_SHARE + DEAD_SHARE)
+        last_day = np.maximum(rng.integers(2, LAST_GONE + 1, pages), self.born + 1)
+        self.gone = np.where(dead, 0, np.where(going, last_day, NEVER)).astype(np.int32)
+        self.private = ordinary & (self.host == ROBOTS_HOST) & (self.number % 6 == 0)
+        steady = ordinary & ~new & (self.gone == NEVER) & ~self.private
+        aliased = steady & (rng.random(pages) < ALIAS_SHARE)
+        targets = np.flatnonzero(steady & ~aliased)
+        self.alias = np.arange(pages, dtype=np.int32)
+        if targets.size:
+            self.alias[aliased] = rng.choice(targets, int(aliased.sum()))
+        self.steady, self.redirects = steady & ~aliased, aliased
+
+    def _rates(self, rng: np.random.Generator) -> None:
+        """Draw the pages' rates of change: heavy-tailed, alike within a host."""
+        common = rng.standard_normal(self.hosts + 1)[self.host]
+        own = rng.standard_normal(self.pages)
+        rank = np.argsort(
+            np.argsort(np.sqrt(SITE_CORRELATION) * common + np.sqrt(1 - SITE_CORRELATION) * own)
+        )
+        # Quantiles instead of the draws: webs of few hosts would differ too much from seed to seed.
+        z = np.array([NormalDist().inv_cdf(share) for share in (rank + 0.5) / self.pages])
+        rate = RATE_MEDIAN * np.exp(RATE_SIGMA * z) * np.where(self.index, INDEX_FACTOR, 1.0)
+        self.rate = np.minimum(rate, RATE_LIMIT)
+        self._shared = rng.random(self.pages) < SHARED_DRAW_SHARE
+
+    @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
+    def _state(self, day: int) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int32]]:
+        """Changes on a day, versions on it, and day of the last change; all [P], aliases not resolved."""
+        if day <= 1:
+            version = (self.born <= day).astype(np.int32)
+            return np.zeros(self.pages, dtype=bool), version, version.copy()
+        if day > LAST_DAY:
+            raise ValueError(f"the model is defined for days 1 to {LAST_DAY}, not {day}")
+        before, version, since = self._state(day - 1)
+        rng = np.random.default_rng([self.seed, 1, day])
+        u = np.where(self._shared, rng.random(self.hosts + 1)[self.host], rng.random(self.pages))
+        swept = (rng.random(self.hosts + 1) < SWEEP_PROBABILITY)[self.host]
+        hazard = self.rate * (WEEKEND_FACTOR if (day - 1) % 7 >= 5 else 1.0)
+        hazard = hazard * np.where(before, BURST_FACTOR, 1.0)
+        changed = (u < -np.expm1(-hazard)) | (swept & (rng.random(self.pages) < SWEEP_REACH))
+        changed &= (self.born < day) & (day < self.gone)
+        moved = np.unique(self.host[(self.born == day) | (self.gone == day)])
+        changed[self.first[moved]] = True  # an index page lists what exists
+        version = version + (changed | (self.born == day))
+        return changed, version, np.where(changed | (self.born == day), day, since).astype(np.int32)
+
+    def changed(self, day: int) -> NDArray[np.bool_]:
+        """Pages whose content on ``day`` differs from the day before, bool [P]; a birth is no change."""
+        return self._state(day)[0][self.alias]
+
+    def versions(self, day: int) -> NDArray[np.int32]:
+        """The version that each page shows on ``day``, int32 [P]: 0 before its birth, 1 at its birth."""
+        return self._state(day)[1][self.alias]
+
+    def last_change(self, day: int) -> NDArray[np.int32]:
+        """The day since which each page shows its version of ``day``, int32 [P]; 0 before its birth."""
+        return self._state(day)[2][self.alias]
+
+    def alive(self, day: int) -> NDArray[np.bool_]:
+        """Pages with a text of their own that can be fetched on ``day``, bool [P].
+
+        They are born, not gone, not disallowed by robots.txt, and no redirects.
+        """
+        return (self.born <= day) & (day < self.gone) & ~self.private & ~self.redirects
+
+    @lru_cache(maxsize=1024)  # noqa: B019
+    def refusals(self, day: int) -> NDArray[np.int8]:
+        """How often each page answers 503 on ``day`` before it answers properly, int8 [P]: 0, 1 or 2."""
+        rng = np.random.default_rng([self.seed, 2, day])
+        refuses = rng.random(self.pages) < UNAVAILABLE_SHARE
+        return np.where(refuses, rng.integers(1, 3, self.pages), 0).astype(np.int8)
+
+    @lru_cache(maxsize=65536)  # noqa: B019
+    def path(self, page: int) -> str:
+        """The path of a page's URL."""
+        if self.index[page]:
+            return "/"
+        folder = "private" if self.private[page] else PATHS[self.kind[page]]
+        return f"/{folder}/{self.number[page]}"
+
+    def address(self, host: int) -> str:
+        """The loopback address of a host; the directory is 127.0.0.1."""
+        return f"127.0.0.{host + 1}"
+
+    def url(self, page: int, port: int) -> str:
+        """The URL of a page on a web served at ``port``."""
+        return f"http://{self.address(int(self.host[page]))}:{port}{self.path(page)}"
+
+    def find(self, address: str, path: str) -> int | None:
+        """The page at a path of a host, or None where the web has no such page."""
+        match = _PATH.fullmatch(path)
+        if match is None or not address.startswith("127.0.0."):
+            return None
+        host = int(address.rpartition(".")[2]) - 1
+        number = int(match[2] or 0)
+        if not 0 <= host <= self.hosts or number >= self.first[host + 1] - self.first[host]:
+            return None
+        page = int(self.first[host]) + number
+        return page if self.path(page) == path else None
+
+    def page_of(self, url: str) -> int | None:
+        """The page with this URL (its query is ignored), or None."""
+        parts = urlsplit(url)
+        return self.find(parts.hostname or "", parts.path)

@@ -1,0 +1,16 @@
+"""Settings of the example project: one line installs scrapy-gp4c, the rest is any polite project's."""
+
+ADDONS = {"scrapy_gp4c.Addon": 500}
+
+BOT_NAME = "example_project"
+SPIDER_MODULES = ["example_project.spiders"]
+USER_AGENT = "example_project (+https://example.org/bot)"
+
+ROBOTSTXT_OBEY = True
+CONCURRENT_REQUESTS = 16
+CONCURRENT_REQUESTS_PER_DOMAIN = 8
+DOWNLOAD_DELAY = 0  # the monitored web is on this machine
+DOWNLOAD_TIMEOUT = 30
+CONCURRENT_ITEMS = 4  # Scrapy starts so many tasks per response, and there is no pipeline to wait for
+TELNETCONSOLE_ENABLED = False
+LOG_LEVEL = "INFO"

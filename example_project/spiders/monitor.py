@@ -1,0 +1,38 @@
+"""A spider as anyone would write it: start at a directory, follow links, yield one item per page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.http import Response, TextResponse
+from scrapy.linkextractors import LinkExtractor
+from w3lib.url import url_query_cleaner
+
+
+class MonitorSpider(Spider):
+    """Crawls the monitored web from its directory, on the port given with ``-a port=N``."""
+
+    name = "monitor"
+    # Session ids would make a new page of every link to it.
+    links = LinkExtractor(
+        allow=[r":\d+/$", r"/(article|product|guide|private)/\d+$"],
+        restrict_css="main",
+        process_value=url_query_cleaner,
+    )
+
+    def __init__(self, port: str = "8410", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = [f"http://127.0.0.1:{port}/"]
+
+    def parse(self, response: Response) -> Iterator[Request | dict[str, Any]]:
+        """Yield the page as an item, and follow its links."""
+        if not isinstance(response, TextResponse):
+            return
+        yield {
+            "url": response.url,
+            "title": response.css("title::text").get(),
+            "words": len(" ".join(response.css("main ::text").getall()).split()),
+            "changed": response.meta.get("gp4c", {}).get("changed"),
+        }
+        for link in self.links.extract_links(response):
+            yield response.follow(link, callback=self.parse)

@@ -1,0 +1,78 @@
+"""What the demo prints: the days as they go by, and what came of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from .crawls import BUDGET, Row, Series
+
+
+def percent(share: float) -> str:
+    """Return a share for people; a dash for nan."""
+    return "-" if np.isnan(share) else f"{share:.1%}"
+
+
+def number(value: float) -> str:
+    """Return an NDCG for people; a dash for nan."""
+    return "-" if np.isnan(value) else f"{value:.3f}"
+
+
+def days_table(rows: Sequence[Row], limit: int) -> Table:
+    """Return the table of the last ``limit`` rows; a line ends each day."""
+    table = Table(title=f"{BUDGET:.0%} of the known pages may be revisited per day")
+    for name in ("day", "score", "known", "visited", "changed", "change rate", "NDCG", "current copies"):
+        table.add_column(name, justify="left" if name == "score" else "right")
+    shown = rows[-limit:]
+    for row, after in zip(shown, [*shown[1:], None], strict=True):
+        table.add_row(
+            str(row.day),
+            row.score,
+            f"{row.known:,}",
+            f"{row.visited:,}",
+            f"{row.changed:,}",
+            percent(row.change_rate),
+            number(row.ndcg),
+            percent(row.current),
+            end_section=after is None or after.day != row.day,
+        )
+    return table
+
+
+def mean(rows: Sequence[Row], name: str) -> float:
+    """Return the mean of a number over rows that have it; nan without any."""
+    values = [value for row in rows if not np.isnan(value := getattr(row, name))]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def summary_table(series: Sequence[Series], days: range) -> Table:
+    """Return the means over some days, the visits that all days took, and the changes that all found."""
+    table = Table(title=f"Means over days {days[0]} to {days[-1]}")
+    columns = ("visited per day", "change rate", "NDCG", "current copies", "visits of all days", "changes")
+    for name in ("score", *columns):
+        table.add_column(name, justify="left" if name == "score" else "right")
+    for one in series:
+        rows = [row for row in one.rows if row.day in days]
+        judged = sum(row.judged for row in rows)
+        table.add_row(
+            one.score,
+            f"{mean(rows, 'visited'):,.0f}",
+            percent(sum(row.changed for row in rows) / judged if judged else float("nan")),
+            number(mean(rows, "ndcg")),
+            percent(mean(rows, "current")),
+            f"{sum(row.visited for row in one.rows):,}",
+            f"{sum(row.changed for row in one.rows):,}",
+        )
+    return table
+
+
+def detection(series: Sequence[Series]) -> str:
+    """Return what the fingerprints found, against the truth."""
+    rows = [row for one in series for row in one.rows]
+    judged, changed = sum(row.judged for row in rows), sum(row.changed for row in rows)
+    missed, false_alarms = sum(row.missed for row in rows), sum(row.false_alarms for row in rows)
+    real = changed - false_alarms + missed
+    return (
+        f"Change detection against the truth: {real - missed:,} of {real:,} changes found, "
+        f"{false_alarms:,} false alarms in {judged - real:,} visits of unchanged pages."
+    )

@@ -1,0 +1,164 @@
+"""The change model of the example's monitored web."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from example_project import model
+from example_project.model import LAST_DAY, NEVER, ROBOTS_HOST, Web
+
+DAYS = range(2, 61)
+
+
+@pytest.fixture(scope="module")
+def web():
+    """The demo's web."""
+    return Web(1)
+
+
+@pytest.fixture(scope="module")
+def changes(web):
+    """Changes of the ordinary pages that live through all days: bool [days, pages], and the pages."""
+    pages = np.flatnonzero(web.steady)
+    return np.array([web.changed(day)[pages] for day in DAYS]), pages
+
+
+def test_size(web):
+    """The demo's web has at least 2,000 pages on its first day, and more than 30 hosts."""
+    assert web.alive(1).sum() >= 2000
+    assert np.unique(web.host).size == web.hosts + 1 > 30
+
+
+@given(seed=st.integers(0, 2**32 - 1), hosts=st.integers(1, 12), days=st.permutations([1, 2, 5, 9]))
+@settings(max_examples=30, deadline=None)
+def test_pure(seed, hosts, days):
+    """A version depends on seed, hosts, page and day only, not on what was asked for before."""
+    asked, fresh = Web(seed, hosts), Web(seed, hosts)
+    for day in days:
+        np.testing.assert_array_equal(asked.versions(day), Web(seed, hosts).versions(day))
+        np.testing.assert_array_equal(asked.refusals(day), fresh.refusals(day))
+    np.testing.assert_array_equal(asked.rate, fresh.rate)
+
+
+@given(seed=st.integers(0, 1000), day=st.integers(2, 50))
+@settings(max_examples=30, deadline=None)
+def test_versions_count_changes(seed, day):
+    """Versions start at 1 at birth, grow by one with each change, and never otherwise."""
+    web = Web(seed, 8)
+    before, now, changed = web.versions(day - 1), web.versions(day), web.changed(day)
+    born = web.born[web.alias] == day
+    np.testing.assert_array_equal(now - before, changed | born)
+    assert not (changed & born).any()
+    assert (now[born] == 1).all()
+    np.testing.assert_array_equal(now == 0, web.born[web.alias] > day)
+    np.testing.assert_array_equal(web.last_change(day) == day, changed | born)
+
+
+def test_seeds_differ():
+    """Two seeds give two webs."""
+    assert not np.array_equal(Web(1).versions(20)[:500], Web(2).versions(20)[:500])
+
+
+def test_quiet_majority_and_heavy_tail(changes):
+    """Most pages change hardly ever; the busiest twentieth makes most of the changes."""
+    per_page = np.sort(changes[0].sum(0))[::-1]
+    assert (per_page <= 2).mean() > 0.6
+    assert per_page[: per_page.size // 20].sum() > 0.5 * per_page.sum()
+    assert per_page.max() > 0.8 * len(DAYS)
+
+
+def test_sites_change_together(web, changes):
+    """On a host's best day far more of its pages change than independent pages would."""
+    changed, pages = changes
+    rng = np.random.default_rng(0)
+    shuffled = rng.permuted(changed, axis=0)  # same pages, same counts, days drawn apart
+    host = web.host[pages]
+
+    def largest_share(bits):
+        counts = np.array([bits[:, host == h].mean(1) for h in np.unique(host) if (host == h).sum() >= 20])
+        return (counts.max(1) - counts.mean(1)).mean()
+
+    assert largest_share(changed) > 2 * largest_share(shuffled)
+
+
+def test_rates_are_alike_within_hosts(web):
+    """Hosts explain a part of the variance of the pages' log rates, as SITE_CORRELATION says."""
+    log_rate = np.log(web.rate[web.steady])
+    host = web.host[web.steady]
+    means = np.array([log_rate[host == h].mean() for h in host])
+    assert 0.2 < means.var() / log_rate.var() < 0.65
+
+
+def test_weekend(changes):
+    """Pages change less on days 6 and 7 of a week."""
+    per_day = changes[0].mean(1)
+    weekend = np.array([(day - 1) % 7 >= 5 for day in DAYS])
+    assert per_day[weekend].mean() < 0.75 * per_day[~weekend].mean()
+
+
+def test_bursts(web):
+    """Pages with a private clock are more likely to change on the day after a change."""
+    pages = np.flatnonzero(web.steady & ~web._shared & (web.rate > 0.02) & (web.rate < 0.2))
+    bits = np.array([web.changed(day)[pages] for day in DAYS])
+    after = bits[1:][bits[:-1]].mean()
+    assert after > 1.5 * bits[1:][~bits[:-1]].mean()
+
+
+def test_lives(web):
+    """Pages appear, disappear, redirect and are disallowed, each to the documented share."""
+    ordinary = ~web.index
+    share = {
+        "new": (web.born > 1)[ordinary].mean(),
+        "gone": ((web.gone > 0) & (web.gone < NEVER))[ordinary].mean(),
+        "dead": (web.gone == 0)[ordinary].mean(),
+        "alias": web.redirects[ordinary].mean(),
+        "refused": np.mean([(web.refusals(day) > 0).mean() for day in DAYS]),
+    }
+    wanted = {
+        "new": model.NEW_SHARE,
+        "gone": model.GONE_SHARE,
+        "dead": model.DEAD_SHARE,
+        "alias": model.ALIAS_SHARE,
+        "refused": model.UNAVAILABLE_SHARE,
+    }
+    for name, value in share.items():
+        assert 0.5 * wanted[name] < value < 1.6 * wanted[name], name
+    assert set(web.host[web.private]) == {ROBOTS_HOST}
+    targets = web.alias[web.redirects]
+    np.testing.assert_array_equal(web.redirects, web.alias != np.arange(web.pages))
+    assert (web.alias[targets] == targets).all()
+    assert (web.gone[targets] == NEVER).all()
+
+
+def test_indexes_change_with_their_hosts(web):
+    """An index page changes on every day on which a page of its host appears or goes."""
+    for day in range(2, 30):
+        moved = np.unique(web.host[(web.born == day) | (web.gone == day)])
+        assert web.changed(day)[web.first[moved]].all()
+
+
+def test_urls_round_trip(web):
+    """Every page is found by its URL, with or without a query; no other path is a page."""
+    for page in range(web.pages):
+        assert web.page_of(web.url(page, 8410)) == page
+    assert web.page_of(web.url(7, 8410) + "?sid=1") == 7
+    assert len({web.url(page, 1) for page in range(web.pages)}) == web.pages
+    for path in ("/login", "/article/99999", "/article/0", "/guide/-1", "/article/1/", "/private/1"):
+        assert web.find("127.0.0.2", path) is None
+    assert web.find("127.0.0.250", "/") is None
+    assert web.find("10.0.0.1", "/") is None
+
+
+@pytest.mark.parametrize("hosts", [0, 251])
+def test_too_many_hosts(hosts):
+    """A number of hosts that has no addresses is refused."""
+    with pytest.raises(ValueError, match=f"not {hosts}"):
+        Web(1, hosts)
+
+
+def test_last_day(web):
+    """Days after the last are refused."""
+    web.versions(LAST_DAY)
+    with pytest.raises(ValueError, match=str(LAST_DAY)):
+        web.versions(LAST_DAY + 1)
