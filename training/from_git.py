@@ -1,0 +1,172 @@
+"""``python -m training.from_git``: a change history from git repositories whose files are pages.
+
+What counts as a page and as a change is said in `training.git_pages`; docs/histories.md has the commands
+that rebuild public histories.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from scrapy_gp4c.errors import Gp4cError, HistoryError
+from training import git_log
+from training.formats import write_tsv
+from training.git_pages import Part, Window, join, read_repository, utc
+
+UNITS: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+SHOWN_COMMITS: Final = 20
+"""Mass commits in the report."""
+
+
+def parse_length(text: str) -> int:
+    """Seconds of a cycle length such as 12h, 1d or 1w; HistoryError for anything else."""
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text)
+    if not found or not int(found[1]):
+        raise HistoryError(f"--cycle-length: expected a number with h, d or w, such as 1d; found {text!r}")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def parse_end(text: str) -> int:
+    """Unix time of an ISO 8601 time (UTC unless it says otherwise), or of the end of a day's date."""
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            day = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+            return int((day + timedelta(days=1)).timestamp())
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise HistoryError(
+            "--end: expected a date such as 2026-07-31 or a time such as 2026-07-31T12:00; "
+            f"found {text!r} ({error})"
+        ) from None
+
+
+def build(
+    repositories: Sequence[Path],
+    cycles: int,
+    length_s: int,
+    end_s: int | None = None,
+    include: Sequence[str] = ("*",),
+    mass_share: float = 0.2,
+    progress: Callable[[str, int], object] = lambda name, cycle: None,
+) -> tuple[Window, list[Part]]:
+    """Read `repositories` over one window; without ``end_s`` it ends with the newest of their last commits.
+
+    ``progress`` is called with a repository's name and the cycles of it that are done.
+
+    Raises HistoryError as `read_repository` does, and for two repositories of one name.
+    """
+    if cycles < 1:
+        raise HistoryError(f"--cycles: expected a number of at least 1; found {cycles}")
+    if not 0.0 < mass_share <= 1.0:
+        raise HistoryError(f"--mass-share: expected a share above 0, at most 1; found {mass_share}")
+    names = [path.resolve().name for path in repositories]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise HistoryError(
+            f"two repositories are named {twice.pop()!r}, so their sites would mix; rename one"
+        )
+    if end_s is None:
+        for path in repositories:
+            git_log.check_repository(path)
+        end_s = 1 + max(int(git_log.first_parent_line(path).times[-1]) for path in repositories)
+    window = Window(cycles, length_s, end_s)
+    parts = []
+    for path, name in zip(repositories, names, strict=True):
+        parts.append(read_repository(path, window, include, mass_share, partial(progress, name)))
+        progress(name, cycles)
+    return window, parts
+
+
+def _report(console: Console, parts: Sequence[Part]) -> None:
+    table = Table("repository", "pages", "left out", "changed per cycle", title="Pages", title_justify="left")
+    for part in parts:
+        share = f"{part.changed.mean():.2%} of them"
+        table.add_row(Text(part.name), f"{len(part.paths):,}", f"{part.left_out:,}", share)
+    console.print(table)
+    mass = sorted((commit for part in parts for commit in part.mass_commits), key=lambda row: -row.share)
+    if not mass:
+        return
+    shown = mass[:SHOWN_COMMITS]
+    title = f"Mass commits: {len(mass):,}" + (f", the largest {len(shown)}" if len(shown) < len(mass) else "")
+    table = Table(
+        "repository", "commit", "time", "pages", "share", "subject", title=title, title_justify="left"
+    )
+    for row in shown:
+        share = f"{row.share:.0%}"
+        # Text: a subject such as "[/docs] fix" is no markup.
+        subject = Text(row.subject, overflow="ellipsis", no_wrap=True)
+        table.add_row(
+            Text(row.repository), row.commit[:10], utc(row.time_s), f"{row.pages:,}", share, subject
+        )
+    console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m training.from_git", description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "repositories", nargs="+", type=Path, metavar="REPO_DIR", help="a clone's top directory"
+    )
+    parser.add_argument("--cycles", type=int, required=True, help="cycles of the history")
+    parser.add_argument("--cycle-length", default="1d", help="length of a cycle: 12h, 1d, 1w (default 1d)")
+    parser.add_argument("--end", help="last day, or the time the last cycle ends, UTC (default: last commit)")
+    parser.add_argument("--include", action="append", metavar="PATTERN", help="paths to take (default: all)")
+    parser.add_argument(
+        "--mass-share", type=float, default=0.2, help="share of pages from which a commit is reported"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="TSV file to write; gzip if it ends in .gz"
+    )
+    given = parser.parse_args(arguments)
+    errors, console = Console(stderr=True), Console()
+    try:
+        with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
+            tasks = {
+                path.resolve().name: bars.add_task(path.resolve().name, total=max(1, given.cycles))
+                for path in given.repositories
+            }
+            window, parts = build(
+                given.repositories,
+                given.cycles,
+                parse_length(given.cycle_length),
+                None if given.end is None else parse_end(given.end),
+                given.include or ("*",),
+                given.mass_share,
+                lambda name, cycle: bars.update(tasks[name], completed=cycle),
+            )
+        history = join(parts, str(given.output))
+        edges = window.edges()
+        notes = [f"{window.cycles} cycles of {given.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
+        notes += [f"{part.name} at commit {part.head}" for part in parts]
+        write_tsv(given.output, history, notes)
+    except Gp4cError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not console.is_terminal:
+        console.width = 160
+    _report(console, parts)
+    console.print(
+        f"{given.output}: {history.pages:,} pages, {history.cycles} cycles, "
+        f"{history.changed.mean():.2%} of the pages changed per cycle",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""What `training.from_git` asks of git: the first-parent line, the files of a commit, differences.
+
+Plumbing commands only, so that no configuration of the user changes their output. They read commits and
+trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+
+_ENVIRONMENT: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
+"""Variables that would make git read another repository than the one asked for; set in git hooks."""
+
+
+class Line(NamedTuple):
+    """The first-parent line of a repository, oldest commit first: what a reader of the branch saw."""
+
+    commits: list[str]
+    times: npt.NDArray[np.int64]
+    """Unix times of the commits, ascending: committer times, sorted. A commit made by a wrong clock thus
+    gets the time of its place on the line or near it, and moves no other commit by more than a place."""
+
+
+class Edit(NamedTuple):
+    """One file that differs between two commits."""
+
+    path: bytes
+    status: str
+    """Of git diff: M modified, A added, D deleted, T another kind of object."""
+    same_content: bool
+    """Only the file mode differs."""
+
+
+def check_repository(path: Path) -> None:
+    """Raise HistoryError unless `path` is the top directory of a git repository."""
+    if not path.is_dir():
+        raise HistoryError(f"{path} is no directory; expected a clone of a git repository")
+    above = _git(path, "rev-parse", "--show-cdup").decode().strip()
+    if above:
+        raise HistoryError(
+            f"{path} is a directory inside a git repository, not its top; give {path / above} with "
+            "--include for the part of it that is meant"
+        )
+
+
+def is_shallow(path: Path) -> bool:
+    """Whether the clone lacks older commits."""
+    return _git(path, "rev-parse", "--is-shallow-repository").strip() == b"true"
+
+
+def subjects(path: Path, commits: Sequence[str]) -> list[str]:
+    """First lines of the commits' messages."""
+    command = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--no-color", "--format=%s")
+    rows = _git(path, *command, given="\n".join(commits)).decode("utf-8", "replace").split("\n")
+    return rows[: len(commits)]
+
+
+def first_parent_line(path: Path) -> Line:
+    """The line that ends at HEAD; HistoryError if there is no commit."""
+    rows = _git(path, "rev-list", "--first-parent", "--reverse", "--timestamp", "HEAD").split(b"\n")
+    pairs = [row.split() for row in rows if row]
+    times = np.fromiter((int(time) for time, _ in pairs), np.int64, len(pairs))
+    return Line([commit.decode() for _, commit in pairs], np.sort(times))
+
+
+def files(path: Path, commit: str) -> Iterator[bytes]:
+    """Paths of the regular files in `commit`: no symbolic links, no submodules."""
+    for entry in _git(path, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+        if entry.startswith(b"100"):
+            yield entry.split(b"\t", 1)[1]
+
+
+def differences(
+    path: Path, pairs: Sequence[tuple[str, str]], advance: Callable[[], object]
+) -> Iterator[tuple[int, Edit]]:
+    """Files that differ between the commits (new, old) of each pair, with the pair's position.
+
+    One streaming pass of one git process; `advance` is called when a pair is begun. Renames show as a
+    deletion and an addition.
+    """
+    command = ["git", "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
+    command += ["--no-renames", "--no-abbrev", "--ignore-submodules"]
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as complaints:
+        asked.writelines(f"{new} {old}\n".encode() for new, old in pairs)
+        asked.seek(0)
+        process = subprocess.Popen(
+            command, stdin=asked, stdout=subprocess.PIPE, stderr=complaints, env=_environment()
+        )
+        assert process.stdout is not None
+        try:
+            at, tokens = -1, _tokens(process.stdout)
+            for token in tokens:
+                if token.startswith(b":"):
+                    _, _, old_blob, new_blob, status = token.split(b" ")
+                    yield at, Edit(next(tokens), chr(status[0]), old_blob == new_blob)
+                else:
+                    at += 1
+                    advance()
+            if process.wait() or at + 1 != len(pairs):
+                complaints.seek(0)
+                raise _failed(path, complaints.read())
+        finally:
+            process.kill()  # a reader that stops early must leave no process behind
+            process.wait()
+            process.stdout.close()
+
+
+def _tokens(stream: IO[bytes]) -> Iterator[bytes]:
+    rest = b""
+    while chunk := stream.read(1 << 20):
+        *complete, rest = (rest + chunk).split(b"\0")
+        yield from complete
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _REDIRECTING} | _ENVIRONMENT
+
+
+def _git(path: Path, *arguments: str, given: str = "") -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(path), *arguments],
+            capture_output=True,
+            input=given.encode(),
+            env=_environment(),
+        )
+    except FileNotFoundError:
+        raise HistoryError("the program git is not installed, or not on the PATH; install it") from None
+    if done.returncode:
+        raise _failed(path, done.stderr)
+    return done.stdout
+
+
+def _failed(path: Path, complaint: bytes) -> HistoryError:
+    said = " ".join(complaint.decode("utf-8", "replace").split()) or "it gave no reason"
+    return HistoryError(f"cannot read {path} as a git repository; git says: {said}")

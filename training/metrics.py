@@ -1,0 +1,202 @@
+"""Effectiveness of a schedule: definitions of every metric, and the exact arithmetic behind them.
+
+A replay cycle is summed up by whole numbers (`Tallies`); `measure` turns them into the metrics with
+one division each. Sums of real numbers (gains, weights, harmonic penalties) are kept in fixed point,
+so that a sum does not depend on its order and two engines give the same bits.
+
+Sources: Santos 2013 (thesis) sections 2.4.1 and 2.4.3; Santos et al. 2014 (journal) section 4.2.2;
+Cho & Ntoulas 2002; Järvelin & Kekäläinen 2002; Cho & Garcia-Molina 2003; Kolobov et al. 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+METRICS: Final[dict[str, str]] = {
+    "change_rate": "visited pages that had changed / visited pages (thesis eq. 2.3, journal eq. 1)",
+    "ndcg": "the same, a change counting the more the higher its page was ranked (journal 4.2.2)",
+    "weighted_change_rate": "summed weight of the visited pages that had changed / visited pages",
+    "freshness": "weighted share of pages whose copy is current after the cycle",
+    "age": "weighted mean of the cycles since a copy diverged, 0 for a current copy",
+    "harmonic_staleness": "weighted mean of 1 + 1/2 + ... + 1/m over pages, m changes missed",
+    "new_pages": "share of visited pages that were never visited since the warm-up",
+    "idle_pages": "share of visited pages that were not visited in the cycle before",
+}
+"""Metric -> meaning, all per cycle. Higher is better but for age and harmonic_staleness."""
+
+GAIN_BITS: Final = 42
+"""Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
+
+
+def budget_pages(budget: float, pages: int) -> int:
+    """Visits per cycle: k = floor(budget * pages + 1e-9) for a share (float), min(budget, pages) for a count.
+
+    The 1e-9 makes 29% of 100 pages 29 although 0.29 * 100 is 28.999999999999996 in floating point.
+    Raises HistoryError for what is neither a share in (0, 1] nor a positive count, or is below one page.
+    """
+    is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
+    is_share = isinstance(budget, float | np.floating) and 0.0 < budget <= 1.0
+    if not is_share and not (is_count and budget >= 1):
+        raise HistoryError(
+            f"a budget is a share of the pages (a float above 0, at most 1.0) or a count of pages "
+            f"(an int of at least 1); found {budget!r}"
+        )
+    k = int(budget) if is_count else math.floor(float(budget) * pages + 1e-9)
+    if k < 1:
+        raise HistoryError(
+            f"a budget of {budget!r} of {pages:,} pages is less than one visit per cycle; "
+            f"use a share of at least {1 / pages:.2g} or a count of pages such as 1"
+        )
+    return min(k, pages)
+
+
+def gain_sums(k: int) -> Ints:
+    """Summed gains of the ranks 1..r for r = 0..k, in units of 2**-`GAIN_BITS`: int64 ``[k + 1]``.
+
+    The gain of a change found at rank r is 1 at rank 1 and 1 / ln(r + 1) at rank r >= 2, as in the authors'
+    program (journal equation 2 as printed divides by ln 1 = 0 at rank 1).
+    """
+    values = 1.0 / np.log(np.arange(2, k + 2, dtype=np.float64))
+    values[:1] = 1.0
+    units = np.rint(np.ldexp(values, GAIN_BITS)).astype(np.int64)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(units)))
+
+
+def harmonic(count: int) -> Floats:
+    """Harmonic numbers H(0) = 0, H(m) = 1 + 1/2 + ... + 1/m for m = 0..count: float64 ``[count + 1]``.
+
+    The penalty of a copy that misses m changes (Kolobov, Peres, Lu & Horvitz 2019, "Staying up to Date
+    with Online Content Changes Using Reinforcement Learning for Scheduling", NeurIPS 32, 581-591): like
+    the logarithm of m, so that the first missed change costs most, yet every further one still costs.
+    """
+    return np.array([math.fsum(1.0 / i for i in range(1, m + 1)) for m in range(count + 1)])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Page weights in fixed point, scaled so that no sum over pages and cycles overflows int64."""
+
+    values: Floats
+    """As given; empty when all pages weigh 1."""
+    fixed: Ints
+    """round(weight * 2**bits), empty when all pages weigh 1."""
+    bits: int
+    total: int
+    """Sum of the fixed weights; the number of pages when all weigh 1."""
+    penalties: Floats
+    """Harmonic numbers H(0..cycles)."""
+    penalty_bits: int
+    penalty_total: float
+    """Sum of the weights in units of 2**-penalty_bits."""
+
+    @classmethod
+    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> Weights:
+        """Scale the weights of `pages` pages for sums over at most `cycles` cycles.
+
+        Raises HistoryError unless they are finite, not negative, not all zero.
+        """
+        values = np.empty(0) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
+        total = float(pages)
+        if weight is not None:
+            if values.shape != (pages,) or not np.isfinite(values).all() or (values < 0).any():
+                raise HistoryError(
+                    f"page weights must be {pages:,} finite numbers of at least 0; found "
+                    f"{values.shape[0] if values.ndim else 0:,} from {values.min(initial=np.inf):g} "
+                    f"to {values.max(initial=-np.inf):g}"
+                )
+            total = math.fsum(values.tolist())
+            if total <= 0.0:
+                raise HistoryError("all page weights are zero: give at least one page a weight above 0")
+        penalties = harmonic(cycles)
+        # One bit for the sign, one for rounding up: sums stay below 2**62.
+        bits = 61 - math.ceil(math.log2(total * (cycles + 1))) if weight is not None else 0
+        penalty_bits = 61 - math.ceil(math.log2(total * max(1.0, penalties[-1])))
+        fixed = np.rint(np.ldexp(values, bits)).astype(np.int64)
+        return cls(
+            values,
+            fixed,
+            bits,
+            pages if weight is None else int(fixed.sum()),
+            penalties,
+            penalty_bits,
+            math.ldexp(total, penalty_bits),
+        )
+
+
+@dataclass
+class Tallies:
+    """What a replay counts in each scored cycle, all int64 ``[scored cycles]``; None: was not asked for."""
+
+    visited: Ints
+    changed: Ints
+    """visited pages that had changed since their last visit"""
+    pending: Ints
+    """pages that had changed since their last visit, before the cycle's visits"""
+    dcg: Ints | None = None
+    """gains of the visited pages that had changed, in units of 2**-`GAIN_BITS`"""
+    new: Ints | None = None
+    """visited pages never visited since the warm-up"""
+    idle: Ints | None = None
+    """visited pages that were not visited in the cycle before"""
+    changed_weight: Ints | None = None
+    """weight of `changed` in `Weights.fixed` units"""
+    stale_weight: Ints | None = None
+    """weight of the pages whose copy is not current after the cycle"""
+    age_weight: Ints | None = None
+    """sum of weight * age over those pages"""
+    penalty: Ints | None = None
+    """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
+
+
+NEEDS: Final[dict[str, str]] = {
+    "ndcg": "dcg",
+    "weighted_change_rate": "changed_weight",
+    "freshness": "stale_weight",
+    "age": "age_weight",
+    "harmonic_staleness": "penalty",
+    "new_pages": "new",
+    "idle_pages": "idle",
+}
+"""Metric -> the tally that it needs besides visited, changed and pending."""
+
+
+def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
+    """Metrics of `METRICS` whose tallies are there, each float64 ``[scored cycles]``.
+
+    * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in
+      the first places; 0 in a cycle in which nothing is pending.
+    * ``weighted_change_rate`` (Cho & Ntoulas 2002, thesis 2.4.3): the weights are not normalised.
+    * ``freshness``: weighted freshness WF (Olston & Najork 2010, thesis 2.4.1) over the sum of weights.
+    * ``age`` (Cho & Garcia-Molina 2003, thesis 2.4.1): a copy whose first missed change is the bit of
+      cycle d has age c - d + 1 after cycle c: 1 in the very cycle of the change.
+    * ``harmonic_staleness``: mean of H(m), see `harmonic`.
+    """
+    visited = tallies.visited
+    out = {"change_rate": tallies.changed / visited}
+    if tallies.dcg is not None:
+        ideal = gain_sums(int(visited.max(initial=0)))
+        best = ideal[np.minimum(visited, tallies.pending)]
+        out["ndcg"] = np.divide(tallies.dcg, best, out=np.zeros(len(best)), where=best > 0)
+    if tallies.changed_weight is not None:
+        out["weighted_change_rate"] = np.ldexp(tallies.changed_weight.astype(float), -weights.bits) / visited
+    if tallies.stale_weight is not None:
+        out["freshness"] = (weights.total - tallies.stale_weight) / weights.total
+    if tallies.age_weight is not None:
+        out["age"] = tallies.age_weight / weights.total
+    if tallies.penalty is not None:
+        out["harmonic_staleness"] = tallies.penalty / weights.penalty_total
+    if tallies.new is not None:
+        out["new_pages"] = tallies.new / visited
+    if tallies.idle is not None:
+        out["idle_pages"] = tallies.idle / visited
+    return out

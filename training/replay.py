@@ -1,0 +1,152 @@
+"""Replay: what a score function would have found on a recorded history, cycle by cycle.
+
+Thesis section 3.4, Algorithm 2; journal section 5.2. Every page is fetched in cycle 0 and visited in
+each warm-up cycle 1..W. Then in every cycle c = W + 1..D: score each page from what its earlier visits
+found, visit the k with the highest scores, and judge each visit by whether the page changed at all since
+its last one. docs/replay.md works an example by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from scrapy_gp4c import score, terminals
+from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
+from scrapy_gp4c.expression import Expression, check_terminals
+from scrapy_gp4c.score import ScoreFunction
+from scrapy_gp4c.terminals import Clock
+from training.dense import ORACLE, replay_dense
+from training.metrics import METRICS, NEEDS, Floats, Ints, measure
+from training.truth import Ties, Truth, prepare
+
+if TYPE_CHECKING:
+    from training.history import ChangeHistory
+
+Engine = Literal["auto", "grouped", "dense"]
+ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """Outcome of a replay, one entry per scored cycle in every array; None: the metric was not asked for.
+
+    The metrics are defined in `training.metrics`.
+    """
+
+    score: str
+    """The score function: exactly the text given, or an expression's canonical text."""
+    k: int
+    """Visits per cycle."""
+    engine: Engine
+    """The engine that did it."""
+    scored_cycles: Ints
+    visited: Ints
+    changed: Ints
+    pending: Ints
+    """Pages that had changed since their last visit, before the visits of the cycle."""
+    change_rate: Floats
+    ndcg: Floats | None = None
+    weighted_change_rate: Floats | None = None
+    freshness: Floats | None = None
+    age: Floats | None = None
+    harmonic_staleness: Floats | None = None
+    new_pages: Floats | None = None
+    idle_pages: Floats | None = None
+
+
+def replay(
+    history: ChangeHistory,
+    score_function: str | Expression | ScoreFunction,
+    *,
+    budget: float,
+    warmup: int = 2,
+    ties: Ties = "random",
+    clock: Clock | None = None,
+    seed: int = 0,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> ReplayResult:
+    """Replay `score_function` on `history`.
+
+    ``score_function``: anything that `scrapy_gp4c.score.load` reads, ``"oracle"`` (ranks by the truth:
+    an upper bound of the change rate in every cycle), an Expression or a loaded ScoreFunction.
+    ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
+    visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
+    ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
+    the clock of the score file, else ``visits``. ``engine``: ``grouped`` scores groups of pages in equal
+    state, ``dense`` every page; both give the same numbers, ``auto`` takes the faster one. ``metrics``:
+    those of `metrics.METRICS` to compute.
+
+    Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
+    score function that cannot be used.
+    """
+    truth = prepare(history, budget=budget, warmup=warmup, ties=ties, seed=seed)
+    return run(truth, score_function, clock=clock, engine=engine, metrics=metrics)
+
+
+def run(
+    truth: Truth,
+    score_function: str | Expression | ScoreFunction,
+    *,
+    clock: Clock | None = None,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> ReplayResult:
+    """Replay on what `prepare` arranged; parameters and errors as for `replay`."""
+    wanted = tuple(metrics)
+    for given, known, what in (
+        *((metric, METRICS, "metric") for metric in wanted),
+        (engine, ENGINES, "engine"),
+        (clock or "visits", terminals.CLOCKS, "clock"),
+    ):
+        if given not in known:
+            raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
+    function = _load(score_function, clock)
+    per_page = function is None or function.expression is None or "random" in function.terminals
+    if engine == "grouped" and per_page:
+        raise ScoreError(
+            f"{score_function!s} scores every page by itself, so pages cannot be grouped: "
+            "use the engine 'dense' or 'auto'"
+        )
+    needs = {NEEDS[metric] for metric in wanted if metric in NEEDS}
+    used: Engine = "dense" if per_page or engine == "dense" else "grouped"
+    if used == "dense":
+        tallies = replay_dense(truth, function, needs)
+    else:
+        from training.grouped import replay_grouped  # compiles: only when it is used
+
+        assert function is not None
+        tallies = replay_grouped(truth, function, needs)
+    text = ORACLE if function is None else function.text
+    return ReplayResult(
+        text,
+        truth.k,
+        used,
+        truth.scored_cycles,
+        tallies.visited,
+        tallies.changed,
+        tallies.pending,
+        **measure(tallies, truth.weights),
+    )
+
+
+def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> ScoreFunction | None:
+    if isinstance(given, str):
+        if given == ORACLE:
+            return None
+        try:
+            function = score.load(given)
+        except ExpressionError as error:
+            raise ExpressionError(f"{error}\n(nor {ORACLE!r}, which a replay also knows)") from None
+    elif isinstance(given, Expression):
+        check_terminals(given, terminals.NAMES)
+        function = ScoreFunction(given.text, given, None, given.terminals)
+    else:
+        function = given
+    if clock is None or clock == function.clock:
+        return function
+    return ScoreFunction(
+        function.text, function.expression, function.callable, function.terminals, clock, function.sha256
+    )
