@@ -1,0 +1,339 @@
+"""Learning as a whole: repeatable, resumable, and it finds rules that are known to be best."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from deap import gp
+
+from scrapy_gp4c import score, terminals
+from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.expression import parse
+from training import learning
+from training.checkpoint import Checkpoint
+from training.evolve import LearningError, Parameters, evolve
+from training.fitness import Judge, load_fitness, values_of
+from training.history import ChangeHistory
+from training.learning import Choices, Learned, arrange, forgetful, identity, learn
+from training.metrics import METRICS
+from training.parallel import workers
+from training.score_file import write_score_file
+from training.selection import SELECTIONS
+from training.synthetic import generate
+from training.truth import Truth, prepare
+from training.variation import Individual, drawing_from, expression_of, primitive_set
+
+SMALL = Parameters(population=20, generations=5, kept=8)
+CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
+HISTORY = generate("poisson", 400, 30, 3)
+
+
+def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Learned:
+    """Learn from `HISTORY`."""
+    with workers(jobs) as pool:
+        return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
+
+
+def same(one: Learned, other: Learned) -> bool:
+    """Whether all that was learned is the same to the last bit."""
+    return one.folds == other.folds and one.best == other.best and one.generations == other.generations
+
+
+@pytest.mark.parametrize(
+    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum")]
+)
+def test_same_seed_same_result_whatever_the_jobs(choices):
+    """One process or two: the same functions and the same values."""
+    assert same(learned(choices, 1), learned(choices, 2))
+
+
+def test_different_seeds_differ():
+    """Another seed divides the pages otherwise and evolves other functions."""
+    assert not same(learned(), learned(dataclasses.replace(CHOICES, seed=2)))
+
+
+def test_continued_run_ends_in_the_same_result(tmp_path):
+    """From the states after every single generation."""
+    saved: list[object] = []
+
+    class Recording(Checkpoint):
+        """Keeps what is saved."""
+
+        def save(self, states: list[dict[str, object]]) -> None:
+            super().save(states)
+            saved.append(Checkpoint(tmp_path, run).open(resume=True))
+
+    run = identity(HISTORY, CHOICES)
+    whole = learned(checkpoint=Recording(tmp_path, run))
+    assert len(saved) == SMALL.generations
+    for states in saved:
+        assert same(learned(states=states), whole)
+
+
+def test_stopped_by_ctrl_c_it_keeps_what_it_has():
+    """A KeyboardInterrupt in generation 4: the result of the 3 completed ones; in the first: passed on."""
+
+    class Stop:
+        """A watch that presses Ctrl-C while generation `at` is evaluated."""
+
+        def __init__(self, at: int) -> None:
+            self.at, self.number = at, 0
+
+        def generation(self, number: int, asked: int) -> None:
+            self.number = number
+
+        def advance(self, texts: int) -> None:
+            if self.number == self.at:
+                raise KeyboardInterrupt
+
+        def best(self, fitness: object) -> None:
+            pass
+
+    for selection in SELECTIONS:
+        stopped = learned(dataclasses.replace(CHOICES, selection=selection), watch=Stop(4))
+        assert not stopped.complete
+        assert stopped.generations == 3
+        three = dataclasses.replace(SMALL, generations=3)
+        short = learned(dataclasses.replace(CHOICES, parameters=three, selection=selection))
+        assert stopped.best == short.best
+    with pytest.raises(KeyboardInterrupt):
+        learned(watch=Stop(1))
+
+
+@pytest.mark.parametrize("selection", sorted(SELECTIONS))
+def test_result_is_what_the_rule_selects(selection):
+    """Of all kept individuals of all runs the one with the highest value under the rule is taken."""
+    choices = dataclasses.replace(CHOICES, selection=selection)
+    result = learned(choices)
+    (truths,) = arrange(HISTORY, choices)
+    judge = Judge(truths[0], load_fitness("ndcg"), "visits")
+
+    def evaluate(texts: list[str]) -> dict[str, object]:
+        return dict(zip(texts, judge.outcomes(texts), strict=True))
+
+    kept = [k.text for run in range(2) for k in evolve(evaluate, SMALL, 1, (0, run)).kept]
+    rule = SELECTIONS[selection]
+    values = {
+        text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2])) for text in kept
+    }
+    assert result.best.selected == max(values.values())
+    shown = (values_of(t, result.best.text, load_fitness("ndcg"), "visits") for t in truths[:2])
+    assert rule(*shown) == result.best.selected, "simplifying changed nothing"
+    assert len(parse(result.best.text).tokens) <= min(
+        len(parse(text).tokens) for text, value in values.items() if value == result.best.selected
+    )
+
+
+def test_table_has_every_baseline_and_the_oracle():
+    """The learned function, all named ones and the oracle, on all parts, with every metric."""
+    result = learned()
+    table = result.best.table
+    assert set(table) == {"learned", *score.NAMED, "oracle"}
+    for row in table.values():
+        assert set(row) == {"training", "validation", "test"}
+        for values in row.values():
+            assert set(values) == set(METRICS)
+    for part in ("training", "validation", "test"):
+        assert table["oracle"][part]["change_rate"] >= table["t*X"][part]["change_rate"]
+    assert table["learned"]["training"]["ndcg"] == pytest.approx(result.best.selected)
+
+
+def test_journal_protocol_gives_five_folds():
+    """One function per fold; the one with the highest value under the rule ships."""
+    tiny = dataclasses.replace(SMALL, generations=2)
+    result = learned(dataclasses.replace(CHOICES, protocol="journal", parameters=tiny))
+    assert len(result.folds) == 5
+    assert result.best in result.folds
+    assert result.best.selected == max(fold.selected for fold in result.folds)
+    assert {fold.run for fold in result.folds} <= {0, 1}
+
+
+def one_set(changed: np.ndarray, budget: float, warmup: int) -> Truth:
+    """A training set of its own."""
+    history = ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
+    return prepare(history, budget=budget, warmup=warmup)
+
+
+def period_of_seven() -> tuple[Truth, str]:
+    """A quarter of the pages change every seventh cycle, each on its own day; the others never."""
+    rng = np.random.default_rng(1)
+    pages, cycles = 560, 40
+    day = np.where(rng.random(pages) < 0.25, rng.integers(0, 7, pages), -1)
+    changed = np.arange(cycles)[:, None] % 7 == day
+    # One seventh of them can be visited per cycle: each just when it has changed again.
+    return one_set(changed, float(changed.mean()), 7), "t * X"
+
+
+def waiting_counts() -> tuple[Truth, str]:
+    """All pages alike, one change in 25 cycles: the longer not visited, the likelier a change."""
+    rng = np.random.default_rng(2)
+    return one_set(rng.random((40, 400)) < 0.04, 0.05, 2), "t"
+
+
+def smoothing_matters() -> tuple[Truth, str]:
+    """Rates from Beta(0.5, 4): a page with 1 change in 1 visit is not to be trusted like 9 in 9.
+
+    The best guess of a change within t cycles from the posterior Beta(X + 0.5, n - X + 4).
+    """
+    rng = np.random.default_rng(3)
+    changed = rng.random((30, 600)) < rng.beta(0.5, 4.0, 600)
+    return one_set(changed, 0.05, 2), "1 - pow((n - X + 4) / (n + 4.5), t)"
+
+
+@pytest.mark.parametrize("case", [period_of_seven, waiting_counts, smoothing_matters])
+@pytest.mark.parametrize("fitness", ["change_rate", "ndcg"])
+def test_it_learns_a_known_rule(case, fitness):
+    """At least 97% of the fitness of the rule that is best by construction, with a small population."""
+    truth, rule = case()
+    known = values_of(truth, rule, load_fitness(fitness), "visits").mean()
+    judge = Judge(truth, load_fitness(fitness), "visits")
+    parameters = Parameters(population=60, generations=10, kept=5)
+    evolution = evolve(lambda texts: dict(zip(texts, judge.outcomes(texts), strict=True)), parameters, 1)
+    assert evolution.kept[0].value >= 0.97 * known
+    blind = values_of(truth, "random", load_fitness(fitness), "visits").mean()
+    assert known > 1.2 * blind, "the rule must be worth learning"
+
+
+def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
+    """A full tree of depth 10 with all terminals: one text, and the same bits everywhere."""
+    primitives = primitive_set(terminals.PAPERS)
+    rng = np.random.default_rng(5)
+    pages = 500
+    state = terminals.new_state(pages)
+    for cycle in range(1, 15):
+        seen = rng.random(pages) < 0.4
+        part = {name: column[seen] for name, column in state.items()}
+        terminals.observe(part, rng.random(int(seen.sum())) < 0.3, cycle)
+        for name, column in part.items():
+            state[name][seen] = column
+    (truths,) = arrange(HISTORY, CHOICES)
+    for seed in range(3):
+        with drawing_from(random.Random(seed)):
+            tree = Individual(gp.genFull(primitives, 9, 9))
+        assert tree.depth == 10
+        expression = expression_of(tree)
+        assert parse(expression.text).text == expression.text
+        assert parse(expression.text).tokens == expression.tokens
+        path = tmp_path / "score.json"
+        write_score_file(
+            path,
+            expression.text,
+            clock="visits",
+            fitness="ndcg",
+            values={"training": {}, "validation": {}, "test": {}},
+            selection="best",
+            seed=1,
+            history=HISTORY,
+            parameters={},
+        )
+        live = score.load(str(path))
+        assert live.expression is not None
+        assert live.expression.tokens == expression.tokens
+        computed = terminals.compute(expression.terminals, state, 15)
+        np.testing.assert_array_equal(
+            live.scores(state, 15).view(np.int64), expression(computed, pages).view(np.int64)
+        )
+        replayed = [
+            learning.run(truths[2], given, metrics=("ndcg",)).ndcg
+            for given in (expression, live, str(path), expression.text)
+        ]
+        for values in replayed[1:]:
+            np.testing.assert_array_equal(values, replayed[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"fitness": "speed"}, "there is no fitness 'speed'"),
+        ({"protocol": "secret"}, "protocol must be one of simple, journal, thesis; found 'secret'"),
+        ({"clock": "sun"}, "clock must be one of visits, cycles"),
+        ({"ties": "none"}, "ties must be one of"),
+        ({"selection": "worst"}, "selection must be one of best, sum, avg"),
+        ({"seeds": 0}, "seeds must be at least 1; found 0"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"warmup": -1}, "warmup must be at least 0"),
+        ({"forget": 1.0}, "forget must be a share from 0 to below 1; found 1.0"),
+        ({"forget": float("nan")}, "forget must be a share"),
+    ],
+)
+def test_bad_choices(values, words):
+    """One clear error each."""
+    with pytest.raises(LearningError, match=words):
+        Choices(**values)
+
+
+def history_of(changed: np.ndarray) -> ChangeHistory:
+    """A history of one site."""
+    return ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("history", "choices", "error", "words"),
+    [
+        (HISTORY.take(cycles=slice(8)), CHOICES, HistoryError, "needs at least 5 pages and 9 cycles"),
+        (HISTORY.take(np.array([3])), CHOICES, HistoryError, "has 1 pages"),
+        (history_of(np.zeros((30, 50), np.bool_)), CHOICES, LearningError, "no page changes in the training"),
+        (
+            history_of(np.ones((30, 50), np.bool_)),
+            CHOICES,
+            LearningError,
+            "every page changes in every cycle",
+        ),
+        (
+            HISTORY,
+            dataclasses.replace(CHOICES, budget=401),
+            LearningError,
+            "401 visits per cycle is above the 400",
+        ),
+        (HISTORY, dataclasses.replace(CHOICES, budget=0.001), HistoryError, "less than one visit per cycle"),
+        (HISTORY, dataclasses.replace(CHOICES, budget=1.5), HistoryError, "a budget is a share"),
+        (HISTORY, dataclasses.replace(CHOICES, budget=0), HistoryError, "a budget is a share"),
+    ],
+)
+def test_history_that_cannot_teach(history, choices, error, words):
+    """Too short, too few pages, constant, a budget that does not fit: an error before any evolution."""
+    with pytest.raises(error, match=words) as caught:
+        arrange(history, choices)
+    assert isinstance(caught.value, Gp4cError)
+
+
+def test_a_count_as_budget_means_the_same_share_of_every_part():
+    """40 of 400 pages: a tenth of each part."""
+    (by_count,) = arrange(HISTORY, dataclasses.replace(CHOICES, budget=40))
+    (by_share,) = arrange(HISTORY, dataclasses.replace(CHOICES, budget=0.1))
+    assert [t.k for t in by_count] == [t.k for t in by_share] == [24, 8, 8]
+
+
+def test_forgetting_takes_out_a_share_of_the_changes():
+    """A share of the ones becomes zeros, no zero a one; the seed decides which; weights stay."""
+    weighted = dataclasses.replace(HISTORY, weight=np.arange(400.0))
+    part = forgetful(weighted, 0.2, (1, 0))
+    assert not (part.changed & ~HISTORY.changed).any()
+    ones = HISTORY.changed.sum()
+    assert part.changed.sum() == pytest.approx(0.8 * ones, abs=4 * np.sqrt(0.16 * ones))
+    np.testing.assert_array_equal(part.changed, forgetful(weighted, 0.2, (1, 0)).changed)
+    assert (part.changed != forgetful(weighted, 0.2, (1, 1)).changed).any()
+    np.testing.assert_array_equal(part.weight, weighted.weight)
+
+
+def test_only_training_forgets():
+    """Validation and test are what was recorded."""
+    (plain,) = arrange(HISTORY, CHOICES)
+    (noisy,) = arrange(HISTORY, dataclasses.replace(CHOICES, forget=0.2))
+    assert noisy[0].changed.sum() < plain[0].changed.sum()
+    for one, other in zip(noisy[1:], plain[1:], strict=True):
+        np.testing.assert_array_equal(one.changed, other.changed)
+
+
+def test_identity_tells_histories_and_choices_apart():
+    """Whatever changes the result changes the identity; the selection rule, applied last, does not."""
+    run = identity(HISTORY, CHOICES)
+    changed = HISTORY.changed.copy()
+    changed[0, 0] ^= True
+    assert identity(dataclasses.replace(HISTORY, changed=changed), CHOICES) != run
+    for values in ({"seed": 9}, {"fitness": "age"}, {"parameters": dataclasses.replace(SMALL, elite=2)}):
+        assert identity(HISTORY, dataclasses.replace(CHOICES, **values)) != run
+    assert identity(HISTORY, dataclasses.replace(CHOICES, selection="sum")) == run

@@ -1,0 +1,115 @@
+"""The state of a learning run on disk, so that a killed run goes on where it was.
+
+One JSON file, replaced atomically after every generation. It names the run it belongs to: whatever the
+result depends on. Reading the checkpoint of another run is an error, not a silent mixture of both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from training.evolve import LearningError
+
+FORMAT: Final = "gp4c-checkpoint/1"
+NAME: Final = "checkpoint.json"
+
+
+def write_atomically(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write JSON so that after any crash the path holds either the old content or the new, complete.
+
+    Raises LearningError when the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=indent)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LearningError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise LearningError unless a file can be made at this path; leaves nothing behind."""
+    if path.is_dir():
+        raise LearningError(f"cannot write {str(path)!r}: it is a directory; give the path of a file")
+    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(probe, "xb"):
+            pass
+        probe.unlink()
+    except OSError as error:
+        raise LearningError(
+            f"cannot write {str(path)!r}: {error.strerror}; give a path in a directory that can be written"
+        ) from error
+
+
+class Checkpoint:
+    """The checkpoint of one run in a directory of its own."""
+
+    def __init__(self, directory: Path, identity: Mapping[str, Any]) -> None:
+        """``identity``: all that the result depends on, as plain JSON types."""
+        self._directory = directory
+        self._path = directory / NAME
+        self._identity = json.loads(json.dumps(identity))
+
+    def open(self, resume: bool) -> list[dict[str, Any]] | None:
+        """The saved states to go on from; None: start from the beginning.
+
+        Raises LearningError if the directory cannot be used, if it holds the state of another run or a
+        damaged one, or if it holds one although ``resume`` is False.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LearningError(
+                f"cannot make the checkpoint directory {str(self._directory)!r}: {error.strerror}"
+            ) from error
+        check_writable(self._path)
+        if not self._path.exists():
+            return None
+        if not resume:
+            raise LearningError(
+                f"{str(self._directory)!r} holds the checkpoint of a run that did not finish: continue it "
+                "with --resume, delete it, or give another directory with --checkpoint"
+            )
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT:
+                raise ValueError(f'expected "format": {FORMAT!r}, found {content["format"]!r}')
+            states: list[dict[str, Any]] = content["states"]
+            saved: dict[str, Any] = content["run"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LearningError(
+                f"{str(self._path)!r} is not a checkpoint that can be read ({error}); delete it to start anew"
+            ) from error
+        different = [
+            f"{name} is {saved.get(name)!r} there and {self._identity.get(name)!r} here"
+            for name in dict.fromkeys((*self._identity, *saved))
+            if saved.get(name) != self._identity.get(name)
+        ]
+        if different:
+            raise LearningError(
+                f"the checkpoint in {str(self._directory)!r} belongs to another run: "
+                f"{'; '.join(different)}. Repeat its choices or give another directory with --checkpoint"
+            )
+        return states
+
+    def save(self, states: list[dict[str, Any]]) -> None:
+        """Replace the saved states."""
+        write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": states})
+
+    def remove(self) -> None:
+        """Remove the file, and the directory if nothing else is in it: the run has finished."""
+        self._path.unlink(missing_ok=True)
+        try:
+            self._directory.rmdir()
+        except OSError:
+            return

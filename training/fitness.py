@@ -1,0 +1,142 @@
+"""Fitness of a score function: what a replay says about it, as one number per scored cycle.
+
+Santos et al. 2014, section 4.2.2: the fitness of an individual is the mean over the scored cycles of the
+training set. Whatever the measure, higher is better here: what is to be small counts negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.expression import parse
+from scrapy_gp4c.score import ScoreFunction
+from scrapy_gp4c.terminals import Clock
+from training.evolve import LearningError, Outcome
+from training.metrics import METRICS
+from training.ranking import Rankings
+from training.replay import ReplayResult, run
+from training.truth import Truth
+
+Values = npt.NDArray[np.float64]
+
+MEASURES: Final[dict[str, float]] = {
+    "change_rate": 1.0,
+    "ndcg": 1.0,
+    "weighted_change_rate": 1.0,
+    "freshness": 1.0,
+    "harmonic_staleness": -1.0,
+    "age": -1.0,
+}
+"""Metric of `training.metrics.METRICS` -> its sign as fitness."""
+
+
+class Fitness(NamedTuple):
+    """A measure to learn for."""
+
+    name: str
+    metrics: tuple[str, ...]
+    """Metrics that the replay must compute for it."""
+    sign: float
+    """-1 for a metric that is to be small: the fitness is the metric times the sign."""
+    custom: Callable[[ReplayResult], npt.ArrayLike] | None = None
+
+    def values(self, result: ReplayResult) -> Values:
+        """Fitness per scored cycle, float64 ``[scored cycles]``, higher is better.
+
+        Raises LearningError when a custom function returns something else.
+        """
+        if self.custom is None:
+            metric = getattr(result, self.name)
+            return np.asarray(self.sign * metric, dtype=np.float64)
+        try:
+            values = np.array(self.custom(result), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise LearningError(f"the fitness function {self.name!r} failed: {error}") from error
+        if values.shape != result.scored_cycles.shape:
+            raise LearningError(
+                f"the fitness function {self.name!r} must return one number per scored cycle, shape "
+                f"{result.scored_cycles.shape}; it returned shape {values.shape}"
+            )
+        return values
+
+
+@lru_cache
+def load_fitness(name: str) -> Fitness:
+    """The fitness of this name: a metric of `MEASURES` or the dotted path of a function.
+
+    The function is called with a `ReplayResult` that has every metric and returns one number per scored
+    cycle, higher is better. Raises LearningError for anything else.
+    """
+    if name in MEASURES:
+        return Fitness(name, (name,), MEASURES[name])
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+        raise LearningError(
+            f"there is no fitness {name!r}; there are: {', '.join(MEASURES)}, or give the dotted path of a "
+            "function that takes a training.replay.ReplayResult and returns one number per scored cycle"
+        )
+    module, _, attribute = name.rpartition(".")
+    try:
+        function: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise LearningError(f"cannot load the fitness function {name!r}: {error}") from error
+    if not callable(function):
+        raise LearningError(f"the fitness {name!r} is a {type(function).__name__}, not a function")
+    return Fitness(name, tuple(METRICS), 1.0, function)
+
+
+def values_of(truth: Truth, text: str, fitness: Fitness, clock: Clock) -> Values:
+    """Fitness per scored cycle of the score expression `text`."""
+    expression = parse(text)
+    function = ScoreFunction(text, expression, None, expression.terminals, clock)
+    return fitness.values(run(truth, function, metrics=fitness.metrics))
+
+
+class Judge:
+    """Evaluates score expressions on one training set, never the same ranking twice.
+
+    ``replays`` counts the replays done so far, ``replay_s`` the processor time they took, in seconds.
+    """
+
+    def __init__(self, truth: Truth, fitness: Fitness, clock: Clock) -> None:
+        """Take the arranged training set."""
+        self.replays = 0
+        self.replay_s = 0.0
+        self._truth = truth
+        self._fitness = fitness
+        self._clock = clock
+        self._rankings = Rankings(truth.cycles, truth.warmup, clock)
+        self._known: dict[bytes, Outcome] = {}
+
+    def outcomes(self, texts: Iterable[str]) -> list[Outcome]:
+        """The outcome of every text, in order."""
+        return [self._outcome(text) for text in texts]
+
+    def values(self, texts: Iterable[str]) -> list[Values]:
+        """Fitness per scored cycle of every text, in order."""
+        return [self._replay(text) for text in texts]
+
+    def _outcome(self, text: str) -> Outcome:
+        key = self._rankings.key(parse(text))
+        if key is not None and key in self._known:
+            return self._known[key]
+        values = self._replay(text)
+        outcome = Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
+        if key is not None:
+            self._known[key] = outcome
+        return outcome
+
+    def _replay(self, text: str) -> Values:
+        start = time.thread_time()
+        values = values_of(self._truth, text, self._fitness, self._clock)
+        self.replay_s += time.thread_time() - start
+        self.replays += 1
+        return values

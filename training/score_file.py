@@ -1,0 +1,57 @@
+"""Write score files (DESIGN section 6), which `scrapy_gp4c.score.load` reads."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from scrapy_gp4c.expression import parse
+from scrapy_gp4c.score import FORMAT
+from training.checkpoint import write_atomically
+from training.history import ChangeHistory
+
+PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
+
+
+def write_score_file(
+    path: Path,
+    text: str,
+    *,
+    clock: str,
+    fitness: str,
+    values: Mapping[str, Mapping[str, float]],
+    selection: str,
+    seed: int,
+    history: ChangeHistory,
+    parameters: Mapping[str, Any],
+) -> None:
+    """Write the score expression `text` and how it was learned, atomically.
+
+    ``values``: part (``training``, ``validation``, ``test``) -> metric -> mean over its scored cycles.
+    Raises LearningError when the file cannot be written.
+    """
+    expression = parse(text)
+    content = {
+        "format": FORMAT,
+        "expression": expression.text,
+        "terminals": list(expression.terminals),
+        "clock": clock,
+        "fitness": fitness,
+        **{part: dict(values[part]) for part in ("training", "validation", "test")},
+        "selection": selection,
+        "seed": seed,
+        "history": {
+            "source": history.source,
+            "pages": history.pages,
+            "cycles": history.cycles,
+            "sha256": history.sha256,
+        },
+        "parameters": dict(parameters),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    write_atomically(path, content, indent=2)
