@@ -1,0 +1,348 @@
+"""Histories in the stores of crawls: `python -m training.store_history STORE... -o FILE`.
+
+A crawl observes only what it visits, and a page that the score function picks was picked because it
+changes: a history of such pages flatters every score function. The panel (setting ``GP4C_PANEL``) is a
+random share of pages visited in every cycle whatever their score. So if the store has panel visits, its
+history is that of panel pages; else it is that of all pages, over cycles that visited them all
+(``GP4C_BUDGET = 1.0``). docs/closing-the-loop.md explains the choice of pages and cycles.
+
+Everything is read in short transactions from what closed cycles left, which never changes: a crawl that
+writes to the store meanwhile is neither seen nor slowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import Gp4cError, HistoryError, StoreError
+from training.formats import Fields
+from training.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
+from training.names import BATCH, Names
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.store import Store
+    from training.history import ChangeHistory
+
+logger = logging.getLogger(__name__)
+
+JUDGED: Final = ("unchanged", "changed", "not_modified")
+"""Outcomes that tell whether the page changed since the visit before."""
+MAX_ERRORS: Final = 2
+"""Cycles without an outcome that a page may have (thesis, section 4.2)."""
+COLLECTED_SHARE: Final = 0.5
+"""A cycle belongs to a history if it judged at least this share of the pages that it could have."""
+SAMPLE: Final = 20_000
+"""Pages by which the window is chosen, of stores that have more."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was read of a store, and what was not."""
+
+    source: str
+    pages: int
+    """Pages of the history."""
+    first_cycle: int
+    """Store cycles first_cycle..last_cycle are the cycles of the history."""
+    last_cycle: int
+    imputed: int
+    """Outcomes guessed by the rule for errors (`training.imputation.fill_lost_cycles`)."""
+    known: int
+    """Outcomes lost that the next visit told: nothing had changed."""
+    late: int
+    """Pages left out because their first copy came after the window began."""
+    erroneous: int
+    """Pages left out because too many of their cycles have no outcome."""
+    off_panel: int
+    """Pages that are no candidates: visited when their score said so, not in every cycle."""
+    partial: int
+    """Pages of the history that are visited now and then, with outcomes drawn between their visits."""
+
+    def __str__(self) -> str:
+        """One paragraph for people."""
+        cycles = self.last_cycle - self.first_cycle + 1
+        parts = [
+            f"{self.source}: {self.pages:,} pages, {cycles} cycles (store cycles {self.first_cycle} to "
+            f"{self.last_cycle}); {self.imputed:,} outcomes lost to errors imputed, {self.known:,} more told "
+            f"by the next visit; left out {self.erroneous:,} pages with too many errors, {self.late:,} that "
+            "entered late"
+        ]
+        if self.partial:
+            parts.append(
+                f"PARTIAL: {self.partial:,} off-panel pages with outcomes drawn between their visits"
+            )
+        else:
+            parts.append(f"{self.off_panel:,} pages are not of the panel")
+        return "; ".join(parts)
+
+
+def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> Fields:
+    """Arguments of ChangeHistory from the store at `path`; logs the report, as a warning if it is not plain.
+
+    Raises HistoryError for a directory that is no store, or whose store has no history.
+    """
+    fields, report = read_with_report(path, max_errors=max_errors, partial=partial)
+    guessed_or_left_out = report.imputed or report.late or report.erroneous or report.partial
+    (logger.warning if guessed_or_left_out else logger.info)("%s", report)
+    return fields
+
+
+def read_with_report(
+    path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
+) -> tuple[Fields, Report]:
+    """Arguments of ChangeHistory from the store at `path`, and what was read.
+
+    ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
+    visited now and then. Raises HistoryError as `read_store`.
+    """
+    from scrapy_gp4c.store import Store  # needs lmdb; only a store does
+
+    try:
+        with Store(path, readonly=True) as store:
+            return _read(path, store, max_errors, partial)
+    except StoreError as error:
+        raise HistoryError(
+            f"{path} is a directory, but no store of a crawl to read a history from: {error}"
+        ) from error
+
+
+class _Outcomes:
+    """Outcomes of all finished cycles, ``[cycles + 1, P]`` each; row c is store cycle c.
+
+    The P pages are those of the panel if there is one, unless ``everything`` is wanted.
+    """
+
+    def __init__(self, store: Store, everything: bool) -> None:
+        from scrapy_gp4c.store import KINDS, OUTCOMES
+
+        panel = np.zeros(store.pages, np.bool_)
+        for _, visits in store.visits(1, store.last_cycle):
+            panel[visits["page"][visits["kind"] == KINDS.index("panel")]] = True
+        if not panel.any():
+            panel[:] = True
+        taken = np.ones_like(panel) if everything else panel
+        self.page = np.flatnonzero(taken)
+        """``[P]``: page ids in the store."""
+        self.candidates = np.flatnonzero(panel[self.page])
+        shape = store.last_cycle + 1, len(self.page)
+        self.judged = np.zeros(shape, np.bool_)
+        self.changed = np.zeros(shape, np.bool_)
+        self.entry = np.full(len(self.page), store.last_cycle + 1)
+        """Cycle that brought the page's first copy."""
+        position = np.cumsum(taken) - 1
+        is_judged = np.array([outcome in JUDGED for outcome in OUTCOMES])
+        for cycle, visits in store.visits(1, store.last_cycle):
+            visits = visits[taken[visits["page"]]]
+            page, outcome = position[visits["page"]], visits["outcome"]
+            judged = page[is_judged[outcome]]
+            self.judged[cycle, judged] = True
+            self.changed[cycle, page[outcome == OUTCOMES.index("changed")]] = True
+            first = page[outcome == OUTCOMES.index("first")]
+            self.entry[first] = np.minimum(self.entry[first], cycle)
+            self.entry[judged] = np.minimum(self.entry[judged], cycle - 1)
+
+
+def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fields, Report]:
+    last = store.last_cycle
+    if last < 2:
+        raise HistoryError(
+            f"{path} has {last} closed cycle(s); a history begins with the second, which compares pages "
+            "with the first: run the crawl again"
+        )
+    outcomes = _Outcomes(store, everything=partial)
+    window = _window(outcomes, max_errors)
+    if window is None and partial:
+        entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
+        start = int(np.argmax(entered * (last - np.arange(last))))
+        window = (start, last) if entered[start] else None
+    if window is None:
+        raise HistoryError(
+            f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
+            f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
+            "or GP4C_BUDGET to 1.0 for some cycles"
+        )
+    start, stop = window
+    cycles = slice(start + 1, stop + 1)
+    candidates = outcomes.candidates
+    late = outcomes.entry[candidates] > start
+    lost = stop - start - outcomes.judged[cycles, candidates].sum(axis=0)
+    kept = candidates[~late & (lost <= max_errors)]
+    observed, found = outcomes.judged[cycles][:, kept], outcomes.changed[cycles][:, kept]
+    known = int(np.count_nonzero(unchanged_gaps(found, observed)))
+    changed, guessed = fill_lost_cycles(found, observed)
+    admitted = np.empty(0, np.intp)
+    if partial:
+        others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
+        seen = outcomes.judged[cycles, others].any(axis=0)
+        admitted = others[seen & (outcomes.entry[others] <= start)]
+        drawn = draw_between_visits(
+            outcomes.changed[cycles][:, admitted],
+            outcomes.judged[cycles][:, admitted],
+            np.random.default_rng(0),
+        )
+        changed = np.concatenate((changed, drawn), axis=1)
+    chosen = outcomes.page[np.concatenate((kept, admitted))]
+    source = f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path)
+    erroneous = int(np.count_nonzero(~late)) - len(kept)
+    report = Report(
+        source=str(path),
+        pages=len(chosen),
+        first_cycle=start + 1,
+        last_cycle=stop,
+        imputed=int(np.count_nonzero(guessed)),
+        known=known,
+        late=int(np.count_nonzero(late)),
+        erroneous=erroneous,
+        off_panel=store.pages - len(candidates),
+        partial=len(admitted),
+    )
+    fields = {
+        "changed": changed,
+        "sha256": hashlib.sha256(changed.tobytes()).hexdigest(),
+        "dropped_pages": report.late + erroneous,
+        "source": source,
+        **_identities(store, chosen),
+    }
+    return fields, report
+
+
+def _window(outcomes: _Outcomes, max_errors: int) -> tuple[int, int] | None:
+    """Cycles start + 1..stop with the most outcomes of pages that meet the conditions; None: there are none.
+
+    A page meets them if it had a copy in cycle `start` and at most `max_errors` cycles since have no
+    outcome. A window begins and ends with a collected cycle and has at most `max_errors` others.
+    """
+    sample = outcomes.candidates[:: max(1, len(outcomes.candidates) // SAMPLE)]
+    judged, entry = outcomes.judged[:, sample], outcomes.entry[sample]
+    cycles = np.arange(len(judged))
+    entered = np.array([np.count_nonzero(entry < cycle) for cycle in cycles])
+    collected = (judged.sum(axis=1) >= COLLECTED_SHARE * entered) & (entered > 0)
+    best, window = 0, None
+    stop = len(judged) - 1
+    while stop >= 2:
+        if not collected[stop]:
+            stop -= 1
+            continue
+        lost = np.zeros(len(sample), np.int64)
+        uncollected = 0
+        begin = stop
+        for cycle in range(stop, 1, -1):
+            uncollected += int(not collected[cycle])
+            if uncollected > max_errors:
+                break
+            begin = cycle
+            lost += ~judged[cycle]
+            area = (stop - cycle + 1) * int(np.count_nonzero((entry < cycle) & (lost <= max_errors)))
+            if collected[cycle] and area >= best and area > 0:
+                best, window = area, (cycle - 1, stop)
+        stop = begin - 1
+    return window
+
+
+def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
+    hosts: dict[str, int] = {}
+    site, names = np.empty(len(chosen), np.int32), Names()
+    for start in range(0, len(chosen), BATCH):
+        batch = [request["url"] for request in store.requests(chosen[start : start + BATCH].tolist())]
+        site[start : start + len(batch)] = [
+            hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
+        ]
+        names.extend(batch)
+    return {"site": site, "site_names": Names(hosts), "page_names": names}
+
+
+def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
+    """Pages of several histories side by side, over the newest cycles that all have.
+
+    The last cycles of all are taken to be the same day. A page that several have is taken once for each.
+    """
+    from training.history import ChangeHistory
+
+    if len(histories) == 1:
+        return histories[0]
+    cycles = min(history.cycles for history in histories)
+    parts = [history.take(cycles=slice(history.cycles - cycles, None)) for history in histories]
+    hosts: dict[str, int] = {}
+    sites, names = [], Names()
+    for part in parts:
+        assert part.site_names is not None
+        assert part.page_names is not None
+        number = [hosts.setdefault(name, len(hosts)) for name in part.site_names]
+        sites.append(np.array(number)[part.site])
+        names.extend(part.page_names)
+    changed = np.concatenate([part.changed for part in parts], axis=1)
+    return ChangeHistory(
+        changed=changed,
+        site=np.concatenate(sites),
+        site_names=Names(hosts),
+        page_names=names,
+        source=" + ".join(part.source for part in parts),
+        sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
+        dropped_pages=sum(part.dropped_pages for part in parts),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.store_history",
+        description="Write the change history in the stores of crawls to a file.",
+    )
+    add = parser.add_argument
+    add("store", nargs="+", type=Path, help="directory of a store; a crawl may be writing to it")
+    add("-o", "--output", required=True, help="a file named *.txt, *.tsv (either with .gz) or *.npz")
+    add(
+        "--max-errors",
+        type=int,
+        default=MAX_ERRORS,
+        help="cycles without an outcome that a page may have (default %(default)s)",
+    )
+    add("--partial", action="store_true", help="admit pages visited now and then, drawing what is not known")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+    from training.history import ChangeHistory
+    from training.synthetic import WRITERS
+
+    given = _parser().parse_args(arguments)
+    try:
+        write = next((write for end, write in WRITERS.items() if given.output.endswith(end)), None)
+        if write is None:
+            raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {given.output!r}")
+        if given.partial and "partial" not in Path(given.output).name:
+            raise HistoryError(
+                f"every report names the file that a history came from, and a partial one has to be told "
+                f"apart: give a name with 'partial' in it; found {given.output!r}"
+            )
+        if given.max_errors < 0:
+            raise HistoryError(f"--max-errors must be at least 0; found {given.max_errors}")
+        histories = []
+        for path in given.store:
+            fields, report = read_with_report(path, max_errors=given.max_errors, partial=given.partial)
+            print(report)
+            histories.append(ChangeHistory(**fields))
+        history = merge(histories)
+        write(given.output, history)
+    except (Gp4cError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{given.output}: {history.pages:,} pages, {history.cycles} cycles")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
