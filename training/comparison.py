@@ -1,0 +1,112 @@
+"""Compare score functions over cycles and folds: intervals, paired tests, correlations (journal 5.3).
+
+Values of one score function come as float64 ``[F, C]``: one row per fold, one column per scored cycle.
+All statistics are scipy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+
+CONFIDENCE: Final = 0.95
+
+
+class Mean(NamedTuple):
+    """A mean with the half width of its 95% confidence interval (Student's t)."""
+
+    mean: float
+    half_width: float
+    """nan for a single value."""
+
+
+class Duel(NamedTuple):
+    """One score function against another, cycle by cycle (journal Table 3)."""
+
+    victories: int
+    """Cycles in which it is significantly better."""
+    losses: int
+    ties: int
+    gain: float
+    """Mean relative difference over the victories, 0.04 for 4%; nan without any."""
+    loss: float
+    """Mean relative difference over the losses, negative; nan without any."""
+
+
+def mean(values: npt.ArrayLike) -> Mean:
+    """Mean of all values, taken as one sample, with its interval."""
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    if len(sample) < 2:
+        return Mean(float(sample.mean()), float("nan"))
+    spread = stats.sem(sample)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(sample) - 1) * spread)
+    return Mean(float(sample.mean()), half)
+
+
+def per_cycle(values: Floats) -> list[Mean]:
+    """Mean over the folds of every cycle: C entries."""
+    return [mean(column) for column in values.T]
+
+
+def p_values(one: Floats, other: Floats) -> Floats:
+    """Two-sided p value of the paired t test over the folds, for every cycle: ``[C]``.
+
+    Differences that are the same in every fold have no spread to test against: p is 1 where they are all
+    zero, and 0 otherwise.
+    """
+    difference = one - other
+    constant = (difference == difference[:1]).all(axis=0)
+    out = np.where(difference[0] == 0.0, 1.0, 0.0)
+    varying = np.flatnonzero(~constant)
+    if len(varying) and len(difference) > 1:
+        out[varying] = stats.ttest_rel(one[:, varying], other[:, varying], axis=0).pvalue
+    return np.asarray(out)
+
+
+def duel(one: Floats, other: Floats) -> Duel:
+    """Victories, losses and ties of `one` against `other`, both ``[F, C]``; higher values are better.
+
+    With a single fold no cycle can be tested: all are ties.
+    """
+    cycles = one.shape[1]
+    if len(one) < 2:
+        return Duel(0, 0, cycles, float("nan"), float("nan"))
+    ours, theirs = one.mean(axis=0), other.mean(axis=0)
+    significant = p_values(one, other) < 1 - CONFIDENCE
+    won, lost = significant & (ours > theirs), significant & (ours < theirs)
+    relative = np.divide(ours - theirs, theirs, out=np.full(cycles, np.nan), where=theirs > 0)
+    return Duel(
+        int(won.sum()),
+        int(lost.sum()),
+        cycles - int(won.sum()) - int(lost.sum()),
+        _mean_or_nan(relative[won]),
+        _mean_or_nan(relative[lost]),
+    )
+
+
+def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
+    """Difference of the means, with its interval, and the p value of a paired t test.
+
+    The pairs are the folds where there are several (cycles of one fold are not independent), else cycles.
+    """
+    pairs = (one - other).mean(axis=1) if len(one) > 1 else (one - other)[0]
+    if len(pairs) < 2 or np.ptp(pairs) == 0.0:
+        return mean(pairs), 1.0 if not pairs.any() else 0.0
+    return mean(pairs), float(stats.ttest_1samp(pairs, 0.0).pvalue)
+
+
+def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
+    """Pearson correlation of the pages that changed in a cycle and the values reached; nan if constant."""
+    x, y = (np.asarray(a, dtype=np.float64).ravel() for a in (changed_pages, values))
+    if len(x) < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return float("nan")
+    return float(stats.pearsonr(x, y).statistic)
+
+
+def _mean_or_nan(values: npt.NDArray[Any]) -> float:
+    return float(np.nanmean(values)) if len(values) and not np.isnan(values).all() else float("nan")
