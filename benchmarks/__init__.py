@@ -1,0 +1,1 @@
+"""Benchmarks: one script per figure of the documentation; each prints machine, versions and ratio."""

@@ -1,0 +1,97 @@
+"""What a function is worth that was learned on visited pages only, against one learned on the panel.
+
+A simulated web is crawled with t*X, a panel of 20% and 5% for the ranking. From what the crawl saw in its
+first cycles, functions are learned; each is then judged on the full truth of the cycles after, which no
+crawl could see: NDCG of all pages at the same budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.common import machine
+from benchmarks.simulated_crawl import crawl, texts_of
+from scrapy_gp4c import panel
+from scrapy_gp4c.columns import CHANGED, KINDS
+from scrapy_gp4c.settings import Settings
+from training import synthetic
+from training.evolve import Parameters
+from training.history import ChangeHistory
+from training.imputation import draw_between_visits
+from training.learning import Choices, learn
+from training.parallel import workers
+from training.replay import replay
+
+PAGES = 6000
+SEEN_CYCLES = 40
+JUDGED_CYCLES = 20
+BUDGET = 0.05
+GIVEN = {"GP4C_SCORE_FUNCTION": "t*X", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25}
+
+
+def histories(truth: ChangeHistory, seed: int) -> dict[str, ChangeHistory]:
+    """Histories of the first `SEEN_CYCLES` cycles that a crawl of `truth` can be read as."""
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(0, 2**64, truth.pages, dtype=np.uint64)
+    settings = Settings.load(ScrapySettings({**GIVEN, "GP4C_SEED": seed}))
+    judged = np.zeros((SEEN_CYCLES + 1, truth.pages), np.bool_)
+    changed = np.zeros_like(judged)
+    in_panel = np.zeros(truth.pages, np.bool_)
+    for row, done in enumerate(crawl(texts_of(truth.changed[:SEEN_CYCLES], rng), settings, keys)):
+        page, outcome = done.visits["page"], done.visits["outcome"]
+        judged[row, page[np.isin(outcome, panel.JUDGED)]] = True
+        changed[row, page[outcome == CHANGED]] = True
+        in_panel[page[done.visits["kind"] == KINDS.index("panel")]] = True
+    judged, changed = judged[1:], changed[1:]
+    often = ~in_panel & (judged.sum(axis=0) >= SEEN_CYCLES // 2)
+    drawn = draw_between_visits(changed[:, ~in_panel], judged[:, ~in_panel], np.random.default_rng(0))
+    return {
+        "visited pages only": ChangeHistory(changed[:, often], truth.site[often]),
+        "off-panel pages, unvisited = unchanged": ChangeHistory(changed[:, ~in_panel], truth.site[~in_panel]),
+        "off-panel pages, drawn (--partial)": ChangeHistory(drawn, truth.site[~in_panel]),
+        "panel": ChangeHistory(changed[:, in_panel], truth.site[in_panel]),
+        "all pages (nobody can)": ChangeHistory(truth.changed[:SEEN_CYCLES], truth.site),
+    }
+
+
+def learned_from(history: ChangeHistory, seed: int) -> str:
+    """Learn a score function for NDCG, with a small population."""
+    parameters = Parameters(population=60, generations=10)
+    choices = Choices(seeds=2, seed=seed, budget=BUDGET, forget=0.05, parameters=parameters)
+    with workers(1, "loky", None) as parallel:
+        return learn(history, choices, parallel).best.text
+
+
+def worth(truth: ChangeHistory, text: str) -> float:
+    """Mean NDCG over the last `JUDGED_CYCLES` cycles of the truth, all pages."""
+    ndcg = replay(truth, text, budget=BUDGET, metrics=["ndcg"]).ndcg
+    assert ndcg is not None
+    return float(ndcg[-JUDGED_CYCLES:].mean())
+
+
+def main() -> None:
+    """Print what the function learned from each history is worth, the mean of several seeds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    seeds = range(1, parser.parse_args().seeds + 1)
+    print(machine())
+    for model in ("poisson", "brdc12-like", "bursty"):
+        rows: dict[str, list[tuple[float, float]]] = {}
+        for seed in seeds:
+            truth = synthetic.generate(model, PAGES, SEEN_CYCLES + JUDGED_CYCLES, seed)
+            for name, history in histories(truth, seed).items():
+                value = worth(truth, learned_from(history, seed))
+                rows.setdefault(name, []).append((history.changed.mean(), value))
+            rows.setdefault("t*X, not learned", []).append((np.nan, worth(truth, "t*X")))
+        print(f"{model}: learned from | changes per page and cycle | NDCG on the truth, by seed | mean")
+        for name, values in rows.items():
+            shares, ndcgs = zip(*values, strict=True)
+            listed = " ".join(f"{value:.3f}" for value in ndcgs)
+            print(f"  {name} | {np.mean(shares):.3f} | {listed} | {np.mean(ndcgs):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What the benchmark scripts share: the machine line, a process per measurement, and ratios."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("scrapy", "twisted", "lmdb", "numpy", "selectolax", "simhash")
+
+
+def machine(packages: Sequence[str] = PACKAGES) -> str:
+    """Return one line: CPU model, cores, Python and package versions."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
+
+
+def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a module-level function in a new interpreter: a reactor starts once, memory starts clean."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        return executor.submit(function, *arguments).result()
+
+
+def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the median of first / second; both of a pair were measured right after each other."""
+    return statistics.median(first / second for first, second in pairs)
+
+
+def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
+    """Print the final line of a figure; tell whether its target holds."""
+    holds = value >= target if at_least else value <= target
+    sign = "at least" if at_least else "at most"
+    print(f"{name}: {value:.2f} (target: {sign} {target:.2f}): {'holds' if holds else 'MISSED'}")
+    return holds

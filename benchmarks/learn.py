@@ -1,0 +1,118 @@
+"""Time and memory of learning: GP4C on a history of the size of the papers' collection.
+
+    python -m benchmarks.learn [--full] [--fitness ndcg change_rate] [--terminals basic all] [--jobs N]
+
+``--full`` is the journal's experiment: 300 individuals x 50 generations, 5 folds x 5 seeds, 417,048 pages x
+57 days (brdc12-like). The default is a smoke size of about 10 seconds. Every fitness function and set of
+terminals is measured by itself, from the generated history to the selected functions of all folds.
+
+Printed for each: wall and processor time, replays (texts that rank alike take one), replays per second
+and core, the share of the processor time of the evolution that was not spent in replays, and the
+greatest resident memory of a worker process and of the parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from joblib.externals.loky import get_reusable_executor
+
+from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c import terminals
+from training.evolve import Parameters
+from training.learning import Choices, arrange, learn
+from training.parallel import workers
+from training.synthetic import generate
+
+SETS = {"basic": terminals.BASIC, "all": terminals.PAPERS}
+FULL = {"pages": 417_048, "population": 300, "generations": 50, "seeds": 5}
+SMOKE = {"pages": 10_000, "population": 40, "generations": 5, "seeds": 2}
+CYCLES = 57
+TARGET_MINUTES = {"basic": 10.0, "all": 20.0}
+TARGET_OUTSIDE = 0.25
+TARGET_MB = 1024.0
+
+
+def _processor_s() -> float:
+    """Processor time of this process and of its ended children."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[str, Any]:
+    """Learn once; for a fresh process, so that memory and processor time are its own."""
+    choices = Choices(
+        fitness=fitness,
+        protocol="journal",
+        seeds=size["seeds"],
+        parameters=Parameters(
+            terminals=SETS[names], population=size["population"], generations=size["generations"]
+        ),
+    )
+    history = generate("brdc12-like", size["pages"], CYCLES, 0)
+    begin, begin_cpu = time.perf_counter(), _processor_s()
+    folds = arrange(history, choices)
+    with workers(jobs) as pool:
+        learned = learn(history, choices, pool, folds=folds)
+    wall = time.perf_counter() - begin
+    if jobs != 1:
+        get_reusable_executor().shutdown(wait=True)  # so that the workers count as ended children
+    tests = [fold.table["learned"]["test"][fitness] for fold in learned.folds]
+    return {
+        "wall_s": wall,
+        "processor_s": _processor_s() - begin_cpu,
+        "replays": learned.replays,
+        "replay_s": learned.replay_s,
+        "worker_mb": resource.getrusage(
+            resource.RUSAGE_CHILDREN if jobs != 1 else resource.RUSAGE_SELF
+        ).ru_maxrss
+        / 1024,
+        "parent_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "test": sum(tests) / len(tests),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns 1 if a target of the full size was missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--fitness", nargs="+", default=["ndcg", "change_rate"])
+    parser.add_argument("--terminals", nargs="+", choices=tuple(SETS), default=list(SETS))
+    parser.add_argument("--jobs", type=int, default=-1)
+    parser.add_argument("--generations", type=int, help="other than the size's own")
+    given = parser.parse_args(arguments)
+    size = dict(FULL if given.full else SMOKE)
+    size["generations"] = given.generations or size["generations"]
+    print(machine(("numpy", "numba", "deap", "joblib")))
+    print(f"journal protocol, 5 folds, {CYCLES} cycles, {size}")
+    good = True
+    for names in given.terminals:
+        for fitness in given.fitness:
+            m = in_fresh_process(measure, size, fitness, names, given.jobs)
+            outside = 1 - m["replay_s"] / m["processor_s"]
+            print(
+                f"{fitness}, {names}: {m['wall_s']:.1f} s wall, {m['processor_s']:.1f} s processor; "
+                f"{m['replays']:,} replays, {m['replays'] / m['replay_s']:.0f} per second and core; "
+                f"parent {m['parent_mb']:.0f} MB; mean test {fitness} {m['test']:.4f}"
+            )
+            checks = [
+                verdict("  share of time outside replay", outside, TARGET_OUTSIDE, at_least=False),
+                verdict("  peak memory per worker, MB", m["worker_mb"], TARGET_MB, at_least=False),
+            ]
+            if given.full:
+                minutes = m["wall_s"] / 60
+                checks.append(verdict("  minutes", minutes, TARGET_MINUTES[names], at_least=False))
+                good &= all(checks)
+            sys.stdout.flush()
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

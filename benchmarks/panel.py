@@ -1,0 +1,98 @@
+"""Coverage of the panel's 95% intervals in simulated crawls, and what closing a cycle costs for it.
+
+Every run draws pages, changes and panel anew; its last cycle is compared with the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.common import machine
+from benchmarks.simulated_crawl import crawl, texts_of
+from scrapy_gp4c import panel
+from scrapy_gp4c.columns import CHANGED, KINDS, UNCHANGED, VISIT
+from scrapy_gp4c.settings import Settings
+from training import synthetic
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "t*X, panel 10%, budget 15%": {"model": "brdc12-like", "GP4C_PANEL": 0.1, "GP4C_BUDGET": 0.15},
+    "nad, panel 20%, budget 25%": {"model": "poisson", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25},
+    "age, panel 5%, budget 15%, 3% errors": {"model": "bursty", "GP4C_PANEL": 0.05, "GP4C_BUDGET": 0.15},
+}
+
+
+def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[str, bool]:
+    """Crawl once; tell for each estimate whether its interval covers the truth after the last cycle."""
+    given = dict(SCENARIOS[scenario])
+    rng = np.random.default_rng(seed)
+    history = synthetic.generate(given.pop("model"), pages, cycles, seed)
+    given["GP4C_SCORE_FUNCTION"] = scenario.partition(",")[0]
+    settings = Settings.load(ScrapySettings({**given, "GP4C_SEED": seed}))
+    keys = rng.integers(0, 2**64, pages, dtype=np.uint64)
+    failing = rng.random((cycles + 1, pages)) < 0.03 if "errors" in scenario else None
+    *_, last = crawl(texts_of(history.changed, rng), settings, keys, failing)
+    truth = {
+        "changed_share": last.outdated_before.sum() / last.had_copy.sum(),
+        "freshness": 1.0 - last.outdated_after.sum() / pages,
+    }
+    estimated = last.record["panel"]
+    return {
+        name: bool(estimated[name]["low"] <= value <= estimated[name]["high"])
+        for name, value in truth.items()
+    }
+
+
+def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
+    """Runs whose interval covers the truth, by estimate."""
+    covered = [run(scenario, seed, pages) for seed in range(runs)]
+    return {name: sum(row[name] for row in covered) for name in covered[0]}
+
+
+def close_seconds(pages: int) -> float:
+    """Seconds to advance the shadows of `pages` panel pages by one cycle: the median of 7."""
+    rng = np.random.default_rng(0)
+    shadows = np.zeros(pages, panel.SHADOW)
+    shadows["page"] = np.arange(pages)
+    for name in ("key", "current", "copy"):
+        shadows[name] = rng.integers(1, 2**64, pages, dtype=np.uint64)
+    shadows["n"], shadows["X"] = 9, rng.integers(0, 9, pages)
+    visits = np.zeros(pages, VISIT)
+    visits["page"] = rng.permutation(pages)
+    visits["kind"] = KINDS.index("panel")
+    visits["fingerprint"] = rng.integers(1, 2**64, pages, dtype=np.uint64)
+    visits["outcome"] = rng.choice([CHANGED, UNCHANGED], pages)
+    record = {"cycle": 30, "formula": "t * X", "clock": "visits", "seed": 0}
+    record["plan"] = {"ranked": 1, "rankable": 2, "cut": [60.0, 2**63]}
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        after, _ = panel.advance(shadows, visits, record, 2, 3)
+        after.tobytes()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def main() -> None:
+    """Print the coverage of every scenario and the seconds per cycle."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=400)
+    given = parser.parse_args()
+    print(machine())
+    for scenario in SCENARIOS:
+        for name, covered in coverage(scenario, given.runs).items():
+            low, high = binomtest(covered, given.runs).proportion_ci()
+            print(
+                f"{scenario}: {name} covered in {covered} of {given.runs} runs, {covered / given.runs:.1%} "
+                f"({low:.1%} to {high:.1%})"
+            )
+    print(f"closing a cycle with a panel of 100,000 pages: {close_seconds(100_000):.3f} s")
+
+
+if __name__ == "__main__":
+    main()

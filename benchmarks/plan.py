@@ -1,0 +1,183 @@
+"""Planning a cycle: score every known page, choose 5%, write the plan, read the URLs of the plan.
+
+    python -m benchmarks.plan [--pages 1000000 10000000] [--runs 5] [--directory DIR]
+
+Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
+rate) in a temporary directory and does what the scheduler does when a spider opens: `TopK.plan` with a score
+function of 20 nodes and `Store.write_plan`; then it reads all stored requests of the plan in order of page
+id (and, outside the target, in order of rank, as a crawl reads them while it runs). Targets: 0.5 s for 1M
+pages, 4 s for 10M, and at 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
+As a yardstick, a bare pass over three of the columns is timed in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c import columns, fold
+from scrapy_gp4c.expression import parse
+from scrapy_gp4c.frontier import CHUNK_PAGES
+from scrapy_gp4c.policy import TopK
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store import Store
+
+SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
+CYCLES = 40
+BUDGET = 0.05
+TARGET_S_PER_MILLION = {1_000_000: 0.5, 10_000_000: 4.0}
+TARGET_MEMORY_GB = 0.5
+BATCH = 262_144
+IN_ID_ORDER = 16_384
+"""Pages per read when the whole plan is read at once, sorted by page id."""
+
+
+def build(path: str, pages: int) -> None:
+    """Write a store of `pages` pages; keys ascend, so that bulk loading appends."""
+    generator = np.random.default_rng(1)
+    step = 2**64 // pages
+    with Store(path) as store:
+        fold.restore(store, [{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
+        for first in range(0, pages, BATCH):
+            count = min(BATCH, pages - first)
+            keys = [(first + row) * step for row in range(count)]
+            requests = [
+                b'{"url":"http://site-%d.example/section-%d/a-page-with-a-long-name-%d.html","callback":"parse_page"}'
+                % (page % 997, page % 31, page)
+                for page in range(first, first + count)
+            ]
+            state = columns.new_columns(np.array(keys, np.uint64))
+            state["n"][:] = generator.integers(2, CYCLES, count)
+            state["X"][:] = generator.binomial(state["n"], generator.beta(0.3, 2.0, count))
+            state["first_cycle"][:] = 1
+            state["last_cycle"][:] = generator.integers(3, CYCLES + 1, count)
+            state["last_attempt"][:] = state["last_cycle"]
+            state["has_copy"][:] = 1
+            fold.append_pages(store, list(zip(keys, requests, strict=True)), state)
+
+
+def anonymous_bytes() -> int:
+    """Anonymous memory of this process now: RssAnon."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no RssAnon")
+
+
+@contextmanager
+def peak_memory(peak: list[int]) -> Iterator[None]:
+    """Sample anonymous memory every 2 ms; the highest value lands in ``peak[0]``."""
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.002):
+            peak[0] = max(peak[0], anonymous_bytes())
+
+    peak[:] = [anonymous_bytes()]
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def settings() -> Settings:
+    """The settings of the benchmark's crawl."""
+    return Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": SCORE_FUNCTION, "GP4C_BUDGET": BUDGET}))
+
+
+def read_requests(store: Store, pages: npt.NDArray[Any], chunk: int) -> int:
+    """Read the stored requests of pages, a bounded number at a time; returns how many have a URL."""
+    starts = range(0, len(pages), chunk)
+    return sum(
+        "url" in request for start in starts for request in store.requests(pages[start : start + chunk])
+    )
+
+
+def measure(path: str) -> dict[str, float]:
+    """Plan once, in a process whose memory is clean: seconds per stage, and peak memory."""
+    loaded = settings()
+    before = anonymous_bytes()
+    peak = [0]
+    with Store(path) as store:
+        if store.open_cycle is None:
+            store.begin_cycle({"started": 0.0})
+        assert store.open_cycle is not None
+        start = time.perf_counter()
+        total = 0
+        for _, block in store.blocks():
+            total += sum(int(column.sum()) for column in (block["n"], block["X"], block["last_cycle"]))
+        pass_s = time.perf_counter() - start
+        assert total
+        with peak_memory(peak):
+            start, cpu_start = time.perf_counter(), time.process_time()
+            store.write_plan(TopK(loaded).plan(store, store.open_cycle))
+            planned = time.perf_counter()
+            plan = np.concatenate([chunk["page"] for chunk in store.plan()])
+            assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)
+            done = time.perf_counter()
+            cpu_s = time.process_time() - cpu_start
+            read_requests(store, plan, CHUNK_PAGES)
+            as_fed = time.perf_counter()
+    return {
+        "pass": pass_s,
+        "plan": planned - start,
+        "URLs": done - planned,
+        "URLs as fed": as_fed - done,
+        "total": done - start,
+        "CPU": cpu_s,
+        "memory": (peak[0] - before) / 1e9,
+    }
+
+
+def main() -> int:
+    """Measure every size that was asked for; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pages", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--directory", help="where to build the stores (default: the temporary directory)")
+    arguments = parser.parse_args()
+    print(machine())
+    print(
+        f"score function: {SCORE_FUNCTION} ({len(parse(SCORE_FUNCTION).tokens)} nodes), budget {BUDGET:.0%}"
+    )
+    holds = True
+    for pages in arguments.pages:
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+            path = str(Path(directory, "store"))
+            start = time.perf_counter()
+            in_fresh_process(build, path, pages)
+            print(f"{pages:,} pages (store built in {time.perf_counter() - start:.0f} s)")
+            runs = [in_fresh_process(measure, path) for _ in range(arguments.runs)]
+        median = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        print(f"  score, choose and write the plan: {median['plan']:.2f} s")
+        print(f"  ({median['plan'] / median['pass']:.1f} times a bare pass over three of the columns)")
+        print(f"  URLs of {int(BUDGET * pages):,} pages: {median['URLs']:.2f} s in order of page id,")
+        print(f"  {median['URLs as fed']:.2f} s in order of rank, {CHUNK_PAGES} at a time")
+        print(f"  processor time of plan and URLs: {median['CPU']:.2f} s")
+        target_s = TARGET_S_PER_MILLION.get(pages, pages / 1e6 * 0.5)
+        holds &= verdict("  plan and URLs, s", median["total"], target_s, at_least=False)
+        memory = max(run["memory"] for run in runs)
+        holds &= verdict(
+            "  anonymous memory above the interpreter, GB", memory, TARGET_MEMORY_GB, at_least=False
+        )
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

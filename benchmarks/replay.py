@@ -1,0 +1,184 @@
+"""Replays per second: grouped against dense engine, on synthetic histories of the papers' sizes.
+
+    python benchmarks/replay.py [--runs 7] [--quick]
+
+Prints processor seconds of this one thread (medians), ratios measured in the same run, and how the
+cost grows with budget, cycles and pages. Compile time is paid before measuring and reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import numba
+import numpy as np
+
+from scrapy_gp4c.expression import Expression, parse
+from scrapy_gp4c.terminals import BASIC, PAPERS
+from training.history import ChangeHistory
+from training.replay import run
+from training.truth import Truth, prepare
+
+BUDGET = 0.05
+SIZES = {"250,228 x 19": (250_228, 19, 4.0, 20.0), "166,819 x 57": (166_819, 57, 15.0, 8.0)}
+"""Size -> pages, cycles, most milliseconds, least ratio to the dense engine."""
+METRICS = {"change rate": ("change_rate",), "+ NDCG": ("ndcg",), "all metrics": None}
+
+
+def synthetic(pages: int, cycles: int, seed: int = 1) -> ChangeHistory:
+    """Three pages in four nearly static, the others with rates from Beta(0.5, 1): 8.4% changes per cycle."""
+    generator = np.random.default_rng(seed)
+    rate = np.where(
+        generator.random(pages) < 0.75, 0.002 * generator.random(pages), generator.beta(0.5, 1.0, pages)
+    )
+    changed = np.empty((cycles, pages), np.bool_)
+    for cycle in range(cycles):
+        changed[cycle] = generator.random(pages) < rate
+    return ChangeHistory(changed, np.zeros(pages, np.int32))
+
+
+def random_tree(nodes: int, terminals: tuple[str, ...], seed: int) -> Expression:
+    """A random tree of so many nodes over the terminals and the constants of the papers."""
+    generator = np.random.default_rng(seed)
+    constants = (0.001, 0.01, 0.1, 0.5, 1.0, float(np.e), 10.0, 100.0, 1000.0)
+    binary, unary = ("+", "-", "*", "/", "pow", "max", "min"), ("exp", "log", "sqrt")
+
+    def grow(size: int) -> list[str | float]:
+        if size == 1:
+            named = generator.random() < 0.7
+            return [str(generator.choice(terminals)) if named else float(generator.choice(constants))]
+        if size == 2 or generator.random() < 0.2:
+            return [str(generator.choice(unary)), *grow(size - 1)]
+        left = int(generator.integers(1, size - 1))
+        return [str(generator.choice(binary)), *grow(left), *grow(size - 1 - left)]
+
+    return Expression(tuple(grow(nodes)))
+
+
+def functions() -> dict[str, Expression]:
+    """t * X, nad, cg, and three random trees of 20 nodes over basic and over all terminals."""
+    found = {name: parse(name) for name in ("t * X", "nad", "cg")}
+    for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
+        seed = 0
+        while sum(name.startswith(kind) for name in found) < 3:
+            seed += 1
+            tree = random_tree(20, terminals, seed)
+            if len(tree.terminals) >= 3:
+                found[f"{kind} {seed}"] = tree
+    return found
+
+
+def median_ms(truth: Truth, function: Expression, runs: int, **choices: object) -> float:
+    """Median processor milliseconds of a replay."""
+    times = []
+    for _ in range(runs):
+        start = time.thread_time()
+        run(truth, function, **choices)
+        times.append(1e3 * (time.thread_time() - start))
+    return statistics.median(times)
+
+
+def engines(runs: int) -> None:
+    """Grouped and dense engine, both sizes, every function."""
+    for size, (pages, cycles, most, least) in SIZES.items():
+        history = synthetic(pages, cycles)
+        start = time.thread_time()
+        truth = prepare(history, budget=BUDGET)
+        print(f"\n{size}, k = {truth.k:,}; prepared once in {time.thread_time() - start:.2f} s")
+        print(f"{'function':12}" + "".join(f"{name:>14}" for name in METRICS) + f"{'dense':>10}{'ratio':>8}")
+        ratios, times = [], []
+        for name, function in functions().items():
+            run(truth, function)
+            grouped = [
+                median_ms(truth, function, runs, engine="grouped", **({"metrics": m} if m else {}))
+                for m in METRICS.values()
+            ]
+            dense = median_ms(truth, function, 3, engine="dense", metrics=("ndcg",))
+            times.append(grouped[1])
+            ratios.append(dense / grouped[1])
+            row = "".join(f"{ms:11.2f} ms" for ms in grouped)
+            print(f"{name:12}{row}{dense:7.0f} ms{ratios[-1]:7.0f}x", flush=True)
+        print(
+            f"median with NDCG {statistics.median(times):.2f} ms (goal {most:g}), "
+            f"{statistics.median(ratios):.0f}x dense (goal {least:g}x)"
+        )
+
+
+def growth(runs: int) -> None:
+    """Cost of t * X by budget, cycles and pages."""
+    function = parse("t * X")
+    base = (100_000, 30, 5_000)
+    print("\nt * X with NDCG")
+    for what, cases in {
+        "visits per cycle": [(100_000, 30, k) for k in (2_500, 5_000, 10_000, 20_000)],
+        "cycles": [(100_000, cycles, 5_000) for cycles in (15, 30, 60, 120)],
+        "pages": [(pages, 30, 5_000) for pages in (50_000, 100_000, 200_000, 400_000)],
+    }.items():
+        values = []
+        for pages, cycles, k in cases:
+            truth = prepare(synthetic(pages, cycles), budget=k)
+            run(truth, function)
+            values.append(median_ms(truth, function, runs, metrics=("ndcg",)))
+        index = {"visits per cycle": 2, "cycles": 1, "pages": 0}[what]
+        print(
+            f"{what:17}" + "".join(f"{c[index]:>9,}: {v:6.2f} ms" for c, v in zip(cases, values, strict=True))
+        )
+    print(f"(the others: {base[0]:,} pages, {base[1]} cycles, {base[2]:,} visits per cycle)")
+
+
+MEMORY = """
+import benchmarks.replay as b
+def peak():  # not ru_maxrss, which a child takes over from its parent
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+for text in ("t * X", "gad * t"):
+    b.run(b.prepare(b.synthetic(1000, 57), budget=b.BUDGET), b.parse(text))
+before = peak()
+history = b.synthetic(417_048, 57)
+own = peak()
+truth = b.prepare(history, budget=b.BUDGET)
+for text in ("t * X", "gad * t"):
+    b.run(truth, b.parse(text))
+print(f"{own - before:.0f} {peak() - before:.0f}")
+"""
+
+
+def memory() -> None:
+    """Peak resident memory of a process that holds 417,048 pages x 57 cycles and replays them."""
+    out = subprocess.run(
+        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
+    ).stdout.split()
+    print(
+        f"\nmemory, 417,048 x 57: {out[1]} MB above interpreter and libraries at the peak "
+        f"(goal 150), of which making the history {out[0]}"
+    )
+
+
+def main() -> None:
+    """Run all parts."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=7, help="runs per median (default: 7)")
+    parser.add_argument("--quick", action="store_true", help="leave out growth and memory")
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    small = prepare(synthetic(1000, 10), budget=BUDGET)
+    for text in ("t * X", "gad"):
+        run(small, text)
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, "
+        f"numpy {np.__version__}, numba {numba.__version__}; "
+        f"first use (compiling or loading) {time.perf_counter() - start:.1f} s"
+    )
+    engines(arguments.runs)
+    if not arguments.quick:
+        growth(arguments.runs)
+        memory()
+
+
+if __name__ == "__main__":
+    main()

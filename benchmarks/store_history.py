@@ -1,0 +1,133 @@
+"""Seconds to load the history of a store with a million visits, alone and while a crawl writes to it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import machine, verdict
+from scrapy_gp4c import fold
+from scrapy_gp4c.columns import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT, new_columns
+from scrapy_gp4c.store import Store
+from scrapy_gp4c.tables import encode
+
+CYCLES = 30
+VISITS = 1_000_000
+RUNS = 5
+
+WRITER = """
+import sys, time
+from scrapy_gp4c.store import Store
+with Store(sys.argv[1]) as store:
+    store.begin_cycle({})
+    pages, times = iter(range(store.pages)), []
+    deadline = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < deadline:
+        start = time.perf_counter()
+        for _ in range(100):  # the last one commits
+            store.record(page=next(pages), time=0.0, outcome="unchanged", kind="panel")
+        times.append(time.perf_counter() - start)
+        time.sleep(0.02)
+    store.finish_cycle({})
+times.sort()
+print(times[len(times) // 2], times[-len(times) // 50], len(times))
+"""
+
+
+def fill(path: Path) -> None:
+    """Write a store whose panel pages have `VISITS` visits, 3% of them errors, by its own bulk writes."""
+    rng = np.random.default_rng(0)
+    pages = VISITS // CYCLES
+    keys = np.sort(rng.choice(2**62, pages, replace=False).astype(np.uint64))
+    with Store(path) as store:
+        for start in range(0, pages, 65_536):
+            part = keys[start : start + 65_536]
+            requests = [
+                (
+                    int(key),
+                    encode(
+                        {
+                            "url": f"http://site{key % 500}.example/section/page-{key}.html",
+                            "callback": "parse",
+                        }
+                    ),
+                )
+                for key in part.tolist()
+            ]
+            fold.append_pages(store, requests, new_columns(part))
+        fold.restore(store, [{} for _ in range(CYCLES)])
+        rate = rng.beta(0.5, 3.0, pages)
+        for cycle in range(1, CYCLES + 1):
+            visits = np.zeros(pages, VISIT)
+            visits["page"] = rng.permutation(pages)
+            changed = rng.random(pages) < rate[visits["page"]]
+            visits["outcome"] = np.where(changed, CHANGED, UNCHANGED)
+            visits["outcome"][rng.random(pages) < 0.03] = ERROR
+            visits["outcome"][:] = visits["outcome"] if cycle > 1 else FIRST
+            visits["kind"] = KINDS.index("panel")
+            fold.put_visits(store, cycle, 0, visits)
+
+
+def load_seconds(path: Path) -> float:
+    """Seconds of one `read_history`."""
+    from training.history import read_history
+
+    start = time.perf_counter()
+    read_history(path)
+    return time.perf_counter() - start
+
+
+def writer(path: Path, seconds: float) -> subprocess.Popen[str]:
+    """Start a process that writes visits to the store and prints how long 100 of them take."""
+    command = [sys.executable, "-c", WRITER, str(path), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def beside(path: Path, read: Path) -> tuple[float, float, float, int]:
+    """Seconds to record and commit 100 visits while `read` is read all the time: median, 98th percentile.
+
+    With the numbers of batches and readings. Reading a copy costs the machine the same, but shares no file.
+    """
+    with writer(path, 4.0) as process:
+        time.sleep(0.7)
+        readings = 0
+        while process.poll() is None:
+            load_seconds(read)
+            readings += 1
+        assert process.stdout is not None
+        median, slow, batches = map(float, process.stdout.read().split())
+    return median, slow, batches, readings
+
+
+def main() -> None:
+    """Print seconds and what a reader costs the writer."""
+    logging.disable()
+    print(machine())
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "store"
+        fill(path)
+        load_seconds(path)  # imports and file cache
+        seconds = float(np.median([load_seconds(path) for _ in range(RUNS)]))
+        copy = Path(directory) / "copy"
+        shutil.copytree(path, copy)
+        measured = {
+            f"beside a reader of {what}": beside(path, read)
+            for what, read in {"a copy": copy, "it": path}.items()
+        }
+    for name, (median, slow, batches, readings) in measured.items():
+        print(
+            f"100 visits recorded and committed {name}: median {1e3 * median:.2f} ms, "
+            f"98th percentile {1e3 * slow:.2f} ms ({batches:.0f} batches, {readings} readings)"
+        )
+    verdict(f"seconds to load {VISITS:,} visits", seconds, 2.0, at_least=False)
+
+
+if __name__ == "__main__":
+    main()
