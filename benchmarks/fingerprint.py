@@ -20,7 +20,8 @@ from scrapy.http import HtmlResponse
 from benchmarks.common import machine, median_ratio
 from example_project.model import Web
 from example_project.page_text import Noise, render
-from scrapy_gp4c.fingerprint import distance, fingerprint, normalise, page_text, shingle_hashes
+from scrapy_gp4c.fingerprint import distance, fingerprint, normalise, page_text
+from scrapy_gp4c.sketches import shingle_hashes
 
 THRESHOLD = 3
 WORDS_PER_SENTENCE = 12

@@ -40,6 +40,8 @@ VISIT: Final = np.dtype(
         ("distance", "u1"),  # bits; NO_DISTANCE: nothing to compare with
     ]
 )
+VISIT_BYTES: Final = struct.Struct("<dQIIHBBB")
+"""The bytes of one visit, in the order of `VISIT`."""
 PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 
 COLUMNS: Final[dict[str, str]] = {

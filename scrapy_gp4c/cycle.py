@@ -10,7 +10,6 @@ import math
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -195,7 +194,7 @@ class Cycle:
     ) -> dict[str, Any]:
         del self._under_way[visit.page]
         self._further.extend(self.policy.react(visit.page, outcome))
-        with self._noting_failure():
+        try:
             self.store.record(
                 page=visit.page,
                 time=time.time(),
@@ -206,6 +205,8 @@ class Cycle:
                 bytes=min(size_bytes, 2**32 - 1),
                 latency_s=latency_s,
             )
+        except StoreError as error:
+            self.failure = error
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{outcome}")
         judged = outcome in JUDGED
@@ -235,13 +236,8 @@ class Cycle:
 
     def commit(self) -> None:
         """Commit what is buffered; a failure is noted, what could not be written stays buffered."""
-        with self._noting_failure():
-            self.store.commit()
-
-    @contextmanager
-    def _noting_failure(self) -> Iterator[None]:
         try:
-            yield
+            self.store.commit()
         except StoreError as error:
             self.failure = error
 

@@ -116,10 +116,11 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except lmdb.Error as error:
-        raise _translate(path, error) from error
+        raise store_error(path, error) from error
 
 
-def _translate(path: Path, error: Exception) -> StoreError:
+def store_error(path: Path, error: Exception) -> StoreError:
+    """Return an LMDB error as one of our StoreErrors."""
     full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
     # LMDB reports a short write, which is how a full disk or a file size limit begins, as EIO.
     texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO))

@@ -15,24 +15,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 from simhash import Simhash
 
 from scrapy_gp4c.masking import mask
+from scrapy_gp4c.sketches import SHINGLE_WORDS, UInt64s, feature_hashes, odd_half, shingle_hashes, sim_half
 
 MAX_BODY_BYTES: Final = 2**20  # of a longer text body only the head is looked at: bounds the reactor's stall
-SHINGLE_WORDS: Final = 3
 
 Features = Callable[[Response], Sequence[str]]
-UInt64s = npt.NDArray[np.uint64]
 
 _NEVER_CONTENT: Final = (
     "script,style,noscript,iframe,svg,nav,[role=navigation],[role=contentinfo],body>footer,body>div>footer,"
@@ -45,6 +41,7 @@ _CANDIDATE: Final = "[style*=none]," + ",".join(
     for part in ("ad", "spons", "promo", "dfp", "gpt", "taboola", "outbrain")
     for attribute in ("class", "id")
 )
+_SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
 _AD_NAME: Final = re.compile(
     r"(?:^|[\s_-])(?:ads?|adverts?|advertisements?|advertising|adsense|adsbygoogle|adslots?|adunits?|adbox"
     r"|adcontainer|adwrapper|adbanner|sponsor|sponsors|sponsored|sponsorship|promoted|dfp|gpt|taboola|outbrain)"
@@ -104,20 +101,19 @@ def html_text(html: str, root: str | None = None) -> str:
     """
     if _is_too_deep(html):
         return _without_markup(html)
-    tree = LexborHTMLParser(html)
-    for node in tree.css(_NEVER_CONTENT):
+    document = LexborHTMLParser(html).root
+    if document is None:
+        return ""
+    for node in _SELECTOR.find(_NEVER_CONTENT, document):
         node.decompose()
-    for node in tree.css(_CANDIDATE):
+    for node in _SELECTOR.find(_CANDIDATE, document):
         if _is_dropped(node):
             node.decompose()
     if root is not None:
-        found = tree.css_first(root)
+        found = document.css_first(root)
         if found is not None and (text := found.text(separator=" ")).strip():
             return text
-    title = tree.css_first("head title")
-    body = tree.body
-    parts = [node.text(separator=" ") for node in (title, body) if node is not None]
-    return " ".join(parts)
+    return document.text(separator=" ")
 
 
 def page_text(response: Response, root: str | None = None) -> str:
@@ -165,99 +161,7 @@ def main_features(response: Response) -> list[str]:
     return features(page_text(response, "main,[role=main],article"))
 
 
-# ---- hashes --------------------------------------------------------------------------------------------
-
-_MULTIPLIER: Final = 0x9E3779B97F4A7C15  # 2^64 / golden ratio (Knuth, TAOCP 3, section 6.4): odd, bits spread
-_PIECE_BYTES: Final = 2**16
-_POWERS: Final = np.multiply.accumulate(np.full(_PIECE_BYTES + 2, _MULTIPLIER, np.uint64))
-_INVERSES: Final = np.multiply.accumulate(np.full(_PIECE_BYTES + 2, pow(_MULTIPLIER, -1, 2**64), np.uint64))
-_PLACE: Final = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB], np.uint64)
-
-
-def _mix(hashes: UInt64s) -> UInt64s:
-    """Finalise in place as SplitMix64 does (Steele, Lea and Flood 2014, figure 14)."""
-    hashes ^= hashes >> np.uint64(30)
-    hashes *= np.uint64(0xBF58476D1CE4E5B9)
-    hashes ^= hashes >> np.uint64(27)
-    hashes *= np.uint64(0x94D049BB133111EB)
-    hashes ^= hashes >> np.uint64(31)
-    return hashes
-
-
-def shingle_hashes(normal: str) -> UInt64s:
-    """Return one hash per shingle of a normalised text, uint64 [words + 2] ([0] without words).
-
-    Whole-array work: a call of a hash function per shingle would cost three times the parsing of the page.
-    """
-    found = np.concatenate(
-        [_word_hashes(piece) for piece in _pieces(normal.encode("utf-8", "surrogatepass"))]
-    )
-    if found.size == 0:
-        return found
-    words = np.zeros(found.size + 4, np.uint64)
-    words[2:-2] = found
-    return _mix(words[:-2] * _PLACE[0] + words[1:-1] * _PLACE[1] + words[2:] * _PLACE[2])
-
-
-def _pieces(text: bytes) -> Iterator[bytes]:
-    """Cut a text between words into pieces of at most `_PIECE_BYTES` (within a word that is as long)."""
-    start = 0
-    while len(text) - start > _PIECE_BYTES:
-        end = start + _PIECE_BYTES
-        cut = max(text.rfind(b" ", start, end), text.rfind(b"\n", start, end))
-        cut = end if cut <= start else cut
-        yield text[start:cut]
-        start = cut
-    yield text[start:]
-
-
-def _word_hashes(text: bytes) -> UInt64s:
-    """Return one hash per word, uint64 [words]: the polynomial of its bytes, wherever it stands.
-
-    A word's sum is a difference of two prefix sums; the inverse power takes its position out again. So only
-    four passes go over the bytes.
-    """
-    data = np.frombuffer(b" " + text + b" ", np.uint8)
-    inside = data > 32
-    edges = np.flatnonzero(inside[1:] != inside[:-1])
-    starts, ends = edges[::2], edges[1::2]
-    sums = np.cumsum(data * _POWERS[: data.size])
-    return _mix((sums[ends] - sums[starts]) * _INVERSES[starts])
-
-
-def feature_hashes(names: Sequence[str]) -> UInt64s:
-    """Return three xxHash64 per feature, uint64 [3 * len(names)]: each weighs as much as a word of a text."""
-    digest = xxhash.xxh64_intdigest
-    encoded = [name.encode() for name in names]
-    return np.array([digest(name, seed) for seed in range(SHINGLE_WORDS) for name in encoded], np.uint64)
-
-
-# ---- sketches ------------------------------------------------------------------------------------------
-
-# The odd sketch has two blocks of 16 bits; a shingle turns one bit in each, by 4 bits of its hash. One
-# block would miss a changed word (six shingles) ten times as often; four would not tell it from a sentence.
-_TOGGLES: Final = np.array(
-    [1 << high | 1 << (16 + low) for high, low in product(range(16), repeat=2)], np.uint32
-)
-
-
-_BITS: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # [256, 8]
-
-
-def sim_half(hashes: UInt64s) -> int:
-    """Return the 32-bit SimHash of features with these hashes: the majority of their low 32 bits.
-
-    The same number as ``Simhash(features, f=32, hashfunc=...)`` of the simhash package gives, in a tenth of
-    its time; a test holds the two together.
-    """
-    columns = hashes.astype(">u4").view(np.uint8).reshape(-1, 4) + np.arange(0, 1024, 256)
-    ones = np.bincount(columns.ravel(), minlength=1024).reshape(4, 256) @ _BITS
-    return int.from_bytes(np.packbits(ones > hashes.size / 2).tobytes(), "big")
-
-
-def odd_half(hashes: UInt64s) -> int:
-    """Return the 32-bit odd sketch of features with these hashes: which bits an odd number of them turned."""
-    return int(np.bitwise_xor.reduce(_TOGGLES[hashes >> np.uint64(56)]))
+# ---- fingerprint ---------------------------------------------------------------------------------------
 
 
 def _simhash(names: list[str]) -> int:

@@ -7,12 +7,9 @@ docs/fingerprint.md lists what is masked and what is not.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-MASK: Final = "\ue000"  # a private-use character: no page's text holds it
+MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
 
 # Month and weekday names, full and short: English, German, French, Spanish, Portuguese, Italian, Dutch.
 _MONTHS: Final = re.findall(
@@ -109,7 +106,8 @@ _RUN: Final = re.compile(
 )  # asctime's year comes after its clock
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
-_GAP: Final = 17
+_IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
+_CLUSTER: Final = re.compile(rb"1(?:0{0,16}1)*+")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.][0-9][0-9]?[-/.][0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
@@ -131,20 +129,12 @@ def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
     if " ago" in text or "just now" in text:
         text = _WORDED.sub(MASK, text)
-    codes: npt.NDArray[Any]
-    if text.isascii():  # a quarter of the memory to read
-        codes = np.frombuffer(text.encode(), np.uint8) - np.uint8(ord("0"))
-    else:
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32) - np.uint32(ord("0"))
-    digits = np.flatnonzero(codes < 10)
-    if digits.size == 0:
-        return text
-    breaks = np.flatnonzero(np.diff(digits) > _GAP)
-    firsts = digits[np.concatenate(([0], breaks + 1))].tolist()
-    lasts = (digits[np.concatenate((breaks, [digits.size - 1]))] + 1).tolist()
+    # One byte for each character, whatever its script.
+    digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
     done = 0
-    for first, last in zip(firsts, lasts, strict=True):
+    for cluster in _CLUSTER.finditer(digits):
+        first, last = cluster.span()
         if last <= done:
             continue
         words = text[max(first - _REACH, done) : last + _REACH].replace("=", " ").replace(":", " ").split()

@@ -39,6 +39,10 @@ RANK_LEVELS: Final = 64
 MIN_WINDOW_PAGES: Final = 16
 MAX_SETTLED: Final = 100_000
 """Keys whose next request is skipped without a look into the store: about 10 MB."""
+DUPLICATE: Final = "gp4c/skipped/duplicate"
+NOT_PLANNED: Final = "gp4c/skipped/not_planned"
+POSTPONED: Final = "gp4c/skipped/new_page_postponed"
+"""Statistics of the requests that are dropped, and why."""
 
 
 class RecrawlScheduler(Scheduler):
@@ -194,14 +198,14 @@ class RecrawlScheduler(Scheduler):
         store = cycle.store
         key = int.from_bytes(self._key(request)[:8], "big")
         if not request.dont_filter and (why := self._settled.get(key)) is not None:
-            self._count(f"skipped/{why}")
+            self._count(why)
             return False
         page = store.find(key)
         if page is not None and cycle.is_claimed(page):
             if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
                 return self._enqueue_untouched(request)
             cycle.asked.add(page)
-            return self._skip(key, "duplicate")
+            return self._skip(key, DUPLICATE)
         try:
             stored = to_stored(request, self.spider)
         except ValueError as error:
@@ -211,18 +215,18 @@ class RecrawlScheduler(Scheduler):
         if page is None:
             page = store.add_page(key, stored)
             visit = cycle.claim_new(page)
-            self._count("new_pages")
+            self._count("gp4c/new_pages")
             if visit is None:
-                return self._skip(key, "new_page_postponed")
+                return self._skip(key, POSTPONED)
         else:
             visit = cycle.claim(page)
             known = store.request(page)
             if stored != known and (visit is not None or _callbacks(stored) != _callbacks(known)):
                 store.set_request(page, stored)
             if visit is None:
-                return self._skip(key, "not_planned")
+                return self._skip(key, NOT_PLANNED)
         cycle.asked.add(page)
-        self._settle(key, "duplicate")
+        self._settle(key, DUPLICATE)
         if self._enqueue_visit(request, visit):
             return True
         request.meta[META] = cycle.end(visit, "excluded")
@@ -230,7 +234,7 @@ class RecrawlScheduler(Scheduler):
 
     def _skip(self, key: int, why: str) -> bool:
         self._settle(key, why)
-        self._count(f"skipped/{why}")
+        self._count(why)
         return False
 
     def _settle(self, key: int, why: str) -> None:
@@ -298,14 +302,14 @@ class RecrawlScheduler(Scheduler):
 
     def _count(self, stat: str) -> None:
         assert self.stats is not None
-        self.stats.inc_value(f"gp4c/{stat}")
+        self.stats.inc_value(stat)
 
     @property
     def _extra(self) -> dict[str, Any]:
         return {"spider": self.spider}
 
     def _warn_not_storable(self, request: Request, error: ValueError) -> None:
-        self._count("not_storable")
+        self._count("gp4c/not_storable")
         if not self._warned:
             self._warned = True
             logger.info("%s", messages.not_storable(request, error), extra=self._extra)

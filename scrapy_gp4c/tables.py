@@ -10,8 +10,8 @@ import os
 import secrets
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 import lmdb
@@ -20,10 +20,17 @@ import numpy.typing as npt
 
 from scrapy_gp4c import columns
 from scrapy_gp4c.columns import PLAN, VISIT
-from scrapy_gp4c.environment import WriterLock, check_directory, in_use, open_environment, translated
+from scrapy_gp4c.environment import (
+    WriterLock,
+    check_directory,
+    in_use,
+    open_environment,
+    store_error,
+    translated,
+)
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 
-SCHEMA: Final = "gp4c-store/2"
+SCHEMA: Final = "gp4c-store/3"
 TABLES: Final = ("meta", "ids", "urls", "pages", "validators", "log", "new", "visits", "cycles", "plans")
 MAP_SIZE: Final = 2**40
 """Address space, not disk: the most that a store can grow to."""
@@ -41,9 +48,36 @@ _open: dict[str, Tables] = {}
 """What this process has open: LMDB allows one environment per file and process."""
 
 
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
+
 def encode(content: Any) -> bytes:
     """JSON as the store keeps it."""
-    return json.dumps(content, separators=(",", ":")).encode()
+    return _JSON.encode(content).encode()
+
+
+class Transaction:
+    """The context of one LMDB transaction (not a generator: a crawl opens several for every page)."""
+
+    __slots__ = ("_path", "_txn")
+
+    def __init__(self, path: Path, txn: Any) -> None:
+        """Take the transaction that was begun."""
+        self._path = path
+        self._txn = txn
+
+    def __enter__(self) -> Any:
+        return self._txn.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._txn.__exit__(kind, error, trace)
+        except lmdb.Error as failure:
+            raise store_error(self._path, failure) from failure
+        if isinstance(error, lmdb.Error):
+            raise store_error(self._path, error) from error
 
 
 class Tables:
@@ -127,13 +161,14 @@ class Tables:
                 )
             self.tables = {name: self._environment.open_db(name.encode(), create=False) for name in TABLES}
 
-    @contextmanager
-    def transaction(self, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
+    def transaction(self, *, write: bool = False, buffers: bool = False) -> Transaction:
         """One LMDB transaction; its errors are StoreErrors and nothing of it stays then."""
         if write and self.readonly:
             raise StoreError(f"the store {self.path} was opened for reading only.")
-        with translated(self.path), self._environment.begin(write=write, buffers=buffers) as txn:
-            yield txn
+        try:
+            return Transaction(self.path, self._environment.begin(write=write, buffers=buffers))
+        except lmdb.Error as error:
+            raise store_error(self.path, error) from error
 
     def get_meta(self, txn: Any, name: str) -> Any:
         """Read a value of the `meta` table; None where there is none."""

@@ -15,7 +15,6 @@ from simhash import Simhash
 from scrapy_gp4c import fingerprint as module
 from scrapy_gp4c.fingerprint import (
     distance,
-    feature_hashes,
     features,
     fingerprint,
     fingerprint_of_text,
@@ -24,10 +23,9 @@ from scrapy_gp4c.fingerprint import (
     main_features,
     normalise,
     page_text,
-    shingle_hashes,
-    sim_half,
 )
 from scrapy_gp4c.masking import MASK, mask
+from scrapy_gp4c.sketches import feature_hashes, shingle_hashes, sim_half
 
 URL = "http://127.0.0.1/"
 WORD = st.text("abcdefghijklmnop", min_size=1, max_size=8)
@@ -297,10 +295,10 @@ def test_long_texts_are_hashed_as_short_ones() -> None:
     """A shingle has one hash wherever it stands: texts far beyond one piece agree with three words alone."""
     random = Random(1)
     words = ["".join(random.choices("abcdefghijklm", k=random.randint(1, 12))) for _ in range(30_000)]
-    hashes = module.shingle_hashes(" ".join(words))
+    hashes = shingle_hashes(" ".join(words))
     assert len(hashes) == len(words) + 2
     for last in [2, len(words) - 1, *random.sample(range(2, len(words)), 300)]:
-        alone = module.shingle_hashes(" ".join(words[last - 2 : last + 1]))
+        alone = shingle_hashes(" ".join(words[last - 2 : last + 1]))
         assert hashes[last] == alone[2]
 
 

@@ -16,7 +16,7 @@ OFFLINE = {path.stem: path for path in sorted((ROOT / "training").glob("*.py"))}
 
 PURE = {"errors", "expression", "terminals", "score"}
 """Shared with training: they know neither Scrapy nor LMDB."""
-STORE = {"columns", "environment", "fold", "store", "tables", "verify"}
+STORE = {"columns", "environment", "fold", "pages", "store", "tables", "verify"}
 """The store: LMDB, but nothing of Scrapy."""
 ENGINE = {"__init__", "middleware", "scheduler"}
 """What is plugged into Scrapy's engine; with the commands, the only ones to import its parts."""
