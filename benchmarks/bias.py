@@ -14,8 +14,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import machine
 from benchmarks.simulated_crawl import crawl, texts_of
-from scrapy_gp4c import panel
-from scrapy_gp4c.columns import CHANGED, KINDS
+from scrapy_gp4c.columns import CHANGED, JUDGED, KINDS
 from scrapy_gp4c.settings import Settings
 from training import synthetic
 from training.evolve import Parameters
@@ -42,7 +41,7 @@ def histories(truth: ChangeHistory, seed: int) -> dict[str, ChangeHistory]:
     in_panel = np.zeros(truth.pages, np.bool_)
     for row, done in enumerate(crawl(texts_of(truth.changed[:SEEN_CYCLES], rng), settings, keys)):
         page, outcome = done.visits["page"], done.visits["outcome"]
-        judged[row, page[np.isin(outcome, panel.JUDGED)]] = True
+        judged[row, page[np.isin(outcome, JUDGED)]] = True
         changed[row, page[outcome == CHANGED]] = True
         in_panel[page[done.visits["kind"] == KINDS.index("panel")]] = True
     judged, changed = judged[1:], changed[1:]

@@ -17,8 +17,8 @@ from benchmarks.common import machine
 from scrapy_gp4c import score
 from training import synthetic
 from training.learning import Choices
-from training.promote import Verdict, judge
 from training.replay import replay
+from training.verdict import Verdict, judge
 
 PAGES = 1000
 CYCLES = 30

@@ -118,7 +118,7 @@ def crawl(
         record["panel"] = panel.estimates(
             tally,
             policy.counts["copies"],
-            int(np.isin(outcome, panel.JUDGED).sum()),
+            int(np.isin(outcome, columns.JUDGED).sum()),
             int((outcome == CHANGED).sum()),
             int((outcome == FIRST).sum()),
         )

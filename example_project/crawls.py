@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scrapy.settings import BaseSettings
 
+from scrapy_gp4c.columns import CHANGED, FIRST, JUDGED
 from scrapy_gp4c.policy import RANKED, TopK
 from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
-from scrapy_gp4c.store import OUTCOMES, Store
+from scrapy_gp4c.store import Store
 from training.metrics import gain_sums
 
 from .model import Web
@@ -25,8 +26,7 @@ BUDGET = 0.05
 WARMUP_VISITS = 2
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
 CRAWL_LIMIT_S = 300
-FETCHED = [OUTCOMES.index(name) for name in ("first", "unchanged", "changed", "not_modified")]
-JUDGED = FETCHED[1:]
+FETCHED = (FIRST, *JUDGED)
 
 
 class DemoError(Exception):
@@ -102,10 +102,14 @@ class Series:
             self.page_of[page] for chunk in chunks for page in chunk["page"][chunk["kind"] == RANKED].tolist()
         ]
 
-    def copy(self, score: str, function: str) -> "Series":
-        """Return a series that goes on from here by another score function, in a store of its own."""
+    def copy(self, score: str, function: str, panel: float = 0.0, *, whole: bool = False) -> "Series":
+        """Return a series that goes on from here by another score function, in a store of its own.
+
+        ``whole``: the days until now count as its own too.
+        """
         shutil.copytree(self.store, self.folder / score)
-        return Series(score, self.folder, self.version.copy(), function, page_of=dict(self.page_of))
+        rows = [row._replace(score=score) for row in self.rows] if whole else []
+        return Series(score, self.folder, self.version.copy(), function, panel, dict(self.page_of), rows)
 
     def observe(self, web: Web, day: int, ranking: Sequence[int | None]) -> Row:
         """Read the day's cycle from the store, compare it with the truth, and append the row.
@@ -135,7 +139,7 @@ class Series:
                 if page is None or outcome not in FETCHED:
                     continue
                 if outcome in JUDGED:
-                    reported, real = outcome == OUTCOMES.index("changed"), truth[page] != self.version[page]
+                    reported, real = outcome == CHANGED, truth[page] != self.version[page]
                     missed += bool(real and not reported)
                     false_alarms += bool(reported and not real)
                 self.version[page] = truth[page]

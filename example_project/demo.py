@@ -43,13 +43,17 @@ from .tables import days_table, detection, summary_table
 
 FUNCTIONS = {"default": DEFAULT_SCORE_FUNCTION, "age": "age", "random": "random"}
 LEARNED, CONTROL = "learned", "control"
+HOSTS = 60
+PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
 COLLECT_DAYS = 14
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Without the terminals that weigh the last outcome most: on few pages, functions of them tend to drop a page
-# for good after one visit without a change, and promotion refuses what loses freshness.
+# Few cycles are little to learn from: without the terminals that weigh the last outcome most, with more noise
+# and a price on length, less is learned that holds on the pages of the training alone.
 LEARNING = {
     "--budget": BUDGET,
     "--terminals": "n,X,t,cg,nad",
+    "--forget": 0.1,
+    "--parsimony": 0.002,
     "--population": 200,
     "--generations": 20,
     "--seeds": 3,
@@ -142,10 +146,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     first_learned_day = FIRST_RANKED_DAY + options.collect
     learns = options.collect > 0 and options.days >= first_learned_day
-    version = np.zeros(web.pages, dtype=np.int32)
-    series = [Series(name, folder, version.copy(), function) for name, function in FUNCTIONS.items()]
-    if learns:
-        series.append(Series(LEARNED, folder, version.copy(), panel=PANEL))
+    first, *others = FUNCTIONS.items()
+    series = [Series(first[0], folder, np.zeros(web.pages, dtype=np.int32), first[1])]
     for name in (*FUNCTIONS, LEARNED, CONTROL):  # what an earlier demo left
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}.log").unlink(missing_ok=True)
@@ -154,7 +156,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
     progress = Progress(
         TextColumn("crawls"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
-    crawls = options.days * len(series) + (options.days + 1 - first_learned_day if learns else 0)
+    ranked_days = max(0, options.days + 1 - FIRST_RANKED_DAY)
+    crawls = options.days + ranked_days * (len(others) + learns)
+    crawls += options.days + 1 - first_learned_day if learns else 0
     task = progress.add_task("", total=crawls)
     rows: list[Row] = []
     formula = None
@@ -166,6 +170,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
         )
         with Live(progress, console=console, refresh_per_second=2) as live:
             for day in range(1, options.days + 1):
+                if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
+                    series += [series[0].copy(name, function, whole=True) for name, function in others]
+                    if learns:
+                        series.append(series[0].copy(LEARNED, DEFAULT_SCORE_FUNCTION, PANEL, whole=True))
                 if learns and day == first_learned_day:
                     formula = switch(series, console)
                 show(day_file, day)
@@ -180,7 +188,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
                         console.print(f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed")
     if not console.is_terminal:
         console.print(days_table(rows, len(rows)))
-    write_days(folder / "days.tsv", rows)
+    write_days(
+        folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
+    )
     picture = folder / "demo.png"
     last_days = range(max(1, options.days - SUMMARY_DAYS + 1), options.days + 1)
     draw(
@@ -201,7 +211,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    console.print(detection(series))
+    console.print(detection(rows))
     console.print(f"Picture: {picture}", soft_wrap=True)
 
 
@@ -215,9 +225,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=COLLECT_DAYS,
         help=f"days to collect what is learned from, 0: learn nothing ({COLLECT_DAYS})",
     )
-    parser.add_argument("--hosts", type=int, default=40, help="hosts, about 60 pages each (40)")
+    parser.add_argument("--hosts", type=int, default=HOSTS, help=f"hosts, about 60 pages each ({HOSTS})")
     parser.add_argument("--seed", type=int, default=1, help="seed of the web's change model (1)")
-    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.x, 0: a free one (0)")
+    parser.add_argument(
+        "--port", type=int, default=PORT, help=f"port on 127.0.0.x, 0: a free one ({PORT}, see docs/demo.md)"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "demo", help="folder for all results (demo)")
     options = parser.parse_args(arguments)
     if not 1 <= options.days <= LAST_DAY:

@@ -66,9 +66,8 @@ def summary_table(series: Sequence[Series], days: range) -> Table:
     return table
 
 
-def detection(series: Sequence[Series]) -> str:
+def detection(rows: Sequence[Row]) -> str:
     """Return what the fingerprints found, against the truth."""
-    rows = [row for one in series for row in one.rows]
     judged, changed = sum(row.judged for row in rows), sum(row.changed for row in rows)
     missed, false_alarms = sum(row.missed for row in rows), sum(row.false_alarms for row in rows)
     real = changed - false_alarms + missed

@@ -24,6 +24,8 @@ BLOCK_ROWS = 16_384
 OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "gone", "excluded")
 """Outcomes of a visit; a visit and the page columns hold the position in this tuple."""
 FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED = range(len(OUTCOMES))
+JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
+"""Outcomes that tell whether the page changed since the visit before."""
 KINDS: Final = ("new", "warmup", "panel", "ranked", "other")
 """Why a page was visited; a visit and a plan hold the position in this tuple."""
 NO_DISTANCE: Final = 255

@@ -11,14 +11,14 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c import panel
-from scrapy_gp4c.columns import NO_DISTANCE
+from scrapy_gp4c.columns import JUDGED, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import distance, is_changed
 from scrapy_gp4c.policy import Policy
@@ -28,8 +28,6 @@ from scrapy_gp4c.store import KINDS, PLAN, PageRow, Store
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
-
-JUDGED: Final = ("unchanged", "changed", "not_modified")
 
 cycles: WeakKeyDictionary[Crawler, Cycle] = WeakKeyDictionary()
 """The open cycle of each crawler: how scheduler and middleware find the same one."""
@@ -209,7 +207,7 @@ class Cycle:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{outcome}")
-        judged = outcome in JUDGED
+        judged = OUTCOMES.index(outcome) in JUDGED
         changed = outcome == "changed"
         return {
             "page": visit.page,
@@ -246,7 +244,7 @@ class Cycle:
         visits = self.store.open_visits()
         outcomes = np.bincount(visits["outcome"], minlength=len(self.store.outcomes))
         counts = dict(zip(self.store.outcomes, outcomes.tolist(), strict=True))
-        judged = sum(counts[name] for name in JUDGED)
+        judged = int(outcomes[list(JUDGED)].sum())
         record = {
             "finished": time.time(),
             "reason": reason,

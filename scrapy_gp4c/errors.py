@@ -41,5 +41,9 @@ class HistoryError(Gp4cError, ValueError):
     """A recorded change history is malformed or too small for what was asked of it."""
 
 
+class LearningError(Gp4cError, ValueError):
+    """Learning cannot start or go on with what was asked of it."""
+
+
 class ImportFileError(Gp4cError, ValueError):
     """A file given to ``scrapy gp4c import`` has a line that cannot be imported."""

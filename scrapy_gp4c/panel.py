@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c import columns, score, terminals
-from scrapy_gp4c.columns import CHANGED, FIRST, KINDS, NOT_MODIFIED, UNCHANGED
+from scrapy_gp4c.columns import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.store import Store
 from scrapy_gp4c.tables import encode
 
@@ -39,8 +39,6 @@ SHADOW: Final = np.dtype(
         *terminals.STATE.items(),  # as the shadow's visits left it
     ]
 )
-JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
-"""Outcomes that tell whether the page changed since the visit before."""
 Z_95: Final = 1.959963984540054
 """97.5% quantile of the normal distribution."""
 

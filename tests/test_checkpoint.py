@@ -7,8 +7,8 @@ import os
 
 import pytest
 
+from scrapy_gp4c.errors import LearningError
 from training.checkpoint import Checkpoint, check_writable, write_atomically
-from training.evolve import LearningError
 
 RUN = {"fitness": "ndcg", "seed": 1, "terminals": ("n", "X")}
 STATES = [{"generation": 3, "population": [["t", 0.5]], "kept": [], "best": [0.5]}]

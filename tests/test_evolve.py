@@ -11,10 +11,10 @@ import random
 import numpy as np
 import pytest
 
-from scrapy_gp4c.errors import ExpressionError
+from scrapy_gp4c.errors import ExpressionError, LearningError
 from scrapy_gp4c.expression import parse
 from training.canonical import canonical
-from training.evolve import Evolution, LearningError, Outcome, Parameters, evolve
+from training.evolve import Evolution, Outcome, Parameters, evolve
 from training.variation import expression_of
 
 X = np.linspace(0.1, 5.0, 60)

@@ -193,8 +193,8 @@ def test_learn_and_switch(collected, monkeypatch):
 def test_learning_that_cannot_be(tmp_path):
     """Too few cycles are one clear error that carries the reason of the command."""
     web = Series(LEARNED, tmp_path, np.zeros(1, np.int32), panel=PANEL)
-    keys = np.arange(40, dtype=np.uint64)
-    changed = np.arange(80).reshape(2, 40) % 3 == 0
+    keys = np.arange(400, dtype=np.uint64)
+    changed = np.arange(800).reshape(2, 400) % 3 == 0
     settings = Settings.load(BaseSettings(web.settings()))
     crawl_store(web.store, texts_of(changed, np.random.default_rng(1)), settings, keys)
     with pytest.raises(DemoError, match=r"learning failed: .*cycles"):
@@ -207,7 +207,7 @@ def test_interrupted(tmp_path, number):
     port = free_port()
     process = demo("--hosts", HOSTS, "--output", tmp_path, "--port", port, start_new_session=True)
     for _ in range(600):
-        if (tmp_path / "random.log").exists() and accepts(port):
+        if (tmp_path / "default.log").exists() and accepts(port):
             break
         time.sleep(0.1)
     process.send_signal(number)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scrapy_gp4c.errors import LearningError
 from training import metrics
-from training.evolve import LearningError
 from training.fitness import MEASURES, Judge, load_fitness, values_of
 from training.replay import ReplayResult, run
 from training.synthetic import generate

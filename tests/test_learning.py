@@ -10,11 +10,11 @@ import pytest
 from deap import gp
 
 from scrapy_gp4c import score, terminals
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import Gp4cError, HistoryError, LearningError
 from scrapy_gp4c.expression import parse
 from training import learning
 from training.checkpoint import Checkpoint
-from training.evolve import LearningError, Parameters, evolve
+from training.evolve import Parameters, evolve
 from training.fitness import Judge, load_fitness, values_of
 from training.history import ChangeHistory
 from training.learning import Choices, Learned, arrange, forgetful, identity, learn

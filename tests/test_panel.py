@@ -121,7 +121,7 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
             page = int(visit["page"])
             if visit["kind"] == policy.PANEL and page not in model:
                 model[page] = {**start[page], "copy": copies[page]}
-            if page not in model or visit["outcome"] not in panel.JUDGED:
+            if page not in model or visit["outcome"] not in columns.JUDGED:
                 continue
             mine, text = model[page], int(texts[cycle - 1, page])
             t, rate = cycle - mine["last_cycle"], mine["X"] / mine["n"] if mine["n"] else 0.0

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
+from scrapy_gp4c.errors import LearningError
 from training import parallel
-from training.evolve import LearningError
 from training.fitness import load_fitness, values_of
 from training.parallel import Evaluator, Key, Task, work, workers
 from training.replay import ReplayResult

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from training.evolve import LearningError
+from scrapy_gp4c.errors import LearningError
 
 FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.columns import CHANGED, KINDS, NOT_MODIFIED, OUTCOMES, UNCHANGED
+from scrapy_gp4c.columns import CHANGED, JUDGED, KINDS, NOT_MODIFIED, OUTCOMES
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.store import Store
 
-JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
 TOP_PAGES: Final = 20
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scrapy_gp4c import terminals
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.expression import Expression, check_terminals, parse
 from training.canonical import canonical
 from training.variation import (
@@ -37,10 +37,6 @@ from training.variation import (
 
 UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
-
-
-class LearningError(Gp4cError, ValueError):
-    """Learning cannot start or go on with what was asked of it."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import ScoreFunction
 from scrapy_gp4c.terminals import Clock
-from training.evolve import LearningError, Outcome
+from training.evolve import Outcome
 from training.metrics import METRICS
 from training.ranking import Rankings
 from training.replay import ReplayResult, run

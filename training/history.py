@@ -40,6 +40,9 @@ class ChangeHistory:
     """By number of the site."""
     page_names: Sequence[str] | None = None
     """``[P]``; with the site, the identity of the page."""
+    key: npt.NDArray[np.uint64] | None = None
+    """``[P]``: key of the page in the crawl's store, which stays its own whatever pages come and go; None: a
+    page is known by its position."""
     source: str = "memory"
     """Where the history came from: a path as given."""
     sha256: str = ""
@@ -113,6 +116,7 @@ class ChangeHistory:
             observed=cut(self.observed),
             site_names=self.site_names,
             page_names=names,
+            key=None if self.key is None else self.key[chosen],
             source=self.source,
             sha256=self.sha256,
             dropped_pages=self.dropped_pages,

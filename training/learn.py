@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +20,10 @@ from training.evolve import Parameters
 from training.fitness import MEASURES
 from training.history import read_history
 from training.learn_output import bars, continuation, report
-from training.learning import PARTS, Choices, Learned, arrange, identity, learn
+from training.learning import Choices, arrange, identity, learn
 from training.parallel import workers
-from training.promote import promote
-from training.score_file import write_score_file
+from training.promote import budget_of_crawl, promote
+from training.score_file import write_learned
 from training.selection import SELECTIONS
 from training.truth import TIES
 from training.variation import RATES
@@ -68,7 +68,11 @@ def parser() -> argparse.ArgumentParser:
     crawl = command.add_argument_group("the crawl that is replayed")
     add = crawl.add_argument
     add(
-        "--budget", type=_budget, default=choices.budget, help="visits per cycle: share (0.05) or count (500)"
+        "--budget",
+        type=_budget,
+        default=argparse.SUPPRESS,
+        help=f"visits per cycle: share (0.05) or count (500) (default: {choices.budget}; with --promote "
+        "that of the crawl's newest cycle)",
     )
     add("--warmup", type=int, default=choices.warmup, help="cycles in which every page is visited first")
     add("--clock", choices=terminals.CLOCKS, default=choices.clock, help="how the terminals weigh outcomes")
@@ -124,7 +128,7 @@ def _choices(given: Any) -> Choices:
     return Choices(
         fitness=given.fitness,
         protocol=given.protocol,
-        budget=given.budget,
+        budget=getattr(given, "budget", Choices.budget),
         warmup=given.warmup,
         clock=given.clock,
         ties=given.ties,
@@ -143,12 +147,14 @@ def _choices(given: Any) -> Choices:
 
 
 def _promote(given: Any, errors: Console) -> int:
-    choices = _choices(given)
+    choices, source, console = _choices(given), Path(given.history), Console()
+    if not hasattr(given, "budget"):
+        choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
     with (
         workers(given.jobs, given.backend, given.scheduler) as parallel,
         bars(errors, choices, 1, 0) as watch,
     ):
-        return promote(Path(given.history), given.promote, choices, parallel, Console(), watch)
+        return promote(source, given.promote, choices, parallel, console, watch)
 
 
 def _learn(given: Any, errors: Console, words: Sequence[str]) -> bool:
@@ -172,7 +178,7 @@ def _learn(given: Any, errors: Console, words: Sequence[str]) -> bool:
     # What was learned must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _write(output, learned, choices, history, run)
+        write_learned(output, learned, choices, history, {"generations_done": learned.generations})
     finally:
         signal.signal(signal.SIGINT, interrupt)
     report(learned, choices, output, Console(width=None if sys.stdout.isatty() else WIDTH))
@@ -186,21 +192,6 @@ def _learn(given: Any, errors: Console, words: Sequence[str]) -> bool:
             soft_wrap=True,
         )
     return learned.complete
-
-
-def _write(output: Path, learned: Learned, choices: Choices, history: Any, run: dict[str, Any]) -> None:
-    table = learned.best.table["learned"]
-    write_score_file(
-        output,
-        learned.best.text,
-        clock=choices.clock,
-        fitness=choices.fitness,
-        values={part: {k: v for k, v in table[part].items() if math.isfinite(v)} for part in PARTS},
-        selection=choices.selection,
-        seed=choices.seed,
-        history=history,
-        parameters={**run, "generations_done": learned.generations},
-    )
 
 
 if __name__ == "__main__":

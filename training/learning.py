@@ -9,7 +9,7 @@ workers nor on interruptions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,17 +17,16 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from scrapy_gp4c import score, terminals
-from scrapy_gp4c.expression import Expression, parse
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.terminals import Clock
 from training import metrics, splits
 from training.checkpoint import Checkpoint
-from training.evolve import Evolution, LearningError, Parameters
-from training.fitness import Values, load_fitness, values_of
+from training.evolve import Evolution, Parameters
+from training.fitness import load_fitness
 from training.history import ChangeHistory
 from training.parallel import Evaluator
 from training.replay import run
-from training.selection import SELECTIONS, select
-from training.simplify import simplify
+from training.selection import SELECTIONS, Pairs, Prefer, choose
 from training.truth import TIES, Ties, Truth, prepare
 
 PARTS: Final = ("training", "validation", "test")
@@ -195,12 +194,14 @@ def learn(
     checkpoint: Checkpoint | None = None,
     states: list[dict[str, Any]] | None = None,
     watch: Watch | None = None,
+    prefer: Prefer | None = None,
 ) -> Learned:
     """Learn score functions from `history`.
 
     ``parallel``: where to evaluate, see `training.parallel.workers`. ``folds``: what `arrange`
     gave, if it was called before. ``checkpoint``: written after every
-    generation; ``states``: what it had, to go on from.
+    generation; ``states``: what it had, to go on from. ``prefer``: decides before the selection rule does,
+    see `training.selection.choose`.
 
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
@@ -227,11 +228,18 @@ def learn(
     results = []
     for number, truths in enumerate(folds):
         runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
-        if complete:
-            values = partial(_in_workers, evaluator, number, len(folds))
-        else:  # the workers may be in any state
-            values = partial(_in_process, truths, choices)
-        results.append(_choose(runs, choices, truths, values))
+        # After Ctrl-C the workers may be in any state.
+        values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
+        chosen = choose(
+            [evolution.kept for evolution in runs],
+            truths[:2],
+            choices.selection,
+            choices.fitness,
+            choices.clock,
+            values,
+            prefer,
+        )
+        results.append(Fold(*chosen, compare(truths, chosen.text, choices)))
     best = max(results, key=lambda fold: fold.selected)
     return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
 
@@ -251,59 +259,10 @@ def _generation(
         watch.best([evolution.kept[0].fitness for evolution in evolutions if evolution.kept])
 
 
-Pairs = list[tuple[Values, Values]]
-
-
 def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -> Pairs:
     numbers = (fold, folds + fold)
     values = evaluator.values((number, texts) for number in numbers)
     return [(values[numbers[0]][text], values[numbers[1]][text]) for text in texts]
-
-
-def _in_process(truths: tuple[Truth, ...], choices: Choices, texts: list[str]) -> Pairs:
-    fitness = load_fitness(choices.fitness)
-    training, validation = (
-        [values_of(truth, text, fitness, choices.clock) for text in texts] for truth in truths[:2]
-    )
-    return list(zip(training, validation, strict=True))
-
-
-def _choose(
-    runs: Sequence[Evolution],
-    choices: Choices,
-    truths: tuple[Truth, ...],
-    values: Callable[[list[str]], Pairs],
-) -> Fold:
-    """Apply the selection rule to the best that the runs of a fold kept."""
-    candidates = sorted(
-        ((kept, number) for number, evolution in enumerate(runs) for kept in evolution.kept),
-        key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
-    )
-    if not candidates:
-        raise LearningError(
-            f"no individual has a value for the fitness {choices.fitness!r}: all were NaN or constant"
-        )
-    if choices.selection == "best":  # looks at training alone, and that is known
-        candidates = candidates[:1]
-    pairs = values([kept.text for kept, _ in candidates])
-    chosen = select(pairs, choices.selection)
-    kept, number = candidates[chosen]
-    selected = SELECTIONS[choices.selection](*pairs[chosen])
-    text = _shorten(kept.text, pairs[chosen], truths, choices)
-    return Fold(text, number, selected, compare(truths, text, choices))
-
-
-def _shorten(text: str, values: tuple[Values, Values], truths: Sequence[Truth], choices: Choices) -> str:
-    """Simplify a function without changing its fitness in any cycle of training and validation."""
-    fitness = load_fitness(choices.fitness)
-
-    def same(expression: Expression) -> bool:
-        return all(
-            np.array_equal(values_of(truths[i], expression.text, fitness, choices.clock), values[i])
-            for i in (1, 0)  # the smaller part first
-        )
-
-    return simplify(parse(text), same).text
 
 
 def compare(truths: Sequence[Truth], text: str, choices: Choices) -> Table:

@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import joblib
 
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.terminals import Clock
-from training.evolve import LearningError, Outcome
+from training.evolve import Outcome
 from training.fitness import Judge, Values, load_fitness
 from training.truth import Truth
 

@@ -11,10 +11,10 @@ import numpy as np
 from markupsafe import Markup
 
 from scrapy_gp4c import score
-from scrapy_gp4c.columns import CHANGED, KINDS, OUTCOMES
+from scrapy_gp4c.columns import CHANGED, JUDGED, KINDS, OUTCOMES
 from scrapy_gp4c.errors import Gp4cError
 from training.charts import Chart, Line, shown
-from training.crawl_story import JUDGED, Story, read_story
+from training.crawl_story import Story, read_story
 from training.report_page import Card, Page, Section, defined, figure, paragraph, table
 from training.report_sections import formula_section
 from training.report_study import Formula

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import FORMAT
 from training.checkpoint import write_atomically
 from training.history import ChangeHistory
+from training.learning import LEARNED, PARTS, Choices, Learned, identity
 
 PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
 
@@ -55,3 +57,24 @@ def write_score_file(
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     write_atomically(path, content, indent=2)
+
+
+def write_learned(
+    path: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, Any]
+) -> None:
+    """Write the best of what was learned from `history`; ``more``: parameters besides the run's `identity`.
+
+    Raises LearningError when the file cannot be written.
+    """
+    table = learned.best.table[LEARNED]
+    write_score_file(
+        path,
+        learned.best.text,
+        clock=choices.clock,
+        fitness=choices.fitness,
+        values={part: {k: v for k, v in table[part].items() if math.isfinite(v)} for part in PARTS},
+        selection=choices.selection,
+        seed=choices.seed,
+        history=history,
+        parameters={**identity(history, choices), **more},
+    )

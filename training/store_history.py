@@ -29,6 +29,7 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError, StoreError
 from training.formats import Fields
 from training.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.names import BATCH, Names
+from training.store_window import Outcomes, window
 
 if TYPE_CHECKING:
     from scrapy_gp4c.store import Store
@@ -36,16 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JUDGED: Final = ("unchanged", "changed", "not_modified")
-"""Outcomes that tell whether the page changed since the visit before."""
 MAX_ERRORS: Final = 2
 """Cycles without an outcome that a page may have (thesis, section 4.2)."""
-COLLECTED_SHARE: Final = 0.5
-"""A cycle belongs to a history if it judged at least this share of the pages that it could have."""
-SAMPLE: Final = 20_000
-"""Pages by which the window is chosen, of stores that have more."""
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -119,42 +112,6 @@ def read_with_report(
         ) from error
 
 
-class _Outcomes:
-    """Outcomes of all finished cycles, ``[cycles + 1, P]`` each; row c is store cycle c.
-
-    The P pages are those of the panel if there is one, unless ``everything`` is wanted.
-    """
-
-    def __init__(self, store: Store, everything: bool) -> None:
-        from scrapy_gp4c.store import KINDS, OUTCOMES
-
-        panel = np.zeros(store.pages, np.bool_)
-        for _, visits in store.visits(1, store.last_cycle):
-            panel[visits["page"][visits["kind"] == KINDS.index("panel")]] = True
-        if not panel.any():
-            panel[:] = True
-        taken = np.ones_like(panel) if everything else panel
-        self.page = np.flatnonzero(taken)
-        """``[P]``: page ids in the store."""
-        self.candidates = np.flatnonzero(panel[self.page])
-        shape = store.last_cycle + 1, len(self.page)
-        self.judged = np.zeros(shape, np.bool_)
-        self.changed = np.zeros(shape, np.bool_)
-        self.entry = np.full(len(self.page), store.last_cycle + 1)
-        """Cycle that brought the page's first copy."""
-        position = np.cumsum(taken) - 1
-        is_judged = np.array([outcome in JUDGED for outcome in OUTCOMES])
-        for cycle, visits in store.visits(1, store.last_cycle):
-            visits = visits[taken[visits["page"]]]
-            page, outcome = position[visits["page"]], visits["outcome"]
-            judged = page[is_judged[outcome]]
-            self.judged[cycle, judged] = True
-            self.changed[cycle, page[outcome == OUTCOMES.index("changed")]] = True
-            first = page[outcome == OUTCOMES.index("first")]
-            self.entry[first] = np.minimum(self.entry[first], cycle)
-            self.entry[judged] = np.minimum(self.entry[judged], cycle - 1)
-
-
 def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fields, Report]:
     last = store.last_cycle
     if last < 2:
@@ -162,19 +119,19 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
             f"{path} has {last} closed cycle(s); a history begins with the second, which compares pages "
             "with the first: run the crawl again"
         )
-    outcomes = _Outcomes(store, everything=partial)
-    window = _window(outcomes, max_errors)
-    if window is None and partial:
+    outcomes = Outcomes(store, everything=partial)
+    chosen_cycles = window(outcomes, max_errors)
+    if chosen_cycles is None and partial:
         entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
         start = int(np.argmax(entered * (last - np.arange(last))))
-        window = (start, last) if entered[start] else None
-    if window is None:
+        chosen_cycles = (start, last) if entered[start] else None
+    if chosen_cycles is None:
         raise HistoryError(
             f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
             f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
             "or GP4C_BUDGET to 1.0 for some cycles"
         )
-    start, stop = window
+    start, stop = chosen_cycles
     cycles = slice(start + 1, stop + 1)
     candidates = outcomes.candidates
     late = outcomes.entry[candidates] > start
@@ -214,42 +171,14 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
         "sha256": hashlib.sha256(changed.tobytes()).hexdigest(),
         "dropped_pages": report.late + erroneous,
         "source": source,
+        "key": _keys(store)[chosen],
         **_identities(store, chosen),
     }
     return fields, report
 
 
-def _window(outcomes: _Outcomes, max_errors: int) -> tuple[int, int] | None:
-    """Cycles start + 1..stop with the most outcomes of pages that meet the conditions; None: there are none.
-
-    A page meets them if it had a copy in cycle `start` and at most `max_errors` cycles since have no
-    outcome. A window begins and ends with a collected cycle and has at most `max_errors` others.
-    """
-    sample = outcomes.candidates[:: max(1, len(outcomes.candidates) // SAMPLE)]
-    judged, entry = outcomes.judged[:, sample], outcomes.entry[sample]
-    cycles = np.arange(len(judged))
-    entered = np.array([np.count_nonzero(entry < cycle) for cycle in cycles])
-    collected = (judged.sum(axis=1) >= COLLECTED_SHARE * entered) & (entered > 0)
-    best, window = 0, None
-    stop = len(judged) - 1
-    while stop >= 2:
-        if not collected[stop]:
-            stop -= 1
-            continue
-        lost = np.zeros(len(sample), np.int64)
-        uncollected = 0
-        begin = stop
-        for cycle in range(stop, 1, -1):
-            uncollected += int(not collected[cycle])
-            if uncollected > max_errors:
-                break
-            begin = cycle
-            lost += ~judged[cycle]
-            area = (stop - cycle + 1) * int(np.count_nonzero((entry < cycle) & (lost <= max_errors)))
-            if collected[cycle] and area >= best and area > 0:
-                best, window = area, (cycle - 1, stop)
-        stop = begin - 1
-    return window
+def _keys(store: Store) -> npt.NDArray[np.uint64]:
+    return np.concatenate([block["key"] for _, block in store.blocks()])
 
 
 def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
@@ -289,6 +218,7 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         site=np.concatenate(sites),
         site_names=Names(hosts),
         page_names=names,
+        key=None if any(part.key is None for part in parts) else np.concatenate([part.key for part in parts]),
         source=" + ".join(part.source for part in parts),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
         dropped_pages=sum(part.dropped_pages for part in parts),

@@ -1,0 +1,154 @@
+"""The verdict on two score functions: which is better on a history that neither was learned on.
+
+docs/closing-the-loop.md tells what is compared and how, and how often the verdict errs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.score import ScoreFunction
+from training.fitness import Fitness, load_fitness
+from training.history import ChangeHistory
+from training.learning import Choices
+from training.replay import run
+from training.truth import Truth, prepare
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL: Final = 0.025
+"""A gain is significant if one as large or larger had at most this probability by chance."""
+REPLAYS: Final = 5
+"""Replays, each with its own draws of ties, whose mean is compared: what differs is not to be luck."""
+BLOCK_CYCLES: Final = 2
+LEAST_BLOCKS: Final = 3
+GUARD: Final = "freshness"
+GUARD_LEVEL: Final = 0.05
+"""Of a loss of freshness: doubt counts against the challenger."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of the comparison; the means are over the judged cycles."""
+
+    promoted: bool
+    reason: str
+    metric: str
+    champion: float
+    challenger: float
+    probability: float
+    """Of a difference of `metric` as large or larger if both were equally good."""
+    champion_freshness: float
+    challenger_freshness: float
+    freshness_probability: float
+    """Of a loss of freshness as large or larger if both were equally good."""
+    pages: int
+    cycles: int
+
+    def __str__(self) -> str:
+        """Decision, reason and numbers for people."""
+        return (
+            f"{'PROMOTED' if self.promoted else 'KEPT the function in use'}: {self.reason}\n"
+            f"judged on {self.pages:,} held-out pages, the newest {self.cycles} cycles:\n"
+            f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
+            f"(p = {self.probability:.3g} for a gain by chance)\n"
+            f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "
+            f"(p = {self.freshness_probability:.3g} for a loss by chance)"
+        )
+
+
+def chance(differences: Floats) -> float:
+    """Probability that the mean of paired differences is as large or larger by chance, if it is 0 in truth.
+
+    ``differences``: float64 ``[cycles]``. One-sided paired t-test. What a score function does not find in
+    a cycle is still there in the next: differences of neighbouring cycles have opposite signs more often than
+    not (correlation about -0.3). So the test is over means of `BLOCK_CYCLES` consecutive cycles (the
+    oldest ones that fill no block are left out). If the blocks are positively correlated nonetheless (r
+    with the one before), the statistic is reduced by sqrt((1 - r) / (1 + r)), the effective sample size
+    of a first-order autoregression (Bayley & Hammersley 1946). 1 if all differences are 0.
+    """
+    blocks = len(differences) // BLOCK_CYCLES
+    means = differences[len(differences) - blocks * BLOCK_CYCLES :].reshape(blocks, BLOCK_CYCLES).mean(axis=1)
+    rest = means - means.mean()
+    total = float(rest @ rest)
+    if total <= 1e-30:
+        return 0.0 if means.mean() > 1e-15 else 1.0
+    correlation = min(0.99, max(0.0, float(rest[1:] @ rest[:-1]) / total))
+    statistic = means.mean() / math.sqrt(total / (blocks - 1) / blocks)
+    statistic *= math.sqrt((1.0 - correlation) / (1.0 + correlation))
+    return float(stats.t.sf(statistic, blocks - 1))
+
+
+def truths_of(history: ChangeHistory, choices: Choices) -> list[Truth]:
+    """The history arranged for `REPLAYS` replays, each with its own draws of ties."""
+    return [
+        prepare(
+            history, budget=choices.budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed + i
+        )
+        for i in range(REPLAYS)
+    ]
+
+
+def values_on(truths: Sequence[Truth], function: ScoreFunction, fitness: Fitness) -> Floats:
+    """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
+    wanted = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
+    results = [run(truth, function, metrics=wanted) for truth in truths]
+    rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
+    return np.asarray(np.mean(rows, axis=0))
+
+
+def judge(
+    history: ChangeHistory,
+    champion: ScoreFunction,
+    challenger: ScoreFunction,
+    choices: Choices,
+    cycles: int,
+) -> Verdict:
+    """Compare two score functions on the newest `cycles` of a history that neither was learned on.
+
+    Both are replayed from the beginning of `history`, so that each is judged on the state that it brought
+    about itself. Raises HistoryError for too few cycles.
+    """
+    least = BLOCK_CYCLES * LEAST_BLOCKS
+    if not least <= cycles <= history.cycles - choices.warmup:
+        raise HistoryError(
+            f"judging needs at least {least} cycles after {choices.warmup} of warm-up; {history.source} has "
+            f"{history.cycles}, of which {cycles} are to be judged: crawl on, or give a smaller --warmup"
+        )
+    fitness = load_fitness(choices.fitness)
+    truths = truths_of(history, choices)
+    values = [values_on(truths, function, fitness)[:, -cycles:] for function in (champion, challenger)]
+    differences = values[1] - values[0]
+    gain, loss = chance(differences[0]), chance(-differences[1])
+    means = [[float(row.mean()) for row in pair] for pair in values]
+    better = means[1][0] > means[0][0] and gain <= LEVEL
+    staler = means[1][1] < means[0][1] and loss <= GUARD_LEVEL
+    if not differences.any():
+        reason = "both rank alike in every judged cycle"
+    elif not better:
+        reason = f"its {fitness.name} is not significantly better (p above {LEVEL:g})"
+    elif staler:
+        reason = f"its {fitness.name} is significantly better, but its {GUARD} significantly worse"
+    else:
+        reason = f"its {fitness.name} is significantly better and its {GUARD} not worse"
+    return Verdict(
+        better and not staler,
+        reason,
+        fitness.name,
+        means[0][0],
+        means[1][0],
+        gain,
+        means[0][1],
+        means[1][1],
+        loss,
+        history.pages,
+        cycles,
+    )
