@@ -59,6 +59,9 @@ def test_copy(tmp_path):
     assert one.version.tolist() == [1, 1, 1]
     assert one.page_of == {0: 2}
     assert other.rows == []
+    whole = one.copy("random", "random", 0.5, whole=True)
+    assert [(row.score, row.day) for row in whole.rows] == [("random", 1)]
+    assert (one.rows[0].score, whole.panel) == ("age", 0.5)
 
 
 def test_rows_by_day(tmp_path):

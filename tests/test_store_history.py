@@ -63,6 +63,9 @@ def test_a_store_that_visits_everything_gives_all_pages(tmp_path: Path) -> None:
     assert [history.site_names[i] for i in history.site] == ["h0", "h1", "h0"]
     assert len(history.sha256) == 64
     assert history.dropped_pages == 1
+    assert history.key is not None
+    assert history.key.tolist() == [1000, 1001, 1002]
+    assert history.take(slice(1, None)).key.tolist() == [1001, 1002]
 
 
 def test_the_history_of_a_store_with_a_panel_is_that_of_the_panel(tmp_path: Path) -> None:
@@ -188,6 +191,8 @@ def test_several_stores_merge_over_their_newest_common_cycles(tmp_path: Path) ->
     assert merged.site.tolist() == [0, 1, 0]
     assert merged.site_names is not None
     assert list(merged.site_names) == ["h0", "h1"]
+    assert merged.key is not None
+    assert merged.key.tolist() == [1000, 1001, 1000]
     assert merged.source == f"{tmp_path / 'a'} + {tmp_path / 'b'}"
 
 
