@@ -8,6 +8,7 @@ terminals of the score function. Staleness is kept as the change of what `Truth.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from scrapy_gp4c import terminals
 from scrapy_gp4c.score import ScoreFunction
 from scrapy_gp4c.terminals import STATE, Array
 from training import kernels
-from training.kernels import Facts, Slots, Work
+from training.kernels import Facts, Work
 from training.metrics import Ints, Tallies
 from training.states import States, states_of
 from training.truth import Truth
@@ -26,7 +27,7 @@ class _Groups:
 
     def __init__(self, truth: Truth, columns: tuple[str, ...]) -> None:
         self.state: dict[str, Array] = {name: np.empty(0, STATE[name]) for name in columns}
-        self.slots = Slots(*(np.empty(0, np.int32) for _ in Slots._fields))
+        self.slots = np.zeros((kernels.FIELDS, 0), np.int32)
         used = len(truth.pattern_start) - 1
         self.reserve(used + 64)
         for name, values in truth.first_state(columns).items():
@@ -35,17 +36,22 @@ class _Groups:
 
     def reserve(self, capacity: int) -> None:
         """Make room for so many slots."""
-        if capacity <= len(self.slots.start):
+        used = self.slots.shape[1]
+        if capacity <= used:
             return
         for name, old in self.state.items():
             self.state[name] = _grown(old, 2 * capacity)
-        self.slots = Slots(self.state["last_cycle"], *(_grown(old, 2 * capacity) for old in self.slots[1:]))
+        slots = np.zeros((kernels.FIELDS, 2 * capacity), np.int32)
+        slots[:, :used] = self.slots
+        slots[kernels.LAST, :used] = self.state["last_cycle"][:used]
+        self.slots = slots
+        self.state["last_cycle"] = slots[kernels.LAST]
 
 
-def _first_lists(truth: Truth, slots: Slots) -> None:
+def _first_lists(truth: Truth, slots: Array) -> None:
     used = len(truth.pattern_start) - 1
-    slots.start[:used] = truth.pattern_start[:-1]
-    slots.length[:used] = slots.count[:used] = np.diff(truth.pattern_start)
+    slots[kernels.START, :used] = truth.pattern_start[:-1]
+    slots[kernels.LENGTH : kernels.COUNT + 1, :used] = np.diff(truth.pattern_start)
 
 
 def _grown(old: Array, size: int) -> Array:
@@ -70,20 +76,22 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
         slots = _replay_groups(truth, function, columns, facts, work, counts)
     if facts.penalised:
         kernels.penalise_rest(facts, slots, work)
-    return _tallies(truth, counts, work, tallies)
+    found = _tallies(truth, counts, work, tallies)
+    _SPARE[truth.pages, truth.k, truth.cycles, truth.warmup] = work
+    return found
 
 
 def _replay_states(
     truth: Truth, function: ScoreFunction, states: States, facts: Facts, work: Work, counts: Ints
-) -> Slots:
+) -> Array:
     """Score all states at once, then replay without coming back to Python."""
     assert function.expression is not None
     scores = function.expression(states.values(function.terminals), states.rows)
     patterns = len(truth.pattern_start) - 1
     capacity = min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
-    slots = Slots(*(np.zeros(capacity, np.int32) for _ in Slots._fields))
+    slots = np.zeros((kernels.FIELDS, capacity), np.int32)
     _first_lists(truth, slots)
-    slots.last[:patterns] = truth.warmup
+    slots[kernels.LAST, :patterns] = truth.warmup
     state_of = np.empty(capacity, np.int32)
     state_of[:patterns] = states.first
     kernels.replay_states(
@@ -100,7 +108,7 @@ def _replay_groups(
     facts: Facts,
     work: Work,
     counts: Ints,
-) -> Slots:
+) -> Array:
     """Score the groups that exist, cycle by cycle."""
     columns = tuple(dict.fromkeys((*needed, "last_cycle")))
     keyed = tuple(name for name in columns if name not in ("last_cycle", "first_cycle"))
@@ -109,14 +117,14 @@ def _replay_groups(
     for i, cycle in enumerate(truth.scored_cycles.tolist()):
         top = int(work.sizes[kernels.TOP])
         scores = function.scores({name: values[:top] for name, values in state.items()}, cycle)
-        live = np.flatnonzero(groups.slots.count[:top])
+        live = np.flatnonzero(groups.slots[kernels.COUNT, :top])
         order = live[np.argsort(-scores[live])]
         drawn = truth.drawn[truth.drawn_start[i] : truth.drawn_start[i + 1]]
         salt = truth.salts[i]
         kernels.choose(cycle, order, scores, salt, drawn, facts, groups.slots, work)
-        visited = kernels.visit(cycle, salt, facts, groups.slots, work, counts[i])
-        used = np.flatnonzero(work.moves[: 2 * visited])
-        source = work.visited_slots[used >> 1]
+        kernels.visit(cycle, salt, facts, groups.slots, work, counts[i])
+        used = np.flatnonzero(work.moves[: 2 * work.sizes[kernels.RUNS]])
+        source = work.runs[kernels.SLOT, used >> 1]
         after = {name: values[source] for name, values in state.items()}
         outcome = (used & 1).astype(np.bool_)
         terminals.observe(after, outcome, cycle)
@@ -124,7 +132,7 @@ def _replay_groups(
         for c, name in enumerate(keyed):
             keys[:, c] = after[name].view(np.int64) if after[name].dtype == np.float64 else after[name]
         groups.reserve(top + len(used))
-        made = kernels.settle(cycle, visited, used, keys, facts, groups.slots, work)
+        made = kernels.settle(cycle, used, keys, groups.slots, work)
         for name, values in after.items():
             state[name][work.new_slots[:made]] = values[work.new_moves[:made]]
     return groups.slots
@@ -133,60 +141,73 @@ def _replay_groups(
 def _facts(truth: Truth, tallies: Collection[str]) -> Facts:
     weights = truth.weights
     return Facts(
-        truth.words,
+        truth.words.reshape(-1),
+        truth.words.shape[1],
+        np.diff(truth.gain_sums),
         truth.gain_sums,
         weights.fixed,
         weights.values,
         weights.penalties,
         2.0**weights.penalty_bits,
+        truth.pages,
         truth.cycles,
         truth.warmup,
         truth.k,
         truth.ties == "random",
         "dcg" in tallies,
+        "age_weight" in tallies,
         "penalty" in tallies,
     )
 
 
-def _work(truth: Truth) -> Work:
-    pages, k = truth.pages, truth.k
-    room = min(k * (truth.cycles - truth.warmup), 2 * pages)
-    arena = np.empty(pages + room, np.int32)
-    arena[:pages] = truth.pattern_pages
-    sizes = np.zeros(4, np.int64)
-    sizes[kernels.TAIL] = pages
-    sizes[kernels.TOP] = len(truth.pattern_start) - 1
+_SPARE: Final[dict[tuple[int, ...], Work]] = {}
+"""The memory of the last replay: taking it over saves the operating system the trouble of clearing it."""
 
+
+def _work(truth: Truth) -> Work:
+    """Memory for a replay, all pages in their groups after the warm-up."""
+    key = (truth.pages, truth.k, truth.cycles, truth.warmup)
+    work = _SPARE.pop(key, None) or _new_work(*key)
+    _SPARE.clear()
+    work.group_of[:] = truth.pattern
+    work.arena[: truth.pages] = truth.pattern_pages
+    work.sizes[:] = 0
+    work.sizes[kernels.TAIL] = truth.pages
+    work.sizes[kernels.TOP] = len(truth.pattern_start) - 1
+    for counts in (work.again_count, work.again_weight, work.penalty_change):
+        counts[:] = 0
+    return work
+
+
+def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
     def scratch(size: int) -> Array:
         return np.empty(size, np.int32)
 
     return Work(
-        group_of=truth.pattern.copy(),
-        arena=arena,
-        sizes=sizes,
-        picked=scratch(k),
+        group_of=np.empty(pages, np.uint32),
+        # Compacted lists, and what one cycle may add; else as rarely compacted as memory allows.
+        arena=np.empty(pages + max(3 * k, min(k * (cycles - warmup), 2 * pages)), np.uint32),
+        sizes=np.empty(kernels.SIZES, np.int64),
+        picked=np.empty(k + 1, np.uint32),
+        runs=np.empty((2, k + 1), np.int32),
         class_end=scratch(k),
-        class_sorted=np.empty(k, np.bool_),
-        slot_of=scratch(k),
-        diverged=scratch(k),
-        again=scratch(k),
-        found=np.empty(k, np.uint8),
-        move_of=scratch(k),
+        class_known=np.empty(k, np.bool_),
+        rank_of=scratch(k),
+        again=np.empty(k, np.uint32),
         moves=scratch(2 * k),
-        visited_slots=scratch(k),
         target=scratch(2 * k),
         new_moves=scratch(2 * k),
         new_slots=scratch(2 * k),
-        table=scratch(8 * k + 4),
-        gathered=scratch(pages),
+        table=scratch(8 * k),
+        gathered=np.empty(pages, np.uint32),
+        from_slot=np.empty(k, np.uint32),
         keys=np.empty(pages, np.uint64),
-        buckets=np.empty(pages + 3, np.uint64),
+        sorted_keys=np.empty(pages, np.uint64),
         heads=scratch((1 << kernels.MAX_BITS) + 2),
-        bitmap=np.zeros(pages // 64 + 1, np.uint64),
-        by_page=scratch(0 if truth.ties == "random" else pages),
-        again_count=np.zeros(truth.cycles + 2, np.int64),
-        again_weight=np.zeros(truth.cycles + 2, np.int64),
-        penalty_change=np.zeros(truth.cycles + 2, np.int64),
+        lanes=scratch(kernels.LANES * max(cycles + 2, 65)),
+        again_count=np.empty(cycles + 2, np.int64),
+        again_weight=np.empty(cycles + 2, np.int64),
+        penalty_change=np.empty(cycles + 2, np.int64),
     )
 
 

@@ -1,10 +1,15 @@
 """Compiled inner loops of the grouped replay engine: choose pages, visit them, rank them, regroup them.
 
-Everything here works on pages of *slots*. A slot holds one group: the pages in equal observed state. Its
-pages are listed in ``arena[start : start + length]``; ``group_of[page]`` tells the slot that a page is in
-now, so a page that left a group need not be taken out of its list at once: ``count`` is how many of the
-listed pages are still there. Loops are split so that those that fetch from all over the memory are short:
-the processor then waits for many pages at a time.
+Everything here works on pages of *slots*. A slot holds one group: the pages in equal observed state,
+listed in ``arena[start : start + length]``. A cycle takes *runs* of pages off the lists of the best slots to
+``picked``, judges them, and lists them anew, by state, at the arena's end: nearly all memory is read and
+written in order. Only a class of ties far larger than its share of the budget is picked from page
+by page (`_walk`); ``group_of[page]`` then tells which of the listed pages are still there.
+
+Loops are short, so that the compiler makes vector instructions of them, and without branches where
+the processor could not predict them. Page numbers are unsigned: numba looks for negative indices else.
+
+All in one module, because numba's cache of compiled code knows of changes in its own file alone.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -26,7 +31,9 @@ _GOLDEN = np.uint64(score._GOLDEN)
 _TOP = np.uint64(1 << 63)
 _ONE = np.uint64(1)
 MAX_BITS = 16
-"""Binary logarithm of the most buckets that draws are spread over."""
+"""Binary logarithm of the most buckets that keys are spread over."""
+LANES = 4
+"""Histograms kept side by side, so that equal neighbours do not wait for each other."""
 
 Array = npt.NDArray[np.generic]
 
@@ -35,68 +42,70 @@ class Facts(NamedTuple):
     """What stays the same in a replay; see `truth.Truth`."""
 
     words: Array
+    """``[P * width]``: `Truth.words`, page after page"""
+    width: int
+    gains: Array
     gain_sums: Array
     fixed: Array
     weights: Array
     penalties: Array
     scale: float
+    pages: int
     cycles: int
     warmup: int
     k: int
     by_draw: bool
     ranked: bool
+    aged: bool
     penalised: bool
 
 
-class Slots(NamedTuple):
-    """Groups by slot, int32 each."""
-
-    last: Array
-    """cycle of the last visit"""
-    start: Array
-    length: Array
-    count: Array
-    stamp: Array
-    """the last cycle in which the slot was in a class that was too large"""
-    visited_index: Array
-    """1 + place among the slots visited in this cycle, 0: not visited"""
-    free: Array
-    """a stack of empty slots"""
-
-
 class Work(NamedTuple):
-    """Pages by group, and scratch memory."""
+    """Pages by group, the runs of a cycle, and scratch memory."""
 
     group_of: Array
+    """slot by page"""
     arena: Array
     sizes: Array
-    """slots ever used, free slots on the stack, entries of the arena in use, classes of this cycle"""
+    """see `TOP`"""
     picked: Array
+    """the pages of the cycle, run by run"""
+    runs: Array
+    """int32 ``[2, k + 1]``, see `SLOT`"""
     class_end: Array
-    class_sorted: Array
-    slot_of: Array
-    diverged: Array
+    """place after the last page of each class of ties"""
+    class_known: Array
+    """whether `rank_of` holds the order of the class"""
+    rank_of: Array
+    """by place: rank within the class"""
     again: Array
-    found: Array
-    move_of: Array
+    """by place: cycles until the page changes again if the visit found a change, else 0"""
     moves: Array
-    visited_slots: Array
+    """``moves[2 * q + o]``: pages of run q whose visit had outcome o"""
     target: Array
     new_moves: Array
     new_slots: Array
     table: Array
     gathered: Array
+    from_slot: Array
     keys: Array
-    buckets: Array
+    sorted_keys: Array
     heads: Array
-    bitmap: Array
-    by_page: Array
+    lanes: Array
     again_count: Array
     again_weight: Array
     penalty_change: Array
 
 
-TOP, FREES, TAIL, CLASSES = range(4)
+TOP, FREES, TAIL, RUNS, CLASSES, SIZES = range(6)
+"""Slots ever used, free slots on the stack, entries of the arena in use, runs and classes of this cycle."""
+LAST, START, LENGTH, COUNT, LOW, STAMP, TAKEN, FREE, FIELDS = range(9)
+"""Rows of the table of slots, int32 ``[FIELDS, slots]``: cycle of the last visit; where the list begins; its
+length; the listed pages that are still there (fewer, if some were picked page by page); a number that no
+page is below; the last cycle in which the class was picked from page by page; how many pages were taken in
+the choice just made; a stack of empty slots."""
+SLOT, PLACE = range(2)
+"""Rows of the runs: slot; place of the first page in `Work.picked` (one more entry ends the last run)."""
 CHANGED, DCG, NEW, IDLE, WEIGHT, DIVERGED, COUNTS = range(7)
 
 
@@ -109,13 +118,14 @@ def _trailing_zeros(typingctx, word):
 
 
 @njit(cache=True)
-def _first_change(words, page, after, upto):
+def _first_change(words, width, page, after, upto):
     """First cycle in (after, upto] in which the page changed, or 0 (bit c - 1 belongs to cycle c)."""
     if upto <= after:
         return 0
+    own = np.int64(page) * width
     j = after >> 6
     last = (upto - 1) >> 6
-    word = words[page, j] & (~np.uint64(0) << np.uint64(after & 63))
+    word = words[own + j] & (~np.uint64(0) << np.uint64(after & 63))
     while True:
         if j == last:
             word &= ~np.uint64(0) >> np.uint64(63 - ((upto - 1) & 63))
@@ -124,333 +134,406 @@ def _first_change(words, page, after, upto):
         if j == last:
             return 0
         j += 1
-        word = words[page, j]
+        word = words[own + j]
 
 
 @njit(cache=True)
-def _spread(pages, at, m, salt, keys, heads):
-    """Draw for `pages[at : at + m]` and count the draws by their highest bits; returns the bits to drop.
+def _key(pages, salt, by_draw, keys):
+    """Write to `keys` what orders `pages` among ties: distinct numbers."""
+    if by_draw:
+        for i in range(pages.size):
+            keys[i] = _mix(_mix(np.uint64(pages[i]) + _GOLDEN) ^ salt)
+    else:
+        for i in range(pages.size):
+            keys[i] = np.uint64(pages[i])
 
-    Draws are uniform: about as many buckets as pages leave one or two in each.
-    """
+
+@njit(cache=True)
+def _bits(number):
     bits = 1
-    while (1 << bits) < m and bits < MAX_BITS:
+    while number >> bits:
         bits += 1
-    drop = np.uint64(64 - bits)
+    return bits
+
+
+@njit(cache=True)
+def _bucket(keys, width, heads):
+    """Count keys of `width` bits by their highest, few keys to a bucket; returns the bits to drop."""
+    bits = min(_bits(keys.size) + 1, MAX_BITS, width)
+    drop = np.uint64(width - bits)
     heads[: (1 << bits) + 1] = 0
-    for i in range(m):
-        keys[i] = _mix(_mix(np.uint64(pages[at + i]) + _GOLDEN) ^ salt)
-    for i in range(m):
+    for i in range(keys.size):
         heads[(keys[i] >> drop) + _ONE] += 1
     return drop
 
 
 @njit(cache=True)
-def _take_drawn(pages, m, need, salt, keys, buckets, heads, out, at):
-    """Write the `need` of `pages[:m]` with the smallest draws to `out[at:]`, in any order."""
-    drop = _spread(pages, 0, m, salt, keys, heads)
+def _insert(keys, n, key):
+    """Insert into `keys[:n]`, which are ascending."""
+    while n > 0 and keys[n - 1] > key:
+        keys[n] = keys[n - 1]
+        n -= 1
+    keys[n] = key
+
+
+@njit(cache=True)
+def _cut(keys, need, width, heads, found):
+    """The `need`-th smallest key; `found` is scratch memory."""
+    drop = _bucket(keys, width, heads)
     full = np.uint64(0)
-    while heads[full + _ONE] <= need:
+    while heads[full + _ONE] < need:
         need -= heads[full + _ONE]
         full += _ONE
-    rest = 0
-    for i in range(m):
-        bucket = keys[i] >> drop
-        if bucket < full:
-            out[at] = pages[i]
-            at += 1
-        elif bucket == full:
-            # The bucket that holds the cut is small: sort it by insertion, pages along.
-            page = pages[i]
-            j = rest
-            while j > 0 and buckets[j - 1] > keys[i]:
-                buckets[j] = buckets[j - 1]
-                pages[j] = pages[j - 1]
-                j -= 1
-            buckets[j] = keys[i]
-            pages[j] = page
-            rest += 1
-    out[at : at + need] = pages[:need]
+    n = 0
+    for i in range(keys.size):
+        if keys[i] >> drop == full:
+            _insert(found, n, keys[i])
+            n += 1
+    return found[need - 1]
 
 
 @njit(cache=True)
-def _sort_pages(pages, begin, end, bitmap, out, at, need):
-    """Write the `need` smallest of `pages[begin:end]` to `out[at:]`, ascending; `bitmap` stays zero."""
-    low = bitmap.size
-    high = 0
-    for i in range(begin, end):
-        j = pages[i] >> 6
-        bitmap[j] |= _ONE << np.uint64(pages[i] & 63)
-        low = min(low, j)
-        high = max(high, j)
-    stop = at + need
-    for j in range(low, high + 1):
-        word = bitmap[j]
-        bitmap[j] = 0
-        while word and at < stop:
-            out[at] = (j << 6) + np.int64(_trailing_zeros(word))
-            at += 1
-            word &= word - _ONE
-
-
-@njit(cache=True)
-def _list(members, slots, work, out, at):
-    """Append the pages of the slots `members` to `out[at:]`; returns the end.
-
-    Lists are rid of pages that left.
-    """
-    for slot in members:
-        first = slots.start[slot]
-        count = slots.count[slot]
-        if slots.length[slot] == count:
-            for i in range(first, first + count):
-                out[at] = work.arena[i]
-                at += 1
-            continue
-        end = at + count
-        kept = first
-        i = first
-        while at < end:
-            page = work.arena[i]
-            i += 1
-            if work.group_of[page] == slot:
-                out[at] = page
-                at += 1
-                work.arena[kept] = page
-                kept += 1
-        slots.length[slot] = count
-    return at
+def _clean(slot, slots, arena, group_of):
+    """Rid the list of a slot of pages that left."""
+    kept = np.uint64(slots[START, slot])
+    stop = kept + np.uint64(slots[COUNT, slot])
+    i = kept
+    while kept < stop:
+        page = arena[i]
+        i += _ONE
+        arena[kept] = page
+        kept += np.uint64(group_of[page] == slot)
+    slots[LENGTH, slot] = slots[COUNT, slot]
 
 
 @njit(cache=True)
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
-    """Choose the pages of a cycle: `picked[:k]`, class by class.
+    """Choose the k pages of a cycle: runs, class by class.
 
     `order`: live slots by score descending; slots of equal score are one class of ties, within which
-    draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known. Lowers `count` by the
-    pages picked, and notes where classes end and whether their pages are in order.
+    draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known.
     """
-    pages = work.group_of.size
+    sizes = work.sizes
+    runs = work.runs
+    arena = work.arena
+    group_of = work.group_of
     picked = work.picked
-    at = 0
-    i = 0
+    if sizes[TAIL] + 3 * facts.k > arena.size:
+        _compact(slots, work)
+    q = 0
     classes = 0
-    while at < facts.k:
+    place = 0
+    i = 0
+    while place < facts.k:
         j = i
         total = 0
-        listed = 0
         while j < order.size and scores[order[j]] == scores[order[i]]:
-            total += slots.count[order[j]]
-            listed += slots.length[order[j]]
+            slot = order[j]
+            total += slots[COUNT, slot]
             j += 1
-        in_order = not facts.by_draw and j == i + 1
-        end = at
-        need = facts.k - at
+        need = facts.k - place
+        known = False
         if total <= need:
-            end = _list(order[i:j], slots, work, picked, end)
             for c in range(i, j):
-                slots.count[order[c]] = 0
+                slot = order[c]
+                if slots[LENGTH, slot] > slots[COUNT, slot]:
+                    _clean(slot, slots, arena, group_of)
+                start = slots[START, slot]
+                count = slots[COUNT, slot]
+                picked[place : place + count] = arena[start : start + count]
+                runs[SLOT, q] = slot
+                runs[PLACE, q] = place
+                slots[COUNT, slot] = 0
+                place += count
+                q += 1
         else:
-            reach = min(float(listed), float(drawn.size if facts.by_draw else pages)) * total
-            if not in_order and need * float(pages) < reach:
-                # The class is so large that enough of it is soon met in drawn (or page) order.
-                in_order = _walk(cycle, order[i:j], at, at + need, drawn, facts, slots, work)
-                end = at + need if in_order else at
-            if end == at:
-                m = _list(order[i:j], slots, work, work.gathered, 0)
-                if facts.by_draw:
-                    _take_drawn(work.gathered, m, need, salt, work.keys, work.buckets, work.heads, picked, at)
-                elif in_order:
-                    picked[at : at + need] = work.gathered[:need]
-                else:
-                    _sort_pages(work.gathered, 0, m, work.bitmap, picked, at, need)
-                    in_order = True
-                end = at + need
-            for r in range(at, end):
-                slots.count[work.group_of[picked[r]]] -= 1
-        work.class_end[classes] = end
-        work.class_sorted[classes] = in_order or end == at + 1
+            # A walk meets a page of the class every pages / total steps.
+            reach = float(total) * min(total, drawn.size if facts.by_draw else facts.pages)
+            if need * float(facts.pages) < reach:
+                known = _walk(cycle, order[i:j], need, drawn, facts, slots, work)
+            if not known:
+                _select(order[i:j], place, need, salt, facts, slots, work)
+            for c in range(i, j):
+                slot = order[c]
+                taken = slots[TAKEN, slot]
+                if taken:
+                    runs[SLOT, q] = slot
+                    runs[PLACE, q] = place
+                    slots[COUNT, slot] -= taken
+                    slots[TAKEN, slot] = place
+                    place += taken
+                    q += 1
+            if known:
+                _spread(need, slots, work)
+        work.class_end[classes] = place
+        work.class_known[classes] = known
         classes += 1
-        at = end
         i = j
-    work.sizes[CLASSES] = classes
+    runs[PLACE, q] = place
+    sizes[RUNS] = q
+    sizes[CLASSES] = classes
 
 
 @njit(cache=True)
-def _walk(cycle, members, at, stop, drawn, facts, slots, work):
-    """Pick pages of the slots `members` in drawn (or page) order; False if `drawn` is too short."""
-    begin = work.group_of.size
+def _select(members, place, need, salt, facts, slots, work):
+    """Pick the pages with the `need` smallest keys from the lists of the slots `members`."""
+    arena = work.arena
+    picked = work.picked
+    keys = work.keys
+    m = 0
     for slot in members:
-        slots.stamp[slot] = cycle
-        if not facts.by_draw:
-            while work.group_of[work.arena[slots.start[slot]]] != slot:
-                slots.start[slot] += 1
-                slots.length[slot] -= 1
-            begin = min(begin, work.arena[slots.start[slot]])
+        if slots[LENGTH, slot] > slots[COUNT, slot]:
+            _clean(slot, slots, arena, work.group_of)
+        start = slots[START, slot]
+        count = slots[COUNT, slot]
+        _key(arena[start : start + count], salt, facts.by_draw, keys[m : m + count])
+        m += count
+    cut = _cut(keys[:m], need, 64 if facts.by_draw else _bits(facts.pages), work.heads, work.sorted_keys)
+    m = 0
+    at = np.uint64(place)
+    for slot in members:
+        start = slots[START, slot]
+        count = slots[COUNT, slot]
+        own = arena[start : start + count]
+        own_keys = keys[m : m + count]
+        left = np.uint64(0)
+        before = at
+        for i in range(count):
+            page = own[i]
+            picked[at] = page
+            own[left] = page
+            is_taken = np.uint64(own_keys[i] <= cut)
+            at += is_taken
+            left += _ONE - is_taken
+        m += count
+        slots[LENGTH, slot] = left
+        slots[TAKEN, slot] = at - before
+
+
+@njit(cache=True)
+def _walk(cycle, members, need, drawn, facts, slots, work):
+    """Gather pages of the slots `members` in drawn (or page) order; False if `drawn` is too short."""
+    group_of = work.group_of
+    gathered = work.gathered
+    from_slot = work.from_slot
+    stamp = slots[STAMP]
+    for slot in members:
+        stamp[slot] = cycle
+    n = 0
     if facts.by_draw:
         for page in drawn:
-            work.picked[at] = page
-            at += slots.stamp[work.group_of[page]] == cycle
-            if at == stop:
-                return True
-        return False
-    for page in range(begin, work.group_of.size):
-        work.picked[at] = page
-        at += slots.stamp[work.group_of[page]] == cycle
-        if at == stop:
-            return True
-    return False
+            slot = group_of[page]
+            gathered[n] = page
+            from_slot[n] = slot
+            n += stamp[slot] == cycle
+            if n == need:
+                break
+        if n < need:
+            return False
+    else:
+        low = facts.pages
+        for slot in members:
+            low = min(low, slots[LOW, slot])
+        page = np.uint64(low)
+        while n < need:
+            slot = group_of[page]
+            gathered[n] = page
+            from_slot[n] = slot
+            n += stamp[slot] == cycle
+            page += _ONE
+        for slot in members:
+            slots[LOW, slot] = page
+    taken = slots[TAKEN]
+    for slot in members:
+        taken[slot] = 0
+    for i in range(n):
+        taken[from_slot[i]] += 1
+    return True
+
+
+@njit(cache=True)
+def _spread(n, slots, work):
+    """Put the pages gathered by a walk into the runs of their slots, which begin at `TAKEN`."""
+    picked = work.picked
+    rank_of = work.rank_of
+    gathered = work.gathered
+    from_slot = work.from_slot
+    place = slots[TAKEN]
+    for i in range(n):
+        slot = from_slot[i]
+        at = np.uint32(place[slot])
+        place[slot] = at + 1
+        picked[at] = gathered[i]
+        rank_of[at] = i
 
 
 @njit(cache=True)
 def visit(cycle, salt, facts, slots, work, counts):
-    """Judge the visits to `picked` and count them; returns the number of slots that were visited.
-
-    `moves[2 * v + o]`: pages of visited slot v whose visit had outcome o; `move_of[r]`: that index for
-    the page at place r; `again_*`: by cycle, how much goes stale anew, in place of what was before.
-    """
+    """Judge the visits to the chosen pages and count them."""
     k = facts.k
-    for r in range(k):
-        work.slot_of[r] = work.group_of[work.picked[r]]
-    if facts.words.shape[1] == 1:
-        for r in range(k):
-            work.keys[r] = facts.words[work.picked[r], 0]
-        # Without branches: whether a page changed is what the processor cannot predict.
-        for r in range(k):
-            word = work.keys[r]
-            before = slots.last[work.slot_of[r]]
-            seen = (word >> np.uint64(before)) << np.uint64(64 - cycle + before)
-            ahead = (word >> np.uint64(cycle - 1)) >> _ONE
-            work.found[r] = seen != 0
-            work.diverged[r] = cycle - 63 + np.int64(_trailing_zeros(seen | _TOP))
-            work.again[r] = min(cycle + 1 + np.int64(_trailing_zeros(ahead | _TOP)), facts.cycles + 1)
-    else:
-        for r in range(k):
-            page = work.picked[r]
-            diverged = _first_change(facts.words, page, slots.last[work.slot_of[r]], cycle)
-            again = _first_change(facts.words, page, cycle, facts.cycles) if diverged else 0
-            work.found[r] = diverged > 0
-            work.diverged[r] = diverged
-            work.again[r] = again if again else facts.cycles + 1
-    changed = 0
-    sum_diverged = 0
-    for r in range(k):
-        found = np.int64(work.found[r])
-        changed += found
-        sum_diverged += found * work.diverged[r]
-    visited = 0
+    runs = work.runs
+    moves = work.moves
+    again = work.again
+    held = work.keys
     new = 0
     idle = 0
-    for r in range(k):
-        slot = work.slot_of[r]
-        v = slots.visited_index[slot] - 1
-        if v < 0:
-            v = visited
-            visited += 1
-            slots.visited_index[slot] = visited
-            work.visited_slots[v] = slot
-            work.moves[2 * v] = 0
-            work.moves[2 * v + 1] = 0
-        found = np.int64(work.found[r])
-        move = 2 * v + found
-        work.moves[move] += 1
-        work.move_of[r] = move
-        work.again_count[work.again[r]] += found
-    for v in range(visited):
-        slot = work.visited_slots[v]
-        slots.visited_index[slot] = 0
-        pages = work.moves[2 * v] + work.moves[2 * v + 1]
-        if slots.last[slot] == facts.warmup:
-            new += pages
-        if slots.last[slot] != cycle - 1:
-            idle += pages
+    changed = 0
+    if facts.width == 1:
+        words = facts.words
+        picked = work.picked
+        for r in range(k):
+            held[r] = words[picked[r]]
+    for q in range(work.sizes[RUNS]):
+        before = slots[LAST, runs[SLOT, q]]
+        place = runs[PLACE, q]
+        stop = runs[PLACE, q + 1]
+        if facts.width == 1:
+            found = _judge(cycle, before, held[place:stop], again[place:stop])
+        else:
+            found = _judge_long(cycle, before, work.picked[place:stop], facts, again[place:stop])
+        moves[2 * q] = stop - place - found
+        moves[2 * q + 1] = found
+        changed += found
+        if before == facts.warmup:
+            new += stop - place
+        if before != cycle - 1:
+            idle += stop - place
+    _count_again(cycle, again[:k], work.lanes, work.again_count)
     counts[CHANGED] = changed
     counts[NEW] = new
     counts[IDLE] = idle
     counts[WEIGHT] = changed
-    counts[DIVERGED] = sum_diverged
-    if facts.fixed.size:
-        _weigh(facts, work, counts)
+    if facts.aged or facts.fixed.size:
+        _weigh(cycle, facts, slots, work, counts)
     if facts.ranked:
         counts[DCG] = _rank(salt, facts, work)
     if facts.penalised:
-        for r in range(k):
-            _penalise(work.picked[r], slots.last[work.slot_of[r]], cycle, facts, work)
-    return visited
+        for q in range(work.sizes[RUNS]):
+            before = slots[LAST, runs[SLOT, q]]
+            for r in range(runs[PLACE, q], runs[PLACE, q + 1]):
+                _penalise(work.picked[r], before, cycle, facts, work)
 
 
 @njit(cache=True)
-def _weigh(facts, work, counts):
-    counts[WEIGHT] = 0
-    counts[DIVERGED] = 0
-    for r in range(facts.k):
-        weight = facts.fixed[work.picked[r]] * work.found[r]
-        counts[WEIGHT] += weight
-        counts[DIVERGED] += weight * work.diverged[r]
-        work.again_weight[work.again[r]] += weight
+def _judge(cycle, before, held, again):
+    """Judge pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
+    low = np.uint64(before)
+    high = np.uint64(64 - cycle + before)
+    seen = np.uint64(cycle - 1)
+    found = 0
+    for r in range(held.size):
+        word = held[r]
+        changed = ((word >> low) << high) != np.uint64(0)
+        until = _trailing_zeros(((word >> seen) >> _ONE) | _TOP) + _ONE
+        again[r] = until if changed else np.uint64(0)
+        found += changed
+    return found
+
+
+@njit(cache=True)
+def _judge_long(cycle, before, pages, facts, again):
+    """`_judge` for histories of more than 64 cycles."""
+    found = 0
+    for r in range(pages.size):
+        again[r] = 0
+        if _first_change(facts.words, facts.width, pages[r], before, cycle):
+            until = _first_change(facts.words, facts.width, pages[r], cycle, facts.cycles)
+            again[r] = (until if until else facts.cycles + 1) - cycle
+            found += 1
+    return found
+
+
+@njit(cache=True)
+def _count_again(cycle, again, lanes, again_count):
+    """Count the pages by the cycle in which they change again; those who do not count after the last."""
+    lanes[:] = 0
+    for r in range(again.size):
+        lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
+    for until in range(1, lanes.size // LANES):
+        for lane in range(LANES):
+            again_count[min(cycle + until, again_count.size - 1)] += lanes[LANES * until + lane]
+
+
+@njit(cache=True)
+def _weigh(cycle, facts, slots, work, counts):
+    """Sum up weights, and when the changes found had happened."""
+    weight = 0
+    diverged = 0
+    for q in range(work.sizes[RUNS]):
+        before = slots[LAST, work.runs[SLOT, q]]
+        for r in range(work.runs[PLACE, q], work.runs[PLACE, q + 1]):
+            if work.again[r]:
+                page = work.picked[r]
+                own = facts.fixed[page] if facts.fixed.size else 1
+                weight += own
+                diverged += own * _first_change(facts.words, facts.width, page, before, cycle)
+                work.again_weight[min(cycle + work.again[r], facts.cycles + 1)] += own
+    counts[WEIGHT] = weight
+    counts[DIVERGED] = diverged
 
 
 @njit(cache=True)
 def _rank(salt, facts, work):
     """DCG of the cycle: the summed gains of the ranks at which a change was found."""
     sums = facts.gain_sums
+    again = work.again
+    width = 64 if facts.by_draw else _bits(facts.pages) + 1
     dcg = np.int64(0)
     begin = 0
+    q = 0
     for c in range(work.sizes[CLASSES]):
         end = work.class_end[c]
-        m = end - begin
         changed = 0
-        for r in range(begin, end):
-            changed += work.found[r]
-        if changed == m:
+        while work.runs[PLACE, q] < end:
+            changed += work.moves[2 * q + 1]
+            q += 1
+        if changed == end - begin:
             dcg += sums[end] - sums[begin]
-        elif changed and work.class_sorted[c]:
+        elif changed and work.class_known[c]:
             for r in range(begin, end):
-                if work.found[r]:
-                    dcg += sums[r + 1] - sums[r]
-        elif changed and facts.by_draw:
-            dcg += _rank_drawn(begin, m, salt, facts, work)
+                dcg += facts.gains[begin + work.rank_of[r]] & -np.int64(again[r] != 0)
         elif changed:
-            for r in range(begin, end):
-                work.by_page[work.picked[r]] = work.found[r]
-            _sort_pages(work.picked, begin, end, work.bitmap, work.gathered, 0, m)
-            for i in range(m):
-                if work.by_page[work.gathered[i]]:
-                    dcg += sums[begin + i + 1] - sums[begin + i]
+            keys = work.keys[: end - begin]
+            _mark(work.picked[begin:end], again[begin:end], salt, facts.by_draw, keys)
+            dcg += _gain(keys, width, facts.gains[begin:end], work.heads, work.sorted_keys)
         begin = end
     return dcg
 
 
 @njit(cache=True)
-def _rank_drawn(begin, m, salt, facts, work):
-    """Gains of the changed pages of one class: a page's rank is how many pages drew a smaller number."""
-    keys = work.keys
-    heads = work.heads
-    sums = facts.gain_sums
-    drop = _spread(work.picked, begin, m, salt, keys, heads)
-    for b in range(1, (_ONE << (np.uint64(64) - drop)) + _ONE):
-        heads[b] += heads[b - 1]
-    changed = 0
-    for i in range(m):
+def _mark(pages, again, salt, by_draw, keys):
+    """`_key`, with the lowest bit set if the page had changed."""
+    if by_draw:
+        for i in range(pages.size):
+            key = _mix(_mix(np.uint64(pages[i]) + _GOLDEN) ^ salt)
+            keys[i] = (key & ~_ONE) | np.uint64(again[i] != 0)
+    else:
+        for i in range(pages.size):
+            keys[i] = (np.uint64(pages[i]) << _ONE) | np.uint64(again[i] != 0)
+
+
+@njit(cache=True)
+def _gain(keys, width, gains, heads, ordered):
+    """Gains of the odd ones among `keys`, ranked in ascending order."""
+    drop = _bucket(keys, width, heads)
+    total = 0
+    for b in range(_ONE << (np.uint64(width) - drop)):
+        total += heads[b]
+        heads[b] = total
+    for i in range(keys.size):
         bucket = keys[i] >> drop
-        work.buckets[heads[bucket]] = keys[i]
-        heads[bucket] += 1
-        work.gathered[changed] = i
-        changed += work.found[begin + i]
+        at = np.uint32(heads[bucket])
+        heads[bucket] = at + 1
+        ordered[at] = keys[i]
+    before = ordered[0]
+    for i in range(1, keys.size):
+        if ordered[i] < before:
+            _insert(ordered, i, ordered[i])
+        else:
+            before = ordered[i]
     dcg = np.int64(0)
-    for c in range(changed):
-        key = keys[work.gathered[c]]
-        bucket = key >> drop
-        first = np.int64(heads[bucket - _ONE]) if bucket else 0
-        last = np.int64(heads[bucket])
-        rank = begin + first
-        # Most buckets have at most three pages: no branches for these.
-        rank += work.buckets[first] < key
-        rank += (first + 1 < last) & (work.buckets[first + 1] < key)
-        rank += (first + 2 < last) & (work.buckets[first + 2] < key)
-        for at in range(first + 3, last):
-            rank += work.buckets[at] < key
-        dcg += sums[rank + 1] - sums[rank]
+    for i in range(keys.size):
+        dcg += gains[i] & -np.int64(ordered[i] & _ONE)
     return dcg
 
 
@@ -468,7 +551,7 @@ def _penalise(page, before, cycle, facts, work):
     level = np.int64(0)
     at = before
     while True:
-        at = _first_change(facts.words, page, at, facts.cycles if untouched else cycle - 1)
+        at = _first_change(facts.words, facts.width, page, at, facts.cycles if untouched else cycle - 1)
         if not at or at >= cycle:
             break
         missed += 1
@@ -482,7 +565,17 @@ def _penalise(page, before, cycle, facts, work):
         fine = np.int64(np.rint(facts.penalties[missed] * importance * facts.scale))
         change[at] -= fine - level
         level = fine
-        at = _first_change(facts.words, page, at, facts.cycles)
+        at = _first_change(facts.words, facts.width, page, at, facts.cycles)
+
+
+@njit(cache=True)
+def penalise_rest(facts, slots, work):
+    """Account for what the pages visited after the warm-up missed from their last visit to the end."""
+    for page in range(work.group_of.size):
+        before = slots[LAST, work.group_of[page]]
+        if before != facts.warmup:
+            # The cycle after the end is never read: what is taken off there has no effect.
+            _penalise(page, before, facts.cycles + 1, facts, work)
 
 
 @njit(cache=True)
@@ -495,19 +588,20 @@ def replay_states(
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
     state by slot. There must be slots for every state and cycle, or for every page.
     """
-    order = np.empty(slots.count.size, np.int64)
-    by_slot = np.empty(slots.count.size)
-    live_scores = np.empty(slots.count.size)
+    order = np.empty(slots.shape[1], np.int64)
+    by_slot = np.empty(slots.shape[1])
+    live_scores = np.empty(slots.shape[1])
     keys = np.empty((work.moves.size, 1), np.int64)
     used = np.empty(work.moves.size, np.int64)
+    moves = work.moves
     for i in range(salts.size):
         cycle = facts.warmup + 1 + i
         live = 0
         for slot in range(work.sizes[TOP]):
-            if slots.count[slot]:
+            if slots[COUNT, slot]:
                 at = score_at[state_of[slot]]
                 if aged:
-                    at += cycle - slots.last[slot] - 1
+                    at += cycle - slots[LAST, slot] - 1
                 by_slot[slot] = scores[at]
                 live_scores[live] = -scores[at]
                 order[live] = slot
@@ -517,30 +611,20 @@ def replay_states(
             cycle, order[:live][ranks], by_slot, salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
             facts, slots, work,
         )  # fmt: skip
-        visited = visit(cycle, salts[i], facts, slots, work, counts[i])
+        visit(cycle, salts[i], facts, slots, work, counts[i])
         moved = 0
-        for move in range(2 * visited):
-            if work.moves[move]:
+        for move in range(2 * work.sizes[RUNS]):
+            if moves[move]:
                 used[moved] = move
-                keys[moved, 0] = after[state_of[work.visited_slots[move >> 1]], move & 1]
+                keys[moved, 0] = after[state_of[work.runs[SLOT, move >> 1]], move & 1]
                 moved += 1
-        groups = settle(cycle, visited, used[:moved], keys, facts, slots, work)
+        groups = settle(cycle, used[:moved], keys, slots, work)
         for g in range(groups):
             state_of[work.new_slots[g]] = keys[work.new_moves[g], 0]
 
 
 @njit(cache=True)
-def penalise_rest(facts, slots, work):
-    """Account for what the pages visited after the warm-up missed from their last visit to the end."""
-    for page in range(work.group_of.size):
-        before = slots.last[work.group_of[page]]
-        if before != facts.warmup:
-            # The cycle after the end is never read: what is taken off there has no effect.
-            _penalise(page, before, facts.cycles + 1, facts, work)
-
-
-@njit(cache=True)
-def settle(cycle, visited, used, keys, facts, slots, work):
+def settle(cycle, used, keys, slots, work):
     """Put the visited pages into new groups, merging moves that end in equal state.
 
     `used`: the moves that pages made; `keys[u]`: the state after move `used[u]`, as int64 bits. Returns the
@@ -548,12 +632,16 @@ def settle(cycle, visited, used, keys, facts, slots, work):
     be room for as many slots as moves.
     """
     sizes = work.sizes
-    for v in range(visited):
-        if slots.count[work.visited_slots[v]] == 0:
-            slots.free[sizes[FREES]] = work.visited_slots[v]
+    runs = work.runs
+    new_moves = work.new_moves
+    new_slots = work.new_slots
+    for q in range(sizes[RUNS]):
+        slot = runs[SLOT, q]
+        if slots[COUNT, slot] == 0:
+            slots[FREE, sizes[FREES]] = slot
             sizes[FREES] += 1
     size = 4
-    while size < 4 * visited:
+    while size < 2 * used.size:
         size *= 2
     table = work.table
     table[:size] = -1
@@ -568,66 +656,97 @@ def settle(cycle, visited, used, keys, facts, slots, work):
         while table[at] >= 0 and group < 0:
             group = table[at]
             for c in range(keys.shape[1]):
-                if keys[work.new_moves[group], c] != keys[u, c]:
+                if keys[new_moves[group], c] != keys[u, c]:
                     group = -1
                     break
             at = (at + 1) & (size - 1)
         if group < 0:
             group = groups
             table[at] = group
-            work.new_moves[group] = u
+            new_moves[group] = u
             if sizes[FREES]:
                 sizes[FREES] -= 1
-                slot = slots.free[sizes[FREES]]
+                slot = slots[FREE, sizes[FREES]]
             else:
                 slot = sizes[TOP]
                 sizes[TOP] += 1
-            work.new_slots[group] = slot
-            slots.count[slot] = 0
-            slots.last[slot] = cycle
+            new_slots[group] = slot
+            slots[LENGTH, slot] = 0
+            slots[LAST, slot] = cycle
+            slots[LOW, slot] = 0
             groups += 1
-        slot = work.new_slots[group]
+        slot = new_slots[group]
         work.target[move] = slot
-        slots.count[slot] += work.moves[move]
-    if not facts.by_draw:  # lists stay in page order
-        for r in range(facts.k):
-            work.by_page[work.picked[r]] = work.move_of[r]
-        _sort_pages(work.picked, 0, facts.k, work.bitmap, work.picked, 0, facts.k)
-        for r in range(facts.k):
-            work.move_of[r] = work.by_page[work.picked[r]]
-    for r in range(facts.k):
-        work.slot_of[r] = work.target[work.move_of[r]]
-    for r in range(facts.k):
-        work.group_of[work.picked[r]] = work.slot_of[r]
-    if sizes[TAIL] + facts.k > work.arena.size:
-        _compact(slots, work, groups)
+        slots[LENGTH, slot] += work.moves[move]
     tail = sizes[TAIL]
     for g in range(groups):
-        slot = work.new_slots[g]
-        slots.start[slot] = tail
-        slots.length[slot] = 0
-        tail += slots.count[slot]
+        slot = new_slots[g]
+        slots[START, slot] = tail
+        slots[COUNT, slot] = 0
+        # One entry more than pages: `_part` writes one too far.
+        tail += slots[LENGTH, slot] + 1
     sizes[TAIL] = tail
-    for r in range(facts.k):
-        slot = work.slot_of[r]
-        place = slots.length[slot]
-        work.arena[slots.start[slot] + place] = work.picked[r]
-        slots.length[slot] = place + 1
+    _part(slots, work)
+    arena = work.arena
+    group_of = work.group_of
+    for g in range(groups):
+        slot = new_slots[g]
+        start = slots[START, slot]
+        for page in arena[start : start + slots[COUNT, slot]]:
+            group_of[page] = slot
     return groups
 
 
 @njit(cache=True)
-def _compact(slots, work, groups):
-    """Rid the arena of entries that are no longer used; the newest `groups` have no list yet."""
-    for g in range(groups):
-        slots.length[work.new_slots[g]] = -1
-    members = np.empty(1, np.int64)
+def _part(slots, work):
+    """Append the pages of every run to the lists of the groups that their outcomes lead to."""
+    runs = work.runs
+    moves = work.moves
+    target = work.target
+    picked = work.picked
+    again = work.again
+    arena = work.arena
+    for q in range(work.sizes[RUNS]):
+        place = runs[PLACE, q]
+        stop = runs[PLACE, q + 1]
+        n = stop - place
+        found = moves[2 * q + 1]
+        one = target[2 * q + (found > 0)]
+        other = target[2 * q + (found == n)]
+        end = np.uint64(slots[START, one] + slots[COUNT, one])
+        run = picked[place:stop]
+        if one == other:
+            arena[end : end + np.uint64(n)] = run
+            slots[COUNT, one] += n
+            continue
+        other = target[2 * q]
+        other_end = np.uint64(slots[START, other] + slots[COUNT, other])
+        slots[COUNT, one] += found
+        slots[COUNT, other] += n - found
+        run_again = again[place:stop]
+        for r in range(n):
+            page = run[r]
+            arena[end] = page
+            arena[other_end] = page
+            changed = np.uint64(run_again[r] != 0)
+            end += changed
+            other_end += _ONE - changed
+
+
+@njit(cache=True)
+def _compact(slots, work):
+    """Rid the arena of entries that are no longer used."""
+    arena = work.arena
+    gathered = work.gathered
     at = 0
     for slot in range(work.sizes[TOP]):
-        if slots.count[slot] and slots.length[slot] >= 0:
-            members[0] = slot
-            begin = at
-            at = _list(members, slots, work, work.gathered, at)
-            slots.start[slot] = begin
-    work.arena[:at] = work.gathered[:at]
+        count = slots[COUNT, slot]
+        if count:
+            if slots[LENGTH, slot] > count:
+                _clean(slot, slots, arena, work.group_of)
+            start = slots[START, slot]
+            gathered[at : at + count] = arena[start : start + count]
+            slots[START, slot] = at
+            at += count
+    arena[:at] = gathered[:at]
     work.sizes[TAIL] = at

@@ -59,7 +59,7 @@ class Truth:
     weight; sum of weight * first missed cycle; penalty (see `metrics.Tallies`)."""
     salts: npt.NDArray[np.uint64]
     """``[S]``: salt of the draws of each scored cycle."""
-    drawn: npt.NDArray[np.int32]
+    drawn: npt.NDArray[np.uint32]
     """Pages with the smallest draws of each scored cycle, in drawn order, cycle after cycle."""
     drawn_start: Ints
     """``[S + 1]``: where each scored cycle begins in `drawn`."""
@@ -138,7 +138,7 @@ def _arrange(history: ChangeHistory, budget: float, warmup: int, ties: Ties, see
     if ties == "random":
         drawn, drawn_start = _prefixes(pages, k, salts)
     else:
-        drawn, drawn_start = np.empty(0, np.int32), np.zeros(scored + 1, np.int64)
+        drawn, drawn_start = np.empty(0, np.uint32), np.zeros(scored + 1, np.int64)
     return Truth(
         changed,
         words,
@@ -211,7 +211,7 @@ def penalties(weights: Weights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
     return np.asarray(np.rint(np.ldexp(values, weights.penalty_bits)), dtype=np.int64)
 
 
-def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int32], Ints]:
+def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
     """Pages in drawn order, as far as `grouped` can use it.
 
     Finding w of the m pages in a class of ties takes a walk over w * P / m pages in drawn order; drawing
@@ -224,6 +224,6 @@ def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.ND
     for salt in salts:
         draws = score.salted_draws(numbers, salt)
         small = np.flatnonzero(draws <= limit)
-        rows.append(small[np.argsort(draws[small])].astype(np.int32))
+        rows.append(small[np.argsort(draws[small])].astype(np.uint32))
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
     return np.concatenate(rows), start
