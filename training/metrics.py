@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -60,6 +61,7 @@ def budget_pages(budget: float, pages: int) -> int:
     return min(k, pages)
 
 
+@lru_cache(maxsize=16)
 def gain_sums(k: int) -> Ints:
     """Summed gains of the ranks 1..r for r = 0..k, in units of 2**-`GAIN_BITS`: int64 ``[k + 1]``.
 
@@ -69,7 +71,9 @@ def gain_sums(k: int) -> Ints:
     values = 1.0 / np.log(np.arange(2, k + 2, dtype=np.float64))
     values[:1] = 1.0
     units = np.rint(np.ldexp(values, GAIN_BITS)).astype(np.int64)
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(units)))
+    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(units)))
+    sums.flags.writeable = False  # every caller gets the same one
+    return sums
 
 
 def harmonic(count: int) -> Floats:
