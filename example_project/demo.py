@@ -43,17 +43,16 @@ from .tables import days_table, detection, summary_table
 
 FUNCTIONS = {"default": DEFAULT_SCORE_FUNCTION, "age": "age", "random": "random"}
 LEARNED, CONTROL = "learned", "control"
-HOSTS = 60
+HOSTS = 40
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
 COLLECT_DAYS = 14
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Few cycles are little to learn from: without the terminals that weigh the last outcome most, with more noise
-# and a price on length, less is learned that holds on the pages of the training alone.
+# Few cycles are little to learn from: without the terminals that weigh the last outcome most, with a price
+# on length, less is learned that holds on the pages of the training alone.
 LEARNING = {
     "--budget": BUDGET,
     "--terminals": "n,X,t,cg,nad",
-    "--forget": 0.1,
-    "--parsimony": 0.002,
+    "--parsimony": 0.001,
     "--population": 200,
     "--generations": 20,
     "--seeds": 3,

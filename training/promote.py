@@ -27,7 +27,7 @@ from training.learning import Choices, Watch, arrange, learn
 from training.metrics import budget_pages
 from training.score_file import write_learned
 from training.splits import Split
-from training.verdict import judge, truths_of, values_on
+from training.verdict import Floats, judge, truths_of, values_on
 
 PROMOTED: Final = 0
 KEPT: Final = 3
@@ -37,9 +37,8 @@ PAGE_ENDS: Final = (3, 4)
 ROUNDING: Final = 1e-12
 
 
-def divide(history: ChangeHistory, seed: int) -> tuple[Split, ChangeHistory, int]:
-    """Parts to learn on and, as the split's test part, the pages to judge on; all that learning may see; and
-    how many cycles to judge.
+def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
+    """Parts to learn on and, as the split's test part, the pages to judge on; and how many cycles to judge.
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
     quarters of them for training and one for validation; the others are judged over their newer cycles.
@@ -62,26 +61,33 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, ChangeHistory, int
         )
     newest = history.cycles // 2
     older = slice(0, history.cycles - newest)
-    parts = Split(history.take(train, older), history.take(validation, older), history.take(held_out))
-    return parts, history.take(order[: ends[-1]], older), newest
+    return Split(history.take(train, older), history.take(validation, older), history.take(held_out)), newest
 
 
 def prefer(
-    texts: Sequence[str], part: ChangeHistory, champion: ScoreFunction, choices: Choices
+    texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
 ) -> str | None:
-    """The text with the best fitness on `part` among those that are not worse than `champion` in freshness.
+    """The text with the best fitness among those whose freshness is not below that of `champion` in any part.
 
-    ``texts``: the best individuals of all runs, best first; ``part``: what learning may see, never the pages
-    that are judged. Each is replayed like in the verdict, with several draws of ties: an evolution knows
-    one, and fits its accidents. None if all are worse in freshness.
+    ``texts``: the best individuals of all runs, best first; ``parts``: training and validation, never the
+    pages that are judged; the fitness is the mean over both, weighted by pages. Each text is replayed
+    like in the verdict, with several draws of ties: an evolution knows one, and fits its accidents. None if
+    all are below in freshness.
     """
-    truths, fitness = truths_of(part, choices), load_fitness(choices.fitness)
-    least = values_on(truths, champion, fitness)[1].mean()
+    fitness = load_fitness(choices.fitness)
+    arranged = [truths_of(part, choices) for part in parts]
+    pages = [part.pages for part in parts]
+
+    def means(function: ScoreFunction) -> Floats:
+        return np.array([values_on(truths, function, fitness).mean(axis=1) for truths in arranged])
+
+    least = means(champion)[:, 1] - ROUNDING
     best, best_value = None, -math.inf
     for text in texts:
-        values = values_on(truths, _function(text, choices), fitness).mean(axis=1)
-        if values[1] >= least - ROUNDING and values[0] > best_value:
-            best, best_value = text, float(values[0])
+        values = means(_function(text, choices))
+        value = float(np.average(values[:, 0], weights=pages))
+        if (values[:, 1] >= least).all() and value > best_value:
+            best, best_value = text, value
     return best
 
 
@@ -131,7 +137,7 @@ def promote(
     champion = in_use(path, source)
     history = read_history(source)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
-    split, seen, newest = divide(history, choices.seed)
+    split, newest = divide(history, choices.seed)
     # Before hours of learning: is there enough to judge on?
     judge(split.test, champion, champion, choices, newest)
     learned = learn(
@@ -140,7 +146,7 @@ def promote(
         parallel,
         folds=arrange(history, choices, [split]),
         watch=watch,
-        prefer=partial(prefer, part=seen, champion=champion, choices=choices),
+        prefer=partial(prefer, parts=split[:2], champion=champion, choices=choices),
     )
     if not learned.complete:
         raise KeyboardInterrupt
