@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.025
 """A gain is significant if one as large or larger had at most this probability by chance."""
-REPLAYS: Final = 10
+REPLAYS: Final = 5
 """Replays, each with its own draws of ties, whose mean is compared: what differs is not to be luck."""
 BLOCK_CYCLES: Final = 2
 LEAST_BLOCKS: Final = 3
