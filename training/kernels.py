@@ -317,15 +317,19 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
     gathered = work.gathered
     from_slot = work.from_slot
     stamp = slots[STAMP]
+    taken = slots[TAKEN]
     for slot in members:
         stamp[slot] = cycle
+        taken[slot] = 0
     n = 0
     if facts.by_draw:
         for page in drawn:
             slot = group_of[page]
             gathered[n] = page
             from_slot[n] = slot
-            n += stamp[slot] == cycle
+            is_member = stamp[slot] == cycle
+            taken[slot] += is_member
+            n += is_member
             if n == need:
                 break
         if n < need:
@@ -339,15 +343,12 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
             slot = group_of[page]
             gathered[n] = page
             from_slot[n] = slot
-            n += stamp[slot] == cycle
+            is_member = stamp[slot] == cycle
+            taken[slot] += is_member
+            n += is_member
             page += _ONE
         for slot in members:
             slots[LOW, slot] = page
-    taken = slots[TAKEN]
-    for slot in members:
-        taken[slot] = 0
-    for i in range(n):
-        taken[from_slot[i]] += 1
     return True
 
 
