@@ -78,7 +78,7 @@ def main() -> None:
             f"truly 5% better than {worse}": (worse, "t*X"),
         }
         for what, (champion, challenger) in pairs.items():
-            for judged in (CYCLES - WARMUP, CYCLES // 2):
+            for judged in (CYCLES - WARMUP, CYCLES // 2, CYCLES // 4 + 1):
                 count = promoted(model, champion, challenger, runs, judged)
                 low, high = binomtest(count, runs).proportion_ci()
                 print(

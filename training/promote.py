@@ -27,14 +27,13 @@ from training.learning import Choices, Watch, arrange, learn
 from training.metrics import budget_pages
 from training.score_file import write_learned
 from training.splits import Split
-from training.verdict import Floats, judge, truths_of, values_on
+from training.verdict import GUARD_MARGIN, Floats, judge, truths_of, values_on
 
 PROMOTED: Final = 0
 KEPT: Final = 3
 """Exit codes."""
 PAGE_ENDS: Final = (3, 4)
 """Of eight equal parts of the pages, three train and one validates; the other four are judged."""
-ROUNDING: Final = 1e-12
 
 
 def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
@@ -67,12 +66,12 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
 def prefer(
     texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
 ) -> str | None:
-    """The text with the best fitness among those whose freshness is not below that of `champion` in any part.
+    """The text with the best fitness among those whose freshness is not worse than `champion`'s in any part.
 
     ``texts``: the best individuals of all runs, best first; ``parts``: training and validation, never the
     pages that are judged; the fitness is the mean over both, weighted by pages. Each text is replayed
-    like in the verdict, with several draws of ties: an evolution knows one, and fits its accidents. None if
-    all are below in freshness.
+    like in the verdict, with several draws of ties: an evolution knows one, and fits its accidents. Worse is
+    what loses more than `verdict.GUARD_MARGIN`. None if all are.
     """
     fitness = load_fitness(choices.fitness)
     arranged = [truths_of(part, choices) for part in parts]
@@ -81,7 +80,7 @@ def prefer(
     def means(function: ScoreFunction) -> Floats:
         return np.array([values_on(truths, function, fitness).mean(axis=1) for truths in arranged])
 
-    least = means(champion)[:, 1] - ROUNDING
+    least = means(champion)[:, 1] - GUARD_MARGIN
     best, best_value = None, -math.inf
     for text in texts:
         values = means(_function(text, choices))

@@ -29,10 +29,13 @@ LEVEL: Final = 0.025
 REPLAYS: Final = 5
 """Replays, each with its own draws of ties, whose mean is compared: what differs is not to be luck."""
 BLOCK_CYCLES: Final = 2
-LEAST_BLOCKS: Final = 3
+BLOCKS_FROM_CYCLES: Final = 16
+LEAST_CYCLES: Final = 6
 GUARD: Final = "freshness"
+GUARD_MARGIN: Final = 0.01
+"""A loss of freshness up to this counts as none: with enough cycles, any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
-"""Of a loss of freshness: doubt counts against the challenger."""
+"""Of a loss beyond the margin: doubt counts against the challenger."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Verdict:
     champion_freshness: float
     challenger_freshness: float
     freshness_probability: float
-    """Of a loss of freshness as large or larger if both were equally good."""
+    """Of a loss of freshness as large or larger if it were `GUARD_MARGIN` in truth."""
     pages: int
     cycles: int
 
@@ -61,7 +64,7 @@ class Verdict:
             f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
             f"(p = {self.probability:.3g} for a gain by chance)\n"
             f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "
-            f"(p = {self.freshness_probability:.3g} for a loss by chance)"
+            f"(p = {self.freshness_probability:.3g} for a loss above {GUARD_MARGIN:g} by chance)"
         )
 
 
@@ -71,12 +74,15 @@ def chance(differences: Floats) -> float:
     ``differences``: float64 ``[cycles]``. One-sided paired t-test. What a score function does not find in
     a cycle is still there in the next: differences of neighbouring cycles have opposite signs more often than
     not (correlation about -0.3). So the test is over means of `BLOCK_CYCLES` consecutive cycles (the
-    oldest ones that fill no block are left out). If the blocks are positively correlated nonetheless (r
-    with the one before), the statistic is reduced by sqrt((1 - r) / (1 + r)), the effective sample size
-    of a first-order autoregression (Bayley & Hammersley 1946). 1 if all differences are 0.
+    oldest ones that fill no block are left out); over single cycles if there are fewer than
+    `BLOCKS_FROM_CYCLES`, where blocks would cost more degrees of freedom than they win. If they
+    are positively correlated nonetheless (r with the one before), the statistic is reduced by
+    sqrt((1 - r) / (1 + r)), the effective sample size of a first-order autoregression (Bayley & Hammersley
+    1946). 1 if all differences are 0.
     """
-    blocks = len(differences) // BLOCK_CYCLES
-    means = differences[len(differences) - blocks * BLOCK_CYCLES :].reshape(blocks, BLOCK_CYCLES).mean(axis=1)
+    size = BLOCK_CYCLES if len(differences) >= BLOCKS_FROM_CYCLES else 1
+    blocks = len(differences) // size
+    means = differences[len(differences) - blocks * size :].reshape(blocks, size).mean(axis=1)
     rest = means - means.mean()
     total = float(rest @ rest)
     if total <= 1e-30:
@@ -117,20 +123,20 @@ def judge(
     Both are replayed from the beginning of `history`, so that each is judged on the state that it brought
     about itself. Raises HistoryError for too few cycles.
     """
-    least = BLOCK_CYCLES * LEAST_BLOCKS
-    if not least <= cycles <= history.cycles - choices.warmup:
+    if not LEAST_CYCLES <= cycles <= history.cycles - choices.warmup:
         raise HistoryError(
-            f"judging needs at least {least} cycles after {choices.warmup} of warm-up; {history.source} has "
-            f"{history.cycles}, of which {cycles} are to be judged: crawl on, or give a smaller --warmup"
+            f"judging needs at least {LEAST_CYCLES} cycles after {choices.warmup} of warm-up; "
+            f"{history.source} has {history.cycles}, of which {cycles} are to be judged: crawl on, or give "
+            "a smaller --warmup"
         )
     fitness = load_fitness(choices.fitness)
     truths = truths_of(history, choices)
     values = [values_on(truths, function, fitness)[:, -cycles:] for function in (champion, challenger)]
     differences = values[1] - values[0]
-    gain, loss = chance(differences[0]), chance(-differences[1])
+    gain, loss = chance(differences[0]), chance(-differences[1] - GUARD_MARGIN)
     means = [[float(row.mean()) for row in pair] for pair in values]
     better = means[1][0] > means[0][0] and gain <= LEVEL
-    staler = means[1][1] < means[0][1] and loss <= GUARD_LEVEL
+    staler = loss <= GUARD_LEVEL
     if not differences.any():
         reason = "both rank alike in every judged cycle"
     elif not better:
