@@ -25,14 +25,17 @@ class MonitorSpider(Spider):
         self.start_urls = [f"http://127.0.0.1:{port}/"]
 
     def parse(self, response: Response) -> Iterator[Request | dict[str, Any]]:
-        """Yield the page as an item, and follow its links."""
+        """Yield the page as an item, and follow its links unless it reads as it did at the last visit."""
         if not isinstance(response, TextResponse):
             return
+        changed = response.meta.get("gp4c", {}).get("changed")
         yield {
             "url": response.url,
             "title": response.css("title::text").get(),
             "words": len(" ".join(response.css("main ::text").getall()).split()),
-            "changed": response.meta.get("gp4c", {}).get("changed"),
+            "changed": changed,
         }
+        if changed is False:
+            return
         for link in self.links.extract_links(response):
             yield response.follow(link, callback=self.parse)
