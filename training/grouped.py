@@ -204,6 +204,7 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
         keys=np.empty(pages, np.uint64),
         sorted_keys=np.empty(pages, np.uint64),
         heads=scratch((1 << kernels.MAX_BITS) + 2),
+        field=np.empty(1 << (kernels.MAX_FIELD - 6), np.uint64),
         lanes=scratch(kernels.LANES * max(cycles + 2, 65)),
         again_count=np.empty(cycles + 2, np.int64),
         again_weight=np.empty(cycles + 2, np.int64),

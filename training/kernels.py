@@ -32,6 +32,10 @@ _TOP = np.uint64(1 << 63)
 _ONE = np.uint64(1)
 MAX_BITS = 16
 """Binary logarithm of the most buckets that keys are spread over."""
+SPARSE = 6
+"""Binary logarithm of the least bits of a field per key."""
+MAX_FIELD = 22
+"""Binary logarithm of the most bits of a field."""
 LANES = 4
 """Histograms kept side by side, so that equal neighbours do not wait for each other."""
 
@@ -91,6 +95,7 @@ class Work(NamedTuple):
     keys: Array
     sorted_keys: Array
     heads: Array
+    field: Array
     lanes: Array
     again_count: Array
     again_weight: Array
@@ -113,6 +118,14 @@ CHANGED, DCG, NEW, IDLE, WEIGHT, DIVERGED, COUNTS = range(7)
 def _trailing_zeros(typingctx, word):
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def _ones(typingctx, word):
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), codegen
 
@@ -496,7 +509,7 @@ def _rank(salt, facts, work):
         elif changed:
             keys = work.keys[: end - begin]
             _mark(work.picked[begin:end], again[begin:end], salt, facts.by_draw, keys)
-            dcg += _gain(keys, width, facts.gains[begin:end], work.heads, work.sorted_keys)
+            dcg += _gain(keys, width, facts.gains[begin:end], work)
         begin = end
     return dcg
 
@@ -514,27 +527,58 @@ def _mark(pages, again, salt, by_draw, keys):
 
 
 @njit(cache=True)
-def _gain(keys, width, gains, heads, ordered):
-    """Gains of the odd ones among `keys`, ranked in ascending order."""
-    drop = _bucket(keys, width, heads)
-    total = 0
-    for b in range(_ONE << (np.uint64(width) - drop)):
-        total += heads[b]
-        heads[b] = total
+def _gain(keys, width, gains, work):
+    """Gains of the odd ones among `keys`, ranked in ascending order.
+
+    Every key sets the bit of a field that its highest bits name: its rank is the number of bits set
+    before. Where two keys met on one bit, the keys of that word are ranked by putting them in order.
+    """
+    field = work.field
+    below = work.heads
+    met = work.from_slot
+    ordered = work.sorted_keys
+    bits = min(_bits(keys.size) + SPARSE, MAX_FIELD, width)
+    drop = np.uint64(width - bits)
+    words = 1 << max(bits - 6, 0)
+    field[:words] = 0
+    below[:words] = 0
     for i in range(keys.size):
-        bucket = keys[i] >> drop
-        at = np.uint32(heads[bucket])
-        heads[bucket] = at + 1
-        ordered[at] = keys[i]
-    before = ordered[0]
-    for i in range(1, keys.size):
-        if ordered[i] < before:
-            _insert(ordered, i, ordered[i])
+        at = keys[i] >> drop
+        word = at >> np.uint64(6)
+        bit = _ONE << (at & np.uint64(63))
+        before = field[word]
+        field[word] = before | bit
+        if before & bit:
+            below[word] += 1
+    total = 0
+    m = 0
+    for word in range(words):
+        ones = np.int64(_ones(field[word]))
+        if below[word]:
+            ones += below[word]
+            field[word] = 0
+            below[word] = -1 - total
+            met[m] = word
+            m += 1
         else:
-            before = ordered[i]
+            below[word] = total
+        total += ones
     dcg = np.int64(0)
     for i in range(keys.size):
-        dcg += gains[i] & -np.int64(ordered[i] & _ONE)
+        key = keys[i]
+        at = key >> drop
+        word = at >> np.uint64(6)
+        rank = below[word]
+        if rank < 0:
+            _insert(ordered[-1 - rank :], np.int64(field[word]), key)
+            field[word] += _ONE
+        else:
+            rank += np.int64(_ones(field[word] & ((_ONE << (at & np.uint64(63))) - _ONE)))
+            dcg += gains[rank] & -np.int64(key & _ONE)
+    for word in met[:m]:
+        begin = -1 - below[word]
+        for rank in range(begin, begin + np.int64(field[word])):
+            dcg += gains[rank] & -np.int64(ordered[rank] & _ONE)
     return dcg
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
 Choice = tuple[float, int, Ties, int]
+Words = npt.NDArray[np.uint32 | np.uint64]
 
 PREFIX_SHARE: Final = 0.3
 """At most this share of the pages is kept in drawn order per cycle (memory: 4 bytes each)."""
@@ -36,8 +37,9 @@ class Truth:
 
     changed: npt.NDArray[np.bool_]
     """``[D, P]``: the history itself; row c - 1 tells what changed between cycles c - 1 and c."""
-    words: npt.NDArray[np.uint64]
-    """``[P, ceil(D / 64)]``: the same, page by page; bit c - 1 belongs to cycle c."""
+    words: Words
+    """``[P, ceil(D / 64)]``: the same, page by page; bit c - 1 belongs to cycle c. Up
+    to 32 cycles need words of half the size: replay reads them in random order, so the cache counts."""
     weights: Weights
     k: int
     """Visits per cycle."""
@@ -46,9 +48,9 @@ class Truth:
     seed: int
     gain_sums: Ints
     """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
-    pattern: npt.NDArray[np.int32]
+    pattern: npt.NDArray[np.uint32]
     """``[P]``: pages with equal outcomes in all warm-up cycles share a pattern 0..Q-1."""
-    pattern_pages: npt.NDArray[np.int32]
+    pattern_pages: npt.NDArray[np.uint32]
     """``[P]``: pages by pattern, then page number."""
     pattern_start: npt.NDArray[np.int32]
     """``[Q + 1]``: where each pattern begins in `pattern_pages`."""
@@ -149,7 +151,7 @@ def _arrange(history: ChangeHistory, budget: float, warmup: int, ties: Ties, see
         seed,
         gain_sums(k),
         pattern,
-        np.argsort(pattern, kind="stable").astype(np.int32),
+        np.argsort(pattern, kind="stable").astype(np.uint32),
         start,
         outcomes,
         _untouched(changed, weights, warmup),
@@ -159,17 +161,18 @@ def _arrange(history: ChangeHistory, budget: float, warmup: int, ties: Ties, see
     )
 
 
-def _words(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _words(changed: npt.NDArray[np.bool_]) -> Words:
     cycles, pages = changed.shape
     packed = np.packbits(changed, axis=0, bitorder="little")
-    padded = np.zeros((pages, -(-cycles // 64) * 8), np.uint8)
+    size = 4 if cycles <= 32 else 8
+    padded = np.zeros((pages, -(-cycles // (8 * size)) * size), np.uint8)
     padded[:, : len(packed)] = packed.T
-    return padded.view("<u8").astype(np.uint64, copy=False)
+    return padded.view(f"<u{size}").astype(f"u{size}", copy=False)
 
 
 def _patterns(
-    changed: npt.NDArray[np.bool_], words: npt.NDArray[np.uint64], warmup: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    changed: npt.NDArray[np.bool_], words: Words, warmup: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Number the pages by what their warm-up visits find, refining the numbering word by word."""
     pattern = np.zeros(len(words), np.int64)
     for j in range(-(-warmup // 64)):
@@ -180,7 +183,7 @@ def _patterns(
     start = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
     example = np.empty(len(count), np.int64)
     example[pattern] = np.arange(len(pattern))
-    return pattern.astype(np.int32), start, changed[:warmup, example]
+    return pattern.astype(np.uint32), start, changed[:warmup, example]
 
 
 def _untouched(changed: npt.NDArray[np.bool_], weights: Weights, warmup: int) -> Ints:
