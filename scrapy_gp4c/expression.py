@@ -74,9 +74,9 @@ def _sqrt(x: Array, out: Array) -> None:
 
 
 def _closed(ufunc: np.ufunc) -> Callable[..., None]:
-    def apply(*arguments: Array) -> None:
-        ufunc(*arguments[:-1], out=arguments[-1])
-        _finite(arguments[-1])
+    def apply(x: Array, y: Array, out: Array) -> None:
+        ufunc(x, y, out=out)
+        _finite(out)
 
     return apply
 
@@ -92,7 +92,7 @@ class Primitive(NamedTuple):
 
     arity: int
     apply: Callable[..., None]
-    """``apply(*arguments, out)``: float64 arrays of one shape; ``out`` may be one of the arguments."""
+    """``apply(*arguments, out=out)``: float64 arrays of one shape; ``out`` may be one of the arguments."""
     infix: int
     """Binding strength of the infix form; 0: written as a function call."""
 
@@ -102,14 +102,14 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "-": Primitive(2, _closed(np.subtract), 1),
     "*": Primitive(2, _closed(np.multiply), 2),
     "/": Primitive(2, _divide, 2),
-    "neg": Primitive(1, _closed(np.negative), 3),
+    "neg": Primitive(1, np.negative, 3),
     "pow": Primitive(2, _power, 0),
     "exp": Primitive(1, _exp, 0),
     "log": Primitive(1, _log, 0),
     "sqrt": Primitive(1, _sqrt, 0),
-    "abs": Primitive(1, _closed(np.abs), 0),
-    "min": Primitive(2, _closed(np.minimum), 0),
-    "max": Primitive(2, _closed(np.maximum), 0),
+    "abs": Primitive(1, np.abs, 0),
+    "min": Primitive(2, np.minimum, 0),
+    "max": Primitive(2, np.maximum, 0),
 }
 _FUNCTIONS: Final = {name: p for name, p in PRIMITIVES.items() if p.infix == 0}
 _OPERATORS: Final[dict[type[ast.operator], str]] = {
@@ -171,23 +171,26 @@ class Expression:
         return scores
 
     def _evaluate_block(self, columns: Mapping[str, npt.NDArray[Any]], out: Array) -> None:
+        values = {name: column.astype(np.float64) for name, column in columns.items()}
+        for column in values.values():
+            _finite(column)
+        read_only = {id(column) for column in values.values()}
         free: list[Array] = []
         stack: list[Array] = []
         for token in reversed(self.tokens):
-            if isinstance(token, str) and token in PRIMITIVES:
+            if isinstance(token, str) and token in values:
+                stack.append(values[token])
+            elif isinstance(token, str):
                 primitive = PRIMITIVES[token]
                 arguments = [stack.pop() for _ in range(primitive.arity)]
-                result = arguments[0]
-                primitive.apply(*arguments, result)
-                free.extend(arguments[1:])
+                free.extend(column for column in arguments if id(column) not in read_only)
+                result = free.pop() if free else np.empty(len(out))
+                primitive.apply(*arguments, out=result)
+                stack.append(result)
             else:
                 result = free.pop() if free else np.empty(len(out))
-                if isinstance(token, str):
-                    result[:] = columns[token]
-                    _finite(result)
-                else:
-                    result.fill(token)
-            stack.append(result)
+                result.fill(token)
+                stack.append(result)
         out[:] = stack.pop()
 
 

@@ -23,41 +23,45 @@ from training.truth import Truth
 
 
 class _Groups:
-    """The groups of a replay by slot: state columns and page lists, in arrays that grow."""
+    """The groups of a replay by slot: states and page lists, in arrays that grow."""
 
     def __init__(self, truth: Truth, columns: tuple[str, ...]) -> None:
-        self.state: dict[str, Array] = {name: np.empty(0, STATE[name]) for name in columns}
+        self.names = tuple(name for name in columns if name != "last_cycle")
+        self.states: Ints = np.zeros((len(self.names), 0), np.int64)
+        """``[state columns, slots]``, floats as their bits: what tells groups apart."""
         self.slots = np.zeros((kernels.FIELDS, 0), np.int32)
         used = len(truth.pattern_start) - 1
         self.reserve(used + 64)
-        for name, values in truth.first_state(columns).items():
-            self.state[name][:used] = values
+        named = self.named(self.states[:, :used])
+        for name, values in truth.first_state(self.names).items():
+            named[name][:] = values
         _first_lists(truth, self.slots)
+        self.slots[kernels.LAST, :used] = truth.warmup
 
     def reserve(self, capacity: int) -> None:
         """Make room for so many slots."""
         used = self.slots.shape[1]
         if capacity <= used:
             return
-        for name, old in self.state.items():
-            self.state[name] = _grown(old, 2 * capacity)
         slots = np.zeros((kernels.FIELDS, 2 * capacity), np.int32)
         slots[:, :used] = self.slots
-        slots[kernels.LAST, :used] = self.state["last_cycle"][:used]
         self.slots = slots
-        self.state["last_cycle"] = slots[kernels.LAST]
+        states = np.zeros((len(self.names), 2 * capacity), np.int64)
+        states[:, :used] = self.states
+        self.states = states
+
+    def named(self, states: Ints) -> dict[str, Array]:
+        """The columns of some states by name, as views."""
+        return {
+            name: values.view(np.float64) if STATE[name] == "<f8" else values
+            for name, values in zip(self.names, states, strict=True)
+        }
 
 
 def _first_lists(truth: Truth, slots: Array) -> None:
     used = len(truth.pattern_start) - 1
     slots[kernels.START, :used] = truth.pattern_start[:-1]
     slots[kernels.LENGTH : kernels.COUNT + 1, :used] = np.diff(truth.pattern_start)
-
-
-def _grown(old: Array, size: int) -> Array:
-    new = np.zeros(size, old.dtype)
-    new[: len(old)] = old
-    return new
 
 
 def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[str]) -> Tallies:
@@ -110,31 +114,24 @@ def _replay_groups(
     counts: Ints,
 ) -> Array:
     """Score the groups that exist, cycle by cycle."""
-    columns = tuple(dict.fromkeys((*needed, "last_cycle")))
-    keyed = tuple(name for name in columns if name not in ("last_cycle", "first_cycle"))
-    groups = _Groups(truth, columns)
-    state = groups.state
+    groups = _Groups(truth, needed)
+    moves = np.empty(len(work.moves), np.int64)
     for i, cycle in enumerate(truth.scored_cycles.tolist()):
         top = int(work.sizes[kernels.TOP])
-        scores = function.scores({name: values[:top] for name, values in state.items()}, cycle)
-        live = np.flatnonzero(groups.slots[kernels.COUNT, :top])
-        order = live[np.argsort(-scores[live])]
+        state = groups.named(groups.states[:, :top]) | {"last_cycle": groups.slots[kernels.LAST, :top]}
+        scores = function.scores(state, cycle)
         drawn = truth.drawn[truth.drawn_start[i] : truth.drawn_start[i + 1]]
-        salt = truth.salts[i]
-        kernels.choose(cycle, order, scores, salt, drawn, facts, groups.slots, work)
-        kernels.visit(cycle, salt, facts, groups.slots, work, counts[i])
-        used = np.flatnonzero(work.moves[: 2 * work.sizes[kernels.RUNS]])
+        moved = kernels.advance(
+            cycle, scores, truth.salts[i], drawn, facts, groups.slots, work, counts[i], moves
+        )
+        used = moves[:moved]
         source = work.runs[kernels.SLOT, used >> 1]
-        after = {name: values[source] for name, values in state.items()}
-        outcome = (used & 1).astype(np.bool_)
-        terminals.observe(after, outcome, cycle)
-        keys = np.empty((len(used), len(keyed)), np.int64)
-        for c, name in enumerate(keyed):
-            keys[:, c] = after[name].view(np.int64) if after[name].dtype == np.float64 else after[name]
-        groups.reserve(top + len(used))
-        made = kernels.settle(cycle, used, keys, groups.slots, work)
-        for name, values in after.items():
-            state[name][work.new_slots[:made]] = values[work.new_moves[:made]]
+        after = groups.states.take(source, axis=1)
+        last_cycle = groups.slots[kernels.LAST, source]
+        terminals.observe(groups.named(after) | {"last_cycle": last_cycle}, used & 1, cycle)
+        groups.reserve(top + moved)
+        made = kernels.settle(cycle, used, after, groups.slots, work)
+        groups.states[:, work.new_slots[:made]] = after[:, work.new_moves[:made]]
     return groups.slots
 
 

@@ -624,6 +624,31 @@ def penalise_rest(facts, slots, work):
 
 
 @njit(cache=True)
+def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used):
+    """Choose and visit the pages of a cycle; `scores`: of every slot in use.
+
+    Returns how many moves pages made, and writes these to `used`.
+    """
+    live = np.empty(scores.size, np.int64)
+    falling = np.empty(scores.size)
+    n = 0
+    for slot in range(scores.size):
+        if slots[COUNT, slot]:
+            live[n] = slot
+            falling[n] = -scores[slot]
+            n += 1
+    order = live[:n][np.argsort(falling[:n])]
+    choose(cycle, order, scores, salt, drawn, facts, slots, work)
+    visit(cycle, salt, facts, slots, work, counts)
+    moved = 0
+    for move in range(2 * work.sizes[RUNS]):
+        if work.moves[move]:
+            used[moved] = move
+            moved += 1
+    return moved
+
+
+@njit(cache=True)
 def replay_states(
     salts, drawn, drawn_start, scores, score_at, aged, after, state_of, facts, slots, work, counts
 ):
@@ -633,48 +658,36 @@ def replay_states(
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
     state by slot. There must be slots for every state and cycle, or for every page.
     """
-    order = np.empty(slots.shape[1], np.int64)
     by_slot = np.empty(slots.shape[1])
-    live_scores = np.empty(slots.shape[1])
-    keys = np.empty((work.moves.size, 1), np.int64)
+    keys = np.empty((1, work.moves.size), np.int64)
     used = np.empty(work.moves.size, np.int64)
-    moves = work.moves
     for i in range(salts.size):
         cycle = facts.warmup + 1 + i
-        live = 0
-        for slot in range(work.sizes[TOP]):
+        top = work.sizes[TOP]
+        for slot in range(top):
             if slots[COUNT, slot]:
                 at = score_at[state_of[slot]]
                 if aged:
                     at += cycle - slots[LAST, slot] - 1
                 by_slot[slot] = scores[at]
-                live_scores[live] = -scores[at]
-                order[live] = slot
-                live += 1
-        ranks = np.argsort(live_scores[:live])
-        choose(
-            cycle, order[:live][ranks], by_slot, salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
-            facts, slots, work,
+        moved = advance(
+            cycle, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
+            facts, slots, work, counts[i], used,
         )  # fmt: skip
-        visit(cycle, salts[i], facts, slots, work, counts[i])
-        moved = 0
-        for move in range(2 * work.sizes[RUNS]):
-            if moves[move]:
-                used[moved] = move
-                keys[moved, 0] = after[state_of[work.runs[SLOT, move >> 1]], move & 1]
-                moved += 1
+        for u in range(moved):
+            keys[0, u] = after[state_of[work.runs[SLOT, used[u] >> 1]], used[u] & 1]
         groups = settle(cycle, used[:moved], keys, slots, work)
         for g in range(groups):
-            state_of[work.new_slots[g]] = keys[work.new_moves[g], 0]
+            state_of[work.new_slots[g]] = keys[0, work.new_moves[g]]
 
 
 @njit(cache=True)
 def settle(cycle, used, keys, slots, work):
     """Put the visited pages into new groups, merging moves that end in equal state.
 
-    `used`: the moves that pages made; `keys[u]`: the state after move `used[u]`, as int64 bits. Returns the
-    number of new groups: group g lives in slot `new_slots[g]`, in the state `keys[new_moves[g]]`. There must
-    be room for as many slots as moves.
+    `used`: the moves that pages made; `keys[:, u]`: the state after move `used[u]`, as int64 bits.
+    Returns the number of new groups: group g lives in slot `new_slots[g]`, in the state
+    `keys[:, new_moves[g]]`. There must be room for as many slots as moves.
     """
     sizes = work.sizes
     runs = work.runs
@@ -694,14 +707,14 @@ def settle(cycle, used, keys, slots, work):
     for u in range(used.size):
         move = used[u]
         h = np.uint64(0)
-        for c in range(keys.shape[1]):
-            h = _mix(h ^ (np.uint64(keys[u, c]) + _GOLDEN))
+        for c in range(keys.shape[0]):
+            h = _mix(h ^ (np.uint64(keys[c, u]) + _GOLDEN))
         at = np.int64(h & np.uint64(size - 1))
         group = -1
         while table[at] >= 0 and group < 0:
             group = table[at]
-            for c in range(keys.shape[1]):
-                if keys[new_moves[group], c] != keys[u, c]:
+            for c in range(keys.shape[0]):
+                if keys[c, new_moves[group]] != keys[c, u]:
                     group = -1
                     break
             at = (at + 1) & (size - 1)
