@@ -39,7 +39,7 @@ from .crawls import (
 )
 from .model import LAST_DAY, Web
 from .plot import draw
-from .tables import days_table, detection, summary_table
+from .tables import days_table, detection, leads, summary_table
 
 FUNCTIONS = {"default": DEFAULT_SCORE_FUNCTION, "age": "age", "random": "random"}
 LEARNED, CONTROL = "learned", "control"
@@ -59,7 +59,7 @@ LEARNING = {
 }
 PROMOTED, KEPT = 0, 3  # exit codes of the learning
 LEARNING_LIMIT_S = 600
-SUMMARY_DAYS = 7
+SUMMARY_DAYS = 7  # where nothing is learned; else the summary begins with the learned function
 
 
 @contextmanager
@@ -191,7 +191,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
     )
     picture = folder / "demo.png"
-    last_days = range(max(1, options.days - SUMMARY_DAYS + 1), options.days + 1)
+    summed_from = first_learned_day if learns else max(1, options.days - SUMMARY_DAYS + 1)
+    last_days = range(summed_from, options.days + 1)
     draw(
         picture,
         {name: by_day(series, name, options.days) for name in ("change_rate", "current", "visited")},
@@ -200,6 +201,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         first_learned_day if learns else None,
     )
     console.print(summary_table(series, last_days))
+    if learns:
+        console.print(leads(series, LEARNED, last_days), highlight=False, soft_wrap=True)
     console.print(f"default: {DEFAULT_SCORE_FUNCTION}", highlight=False)
     if formula is not None:
         console.print(f"{LEARNED}: {formula}", highlight=False, soft_wrap=True)

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
+
+from training.comparison import mean as mean_of
 
 from .crawls import BUDGET, Row, Series
 
@@ -64,6 +67,24 @@ def summary_table(series: Sequence[Series], days: range) -> Table:
             f"{sum(row.changed for row in one.rows):,}",
         )
     return table
+
+
+def leads(series: Sequence[Series], ours: str, days: range) -> str:
+    """Return how far one crawl is ahead of each other one, paired by day, with 95% intervals."""
+
+    def values(one: Series, name: str) -> NDArray[np.float64]:
+        return np.array([getattr(row, name) for row in one.rows if row.day in days])
+
+    own = next(one for one in series if one.score == ours)
+    lines = []
+    for name, shown in (("ndcg", "NDCG"), ("current", "the share of current copies")):
+        found = []
+        for one in series:
+            if one is not own:
+                lead = mean_of(values(own, name) - values(one, name))
+                found.append(f"{one.score} {lead.mean:+.3f} ± {lead.half_width:.3f}")
+        lines.append(f"{ours} ahead in {shown}: of {', '.join(found)} (means over the days, paired; 95%)")
+    return "\n".join(lines)
 
 
 def detection(rows: Sequence[Row]) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy import stats
 from scrapy.settings import BaseSettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from example_project import demo as program
-from example_project.crawls import FIRST_RANKED_DAY, DemoError, Series
+from example_project.crawls import FIRST_RANKED_DAY, DemoError, Row, Series
 from example_project.demo import CONTROL, LEARNED, PANEL, learn, main, switch
 from example_project.model import Web
+from example_project.tables import leads
 from scrapy_gp4c.score import FORMAT, draws
 from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
 from scrapy_gp4c.store import Store
@@ -160,6 +162,20 @@ def test_output(finished):
     for text in ("default", "random", CONTROL, f"{LEARNED}: {LEARNED_FORMULA}"):
         assert text in output
     assert not accepts(port)
+
+
+def test_leads_are_paired_by_day(tmp_path):
+    """A lead is the mean difference of the same days, with Student's interval; other days do not count."""
+    values = {"one": [0.1, 0.5, 0.7, 0.9], LEARNED: [0.9, 0.6, 0.9, 1.2]}
+    series = [Series(name, tmp_path, np.zeros(1, np.int32)) for name in values]
+    for one, ndcgs in zip(series, values.values(), strict=True):
+        one.rows = [
+            Row(day, one.score, 9, 9, 9, 1, 0.1, x, 0.5, 0, 0) for day, x in enumerate(ndcgs, start=4)
+        ]
+    first, second = leads(series, LEARNED, range(5, 8)).splitlines()
+    half = 0.1 * stats.t.ppf(0.975, 2) / np.sqrt(3)  # of 0.1, 0.2, 0.3
+    assert f"ahead in NDCG: of one +0.200 ± {half:.3f} (" in first
+    assert "current copies: of one +0.000 ± 0.000" in second
 
 
 @pytest.fixture(scope="module")
