@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c import terminals
-from scrapy_gp4c.expression import LARGE, TINY, Expression, parse
+from scrapy_gp4c.expression import Expression, parse
+from scrapy_gp4c.primitives import LARGE, TINY
 from training.canonical import canonical
 from training.variation import drawing_from, expression_of, primitive_set
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.expression import PRIMITIVES, Expression, Token, parse
+from scrapy_gp4c.expression import Expression, Token, parse
+from scrapy_gp4c.primitives import PRIMITIVES
 from training import formula
 from training.learn_output import readable
 

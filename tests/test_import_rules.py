@@ -14,7 +14,7 @@ LIVE = {
 }
 OFFLINE = {path.stem: path for path in sorted((ROOT / "training").glob("*.py"))}
 
-PURE = {"errors", "expression", "terminals", "score"}
+PURE = {"errors", "primitives", "expression", "terminals", "score"}
 """Shared with training: they know neither Scrapy nor LMDB."""
 STORE = {"columns", "environment", "fold", "pages", "store", "tables", "verify"}
 """The store: LMDB, but nothing of Scrapy."""

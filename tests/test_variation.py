@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c import terminals
-from scrapy_gp4c.expression import PRIMITIVES, parse
+from scrapy_gp4c.expression import parse
+from scrapy_gp4c.primitives import PRIMITIVES
 from training import variation
 from training.variation import (
     CONSTANTS,

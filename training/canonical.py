@@ -1,6 +1,6 @@
 """Canonical form of a score expression: different trees that surely score alike share one text.
 
-Every rewrite keeps the value bit for bit under the closed arithmetic of `scrapy_gp4c.expression`, whose
+Every rewrite keeps the value bit for bit under the closed arithmetic of `scrapy_gp4c.primitives`, whose
 values are always finite:
 
 * a subtree without terminals becomes its value;
@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from scrapy_gp4c.expression import PRIMITIVES, Expression, Token
+from scrapy_gp4c.expression import Expression, Token
+from scrapy_gp4c.primitives import PRIMITIVES
 
 _ROWS: Final = 16
 """A constant is computed on a block of rows, as it would be in use, not on one."""

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from scrapy_gp4c.expression import PRIMITIVES, Token, parse
+from scrapy_gp4c.expression import Token, parse
+from scrapy_gp4c.primitives import PRIMITIVES
 from training.learn_output import readable
 
 SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
@@ -46,7 +47,7 @@ def mathml(text: str, name: str = "score") -> Markup:
 
 
 def _math(node: Node) -> tuple[str, int]:
-    """MathML of a node and its binding strength, as in `scrapy_gp4c.expression`."""
+    """MathML of a node and its binding strength, as in `scrapy_gp4c.primitives`."""
     token = node.token
     if isinstance(token, float):
         return _number(token)

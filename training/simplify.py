@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from scrapy_gp4c.expression import PRIMITIVES, Expression, Token
+from scrapy_gp4c.expression import Expression, Token
+from scrapy_gp4c.primitives import PRIMITIVES
 from training.canonical import canonical
 
 

@@ -24,7 +24,8 @@ from typing import Any, Final, NamedTuple
 from deap import gp
 from deap.tools import selection
 
-from scrapy_gp4c.expression import PRIMITIVES, Expression, Token
+from scrapy_gp4c.expression import Expression, Token
+from scrapy_gp4c.primitives import PRIMITIVES
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
 """Inner nodes (journal section 4.2.1)."""
