@@ -13,6 +13,7 @@ import importlib
 import pickle
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
@@ -196,7 +197,9 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
             config = joblib.parallel_config(backend=backend, n_jobs=jobs)
         except (ValueError, ImportError) as error:
             raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
-        with config, joblib.Parallel(**options) as parallel:
+        with config, joblib.Parallel(**options) as parallel, warnings.catch_warnings():
+            # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             yield parallel
     finally:
         if client is not None:
