@@ -21,7 +21,7 @@ from training.learning import Choices, Learned, arrange, forgetful, identity, le
 from training.metrics import METRICS
 from training.parallel import workers
 from training.score_file import write_score_file
-from training.selection import SELECTIONS
+from training.selection import RULES, SELECTIONS
 from training.synthetic import generate
 from training.truth import Truth, prepare
 from training.variation import Individual, drawing_from, expression_of, primitive_set
@@ -92,7 +92,7 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         def best(self, fitness: object) -> None:
             pass
 
-    for selection in SELECTIONS:
+    for selection in RULES:
         stopped = learned(dataclasses.replace(CHOICES, selection=selection), watch=Stop(4))
         assert not stopped.complete
         assert stopped.generations == 3
@@ -125,6 +125,19 @@ def test_result_is_what_the_rule_selects(selection):
     assert len(parse(result.best.text).tokens) <= min(
         len(parse(text).tokens) for text, value in values.items() if value == result.best.selected
     )
+
+
+def test_the_guard_vetoes_what_a_named_function_beats():
+    """The best in training of those that stand in validation is taken; its value is that in training."""
+    choices = dataclasses.replace(CHOICES, selection="guarded")
+    result = learned(choices)
+    (truths,) = arrange(HISTORY, choices)
+    fitness = load_fitness("ndcg")
+    named = [values_of(truths[1], text, fitness, "visits") for text in score.NAMED.values()]
+    lead = values_of(truths[1], result.best.text, fitness, "visits") - max(named, key=np.mean)
+    assert lead.mean() >= -lead.std(ddof=1) / np.sqrt(len(lead))
+    assert result.best.selected == result.best.table["learned"]["training"]["ndcg"]
+    assert result.best.selected <= learned().best.selected
 
 
 def test_table_has_every_baseline_and_the_oracle():

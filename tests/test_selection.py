@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from training.selection import SELECTIONS, select
+from training.selection import SELECTIONS, guarded, select
 
 values = arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1))
+
+
+def series(cycles: int) -> st.SearchStrategy[np.ndarray]:
+    """Values of so many cycles."""
+    return arrays(np.float64, cycles, elements=st.floats(-1, 1))
 
 
 @given(values, values)
@@ -35,6 +40,40 @@ def test_rules_choose_differently():
     assert select(candidates, "best") == 0
     assert select(candidates, "sum") == 1
     assert select(candidates, "avg") == 2
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda cycles: st.tuples(
+            st.lists(st.tuples(*2 * [series(cycles)]), min_size=1, max_size=6),
+            st.lists(series(cycles), min_size=1, max_size=4),
+        )
+    )
+)
+def test_guarded_is_best_in_training_of_those_that_stand(case):
+    """It stands who is not behind the best named function by more than the standard error of the lead."""
+    candidates, named = case
+    reference = max(named, key=np.mean)
+    stand = []
+    for number, (_, validation) in enumerate(candidates):
+        lead = (validation - reference).tolist()
+        error = statistics.stdev(lead) / len(lead) ** 0.5 if len(lead) > 1 else 0.0
+        if abs(statistics.fmean(lead) + error) < 1e-12:
+            return  # rounding decides
+        if statistics.fmean(lead) > -error:
+            stand.append(number)
+    chosen = guarded(candidates, named)
+    if stand:
+        assert chosen in stand
+        assert candidates[chosen][0].mean() == max(candidates[number][0].mean() for number in stand)
+    else:
+        assert candidates[chosen][1].mean() == max(validation.mean() for _, validation in candidates)
+
+
+def test_a_named_function_without_values_is_no_reference():
+    """A reference of NaN, as a fitness of one's own may give, does not veto anything."""
+    candidate = (np.array([0.5, 0.6]), np.array([0.4, 0.5]))
+    assert guarded([candidate], [np.array([np.nan, np.nan]), np.array([0.1, 0.1])]) == 0
 
 
 def test_the_first_of_equals_is_chosen():

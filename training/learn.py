@@ -24,7 +24,7 @@ from training.learning import Choices, arrange, identity, learn
 from training.parallel import workers
 from training.promote import budget_of_crawl, promote
 from training.score_file import write_learned
-from training.selection import SELECTIONS
+from training.selection import GUARDED, RULES
 from training.truth import TIES
 from training.variation import RATES
 
@@ -62,9 +62,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"basic, all, or a list such as n,X,t ({', '.join(terminals.NAMES)})",
     )
     add("--protocol", choices=splits.PROTOCOLS, default=choices.protocol, help="how to split the history")
-    add(
-        "--selection", choices=tuple(SELECTIONS), default=choices.selection, help="which of the best is taken"
-    )
+    add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     crawl = command.add_argument_group("the crawl that is replayed")
     add = crawl.add_argument
     add(

@@ -26,7 +26,7 @@ from training.fitness import load_fitness
 from training.history import ChangeHistory
 from training.parallel import Evaluator
 from training.replay import run
-from training.selection import SELECTIONS, Pairs, Prefer, choose
+from training.selection import RULES, Pairs, Prefer, choose
 from training.truth import TIES, Ties, Truth, prepare
 
 PARTS: Final = ("training", "validation", "test")
@@ -62,7 +62,7 @@ class Choices:
             ("protocol", splits.PROTOCOLS),
             ("clock", terminals.CLOCKS),
             ("ties", TIES),
-            ("selection", SELECTIONS),
+            ("selection", RULES),
         ):
             if getattr(self, name) not in known:
                 raise LearningError(

@@ -1,4 +1,4 @@
-"""Which of the best individuals becomes the score function: Best, Sum_sigma or Avg_sigma.
+"""Which of the best individuals becomes the score function: Best, Sum_sigma, Avg_sigma, or Best with a guard.
 
 Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
 mean values over the training and the validation cycles, and sigma the (population) standard deviation
@@ -7,6 +7,11 @@ of its values over all training and validation cycles together:
 * ``best``: T
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
+
+Ours, ``guarded``: the highest T of those that do not lose in validation to what everybody knows: the named
+function that is best there must not be ahead by more than one standard error (the measure of "as good" of
+Breiman, Friedman, Olshen & Stone 1984, section 3.4.3; here of the paired difference per cycle). Validation
+may veto, but does not choose: a single other window would otherwise be fitted as well.
 
 `choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
 """
@@ -21,6 +26,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.expression import Expression, parse
+from scrapy_gp4c.score import NAMED
 from scrapy_gp4c.terminals import Clock
 from training.evolve import Kept
 from training.fitness import load_fitness, values_of
@@ -54,12 +60,34 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
     "sum": sum_sigma,
     "avg": avg_sigma,
 }
-"""Name -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is the result."""
+"""Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
+the result."""
+GUARDED: Final = "guarded"
+RULES: Final = (*SELECTIONS, GUARDED)
 
 
 def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
     """Index of the candidate with the highest value under ``rule``; the first of equals."""
     return int(np.argmax([SELECTIONS[rule](*candidate) for candidate in candidates]))
+
+
+def guarded(candidates: Sequence[tuple[Values, Values]], named: Sequence[Values]) -> int:
+    """Index of the candidate with the highest training mean that the best of `named` does not beat.
+
+    ``named``: values per validation cycle of the named functions. If they beat all candidates, the one
+    that is best in validation is chosen.
+    """
+    reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
+
+    def stands(validation: Values) -> bool:
+        lead = validation - reference
+        error = np.std(lead, ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
+        return bool(np.mean(lead) >= -error)
+
+    standing = [number for number, (_, validation) in enumerate(candidates) if stands(validation)]
+    if standing:
+        return max(standing, key=lambda number: float(np.mean(candidates[number][0])))
+    return int(np.argmax([np.mean(validation) for _, validation in candidates]))
 
 
 Pairs = list[tuple[Values, Values]]
@@ -77,7 +105,7 @@ class Chosen(NamedTuple):
     run: int
     """The run that found it."""
     selected: float
-    """Its value under the selection rule."""
+    """Its value under the selection rule (``guarded``: that of ``best``)."""
 
 
 def choose(
@@ -91,7 +119,7 @@ def choose(
 ) -> Chosen:
     """Choose one of the best individuals that the runs of a fold kept.
 
-    ``kept``: of every run; ``truths``: training and validation part; ``rule``: key of `SELECTIONS`.
+    ``kept``: of every run; ``truths``: training and validation part; ``rule``: one of `RULES`.
     ``values``: fitness per cycle of texts on both parts, where another process knows them; None: they are
     replayed here. ``prefer`` is asked first. Raises LearningError if no individual has a value.
     """
@@ -110,9 +138,14 @@ def choose(
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
     pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
-    chosen = select(pairs, rule)
+    if rule == GUARDED:
+        measure = load_fitness(fitness)
+        chosen = guarded(pairs, [values_of(truths[1], text, measure, clock) for text in NAMED.values()])
+    else:
+        chosen = select(pairs, rule)
     text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
-    return Chosen(text, candidates[chosen][1], SELECTIONS[rule](*pairs[chosen]))
+    value = SELECTIONS.get(rule, best)(*pairs[chosen])
+    return Chosen(text, candidates[chosen][1], value)
 
 
 def _replayed(texts: list[str], truths: Sequence[Truth], fitness: str, clock: Clock) -> Pairs:
