@@ -47,13 +47,21 @@ class Expression:
     the canonical text, with ``parse(e.text).tokens == e.tokens``; ``terminals`` the names used, sorted.
     """
 
-    __slots__ = ("terminals", "text", "tokens")
+    __slots__ = ("_text", "terminals", "tokens")
 
     def __init__(self, tokens: tuple[Token, ...]) -> None:
         """Take a complete prefix program; raises ExpressionError when it is not one."""
+        _check_tree(tokens)
         self.tokens = tokens
-        self.text = _write(tokens)
+        self._text: str | None = None  # written when asked for: learning makes many that nobody reads
         self.terminals = tuple(sorted({t for t in tokens if isinstance(t, str) and t not in PRIMITIVES}))
+
+    @property
+    def text(self) -> str:
+        """The canonical text."""
+        if self._text is None:
+            self._text = _write(self.tokens)
+        return self._text
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -113,23 +121,29 @@ class Expression:
         out[:] = stack.pop()
 
 
+def _check_tree(tokens: tuple[Token, ...]) -> None:
+    """Raise ExpressionError unless the prefix program is one complete tree."""
+    missing = 1
+    for token in tokens:
+        if not missing:
+            raise ExpressionError(f"the program {tokens!r} is not one tree")
+        missing += (PRIMITIVES[token].arity if token in PRIMITIVES else 0) - 1
+    if missing:
+        raise ExpressionError(f"the program {tokens!r} lacks an argument")
+
+
 def _write(tokens: tuple[Token, ...]) -> str:
     """Canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
     stack: list[tuple[str, int]] = []
-    try:
-        for token in reversed(tokens):
-            if not isinstance(token, str):
-                stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))
-            elif token not in PRIMITIVES:
-                stack.append((token, 9))
-            else:
-                arity, _, strength = PRIMITIVES[token]
-                arguments = [stack.pop() for _ in range(arity)]
-                stack.append(_write_node(token, strength, arguments))
-    except IndexError:
-        raise ExpressionError(f"the program {tokens!r} lacks an argument") from None
-    if len(stack) != 1:
-        raise ExpressionError(f"the program {tokens!r} is not one tree")
+    for token in reversed(tokens):
+        if not isinstance(token, str):
+            stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))
+        elif token not in PRIMITIVES:
+            stack.append((token, 9))
+        else:
+            arity, _, strength = PRIMITIVES[token]
+            arguments = [stack.pop() for _ in range(arity)]
+            stack.append(_write_node(token, strength, arguments))
     return stack[0][0]
 
 
