@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError, LearningError
 from scrapy_gp4c.expression import parse
 from training import learning
 from training.checkpoint import Checkpoint
-from training.evolve import Parameters, evolve
+from training.evolve import Evolution, Parameters, evolve
 from training.fitness import Judge, load_fitness, values_of
 from training.history import ChangeHistory
 from training.learning import Choices, Learned, arrange, forgetful, identity, learn
@@ -101,6 +102,34 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         assert stopped.best == short.best
     with pytest.raises(KeyboardInterrupt):
         learned(watch=Stop(1))
+
+
+@pytest.mark.parametrize("tells", [1, 2, 3])
+def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
+    """Pressed between two runs' tells, or while saving: checkpoint and result are of one generation."""
+    saved: list[int] = []
+    told = 0
+    tell = Evolution.tell
+
+    def interrupted(evolution: Evolution, outcomes: object) -> None:
+        nonlocal told
+        told += 1
+        tell(evolution, outcomes)  # type: ignore[arg-type]
+        if told == 2 * CHOICES.seeds + tells:  # two generations are complete
+            raise KeyboardInterrupt
+
+    class Memory:
+        """A checkpoint that presses Ctrl-C while the third generation is saved."""
+
+        def save(self, states: list[dict[str, Any]]) -> None:
+            saved.append(states[0]["generation"])
+            if saved == [1, 2, 3]:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Evolution, "tell", interrupted)
+    stopped = learned(checkpoint=Memory())
+    assert not stopped.complete
+    assert stopped.generations == saved[-1] >= 2
 
 
 @pytest.mark.parametrize("selection", sorted(SELECTIONS))

@@ -193,7 +193,7 @@ class Evolution:
             "generation": self.generation,
             "population": [[expression_of(tree).text, tree.fitness] for tree in self.population],
             "kept": [list(kept) for kept in self.kept],
-            "best": self.best,
+            "best": list(self.best),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ workers nor on interruptions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -212,18 +212,22 @@ def learn(
         for fold in range(len(folds))
         for number in range(choices.seeds)
     ]
-    for evolution, state in zip(evolutions, states or (), strict=states is not None):
-        evolution.restore(state)
+    _restore(evolutions, states)
     sets = [fold[0] for fold in folds] + [fold[1] for fold in folds]
     evaluator = Evaluator(sets, choices.fitness, choices.clock, parallel)
     try:
         while not evolutions[0].finished:
             _generation(evolutions, choices.seeds, evaluator, watch)
+            states = [evolution.state() for evolution in evolutions]
             if checkpoint is not None:
-                checkpoint.save([evolution.state() for evolution in evolutions])
+                checkpoint.save(states)
     except KeyboardInterrupt:
-        if not evolutions[0].generation:
+        if states is None:
             raise
+        # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
+        _restore(evolutions, states)
+        if checkpoint is not None:
+            checkpoint.save(states)
     complete = evolutions[0].finished
     results = []
     for number, truths in enumerate(folds):
@@ -242,6 +246,12 @@ def learn(
         results.append(Fold(*chosen, compare(truths, chosen.text, choices)))
     best = max(results, key=lambda fold: fold.selected)
     return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
+
+
+def _restore(evolutions: Sequence[Evolution], states: Sequence[Mapping[str, Any]] | None) -> None:
+    if states is not None:
+        for evolution, state in zip(evolutions, states, strict=True):
+            evolution.restore(state)
 
 
 def _generation(
