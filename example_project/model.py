@@ -158,14 +158,14 @@ class Web:
         """
         return (self.born <= day) & (day < self.gone) & ~self.private & ~self.redirects
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - as above
+    @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def refusals(self, day: int) -> NDArray[np.int8]:
         """How often each page answers 503 on ``day`` before it answers properly, int8 [P]: 0, 1 or 2."""
         rng = np.random.default_rng([self.seed, 2, day])
         refuses = rng.random(self.pages) < UNAVAILABLE_SHARE
         return np.where(refuses, rng.integers(1, 3, self.pages), 0).astype(np.int8)
 
-    @lru_cache(maxsize=65536)  # noqa: B019 - as above
+    @lru_cache(maxsize=65536)  # noqa: B019 - one web lives as long as its process or test
     def path(self, page: int) -> str:
         """The path of a page's URL."""
         if self.index[page]:

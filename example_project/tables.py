@@ -81,7 +81,8 @@ def leads(series: Sequence[Series], ours: str, days: range) -> str:
         found = []
         for one in series:
             if one is not own:
-                lead = mean_of(values(own, name) - values(one, name))
+                leads_of_days = values(own, name) - values(one, name)
+                lead = mean_of(leads_of_days[np.isfinite(leads_of_days)])
                 found.append(f"{one.score} {lead.mean:+.3f} ± {lead.half_width:.3f}")
         lines.append(f"{ours} ahead in {shown}: of {', '.join(found)} (means over the days, paired; 95%)")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from deap import gp
 from scrapy_gp4c import score, terminals
 from scrapy_gp4c.errors import Gp4cError, HistoryError, LearningError
 from scrapy_gp4c.expression import parse
-from training import learning
+from training import learning, selection
 from training.checkpoint import Checkpoint
 from training.evolve import Evolution, Parameters, evolve
 from training.fitness import Judge, load_fitness, values_of
@@ -36,6 +36,12 @@ def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Lea
     """Learn from `HISTORY`."""
     with workers(jobs) as pool:
         return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
+
+
+def evolve_on(truth: Truth) -> Evolution:
+    """One run on a training set."""
+    judge = Judge(truth, load_fitness("ndcg"), "visits")
+    return evolve(lambda texts: dict(zip(texts, judge.outcomes(texts), strict=True)), SMALL, 1, (0, 0))
 
 
 def same(one: Learned, other: Learned) -> bool:
@@ -93,12 +99,12 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         def best(self, fitness: object) -> None:
             pass
 
-    for selection in RULES:
-        stopped = learned(dataclasses.replace(CHOICES, selection=selection), watch=Stop(4))
+    for rule in RULES:
+        stopped = learned(dataclasses.replace(CHOICES, selection=rule), watch=Stop(4))
         assert not stopped.complete
         assert stopped.generations == 3
         three = dataclasses.replace(SMALL, generations=3)
-        short = learned(dataclasses.replace(CHOICES, parameters=three, selection=selection))
+        short = learned(dataclasses.replace(CHOICES, parameters=three, selection=rule))
         assert stopped.best == short.best
     with pytest.raises(KeyboardInterrupt):
         learned(watch=Stop(1))
@@ -111,10 +117,10 @@ def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
     told = 0
     tell = Evolution.tell
 
-    def interrupted(evolution: Evolution, outcomes: object) -> None:
+    def interrupted(evolution: Evolution, outcomes: Any) -> None:
         nonlocal told
         told += 1
-        tell(evolution, outcomes)  # type: ignore[arg-type]
+        tell(evolution, outcomes)
         if told == 2 * CHOICES.seeds + tells:  # two generations are complete
             raise KeyboardInterrupt
 
@@ -167,6 +173,25 @@ def test_the_guard_vetoes_what_a_named_function_beats():
     assert lead.mean() >= -lead.std(ddof=1) / np.sqrt(len(lead))
     assert result.best.selected == result.best.table["learned"]["training"]["ndcg"]
     assert result.best.selected <= learned().best.selected
+
+
+def test_the_guard_has_the_say_unless_something_is_preferred(monkeypatch):
+    """`choose` takes what `guarded` says, which sees all candidates and every named function."""
+    seen = []
+
+    def last(candidates: Any, named: Any) -> int:
+        seen.append((len(candidates), len(named)))
+        return len(candidates) - 1
+
+    (truths,) = arrange(HISTORY, CHOICES)
+    kept = [evolve_on(truths[0]).kept]
+    monkeypatch.setattr(selection, "guarded", last)
+    chosen = selection.choose(kept, truths[:2], "guarded", "ndcg", "visits")
+    lowest = min(kept[0], key=lambda one: one.value)
+    assert seen == [(len(kept[0]), len(score.NAMED))]
+    assert chosen.selected == pytest.approx(lowest.value)
+    selection.choose(kept, truths[:2], "guarded", "ndcg", "visits", prefer=lambda texts: texts[0])
+    assert len(seen) == 1
 
 
 def test_table_has_every_baseline_and_the_oracle():

@@ -35,7 +35,8 @@ MAX_BITS = 16
 SPARSE = 6
 """Binary logarithm of the least bits of a field per key."""
 MAX_FIELD = 22
-"""Binary logarithm of the most bits of a field."""
+"""Binary logarithm of the most bits of a field; its 64-bit words are counted in `Work.heads`, so at most
+MAX_BITS + 6."""
 LANES = 4
 """Histograms kept side by side, so that equal neighbours do not wait for each other."""
 

@@ -138,11 +138,11 @@ def choose(
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
     pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
-    if rule == GUARDED:
+    if rule == GUARDED and preferred is None:
         measure = load_fitness(fitness)
         chosen = guarded(pairs, [values_of(truths[1], text, measure, clock) for text in NAMED.values()])
     else:
-        chosen = select(pairs, rule)
+        chosen = 0 if preferred is not None else select(pairs, rule)
     text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
     value = SELECTIONS.get(rule, best)(*pairs[chosen])
     return Chosen(text, candidates[chosen][1], value)
