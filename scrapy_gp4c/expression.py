@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ExpressionError
-from scrapy_gp4c.primitives import PRIMITIVES, Array, make_finite
+from scrapy_gp4c.primitives import PRIMITIVES, WATCH, Array, make_finite
 
 Token = str | float
 
@@ -90,17 +90,18 @@ class Expression:
         elif rows is None:
             raise ExpressionError(f"{self.text!r} names no terminal, so the number of rows is needed")
         scores = np.empty(rows)
-        with np.errstate(all="ignore"):
-            for start in range(0, rows, BLOCK_ROWS):
-                stop = min(start + BLOCK_ROWS, rows)
-                block = {name: column[start:stop] for name, column in columns.items()}
+        for start in range(0, rows, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, rows)
+            block = {}
+            with np.errstate(all="ignore"):
+                for name, column in columns.items():
+                    block[name] = column[start:stop].astype(np.float64)
+                    make_finite(block[name])
+            with np.errstate(**WATCH):
                 self._evaluate_block(block, scores[start:stop])
         return scores
 
-    def _evaluate_block(self, columns: Mapping[str, npt.NDArray[Any]], out: Array) -> None:
-        values = {name: column.astype(np.float64) for name, column in columns.items()}
-        for column in values.values():
-            make_finite(column)
+    def _evaluate_block(self, values: Mapping[str, Array], out: Array) -> None:
         read_only = {id(column) for column in values.values()}
         free: list[Array] = []
         stack: list[Array] = []

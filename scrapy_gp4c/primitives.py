@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,53 +23,64 @@ TINY: Final = 1e-12
 """A denominator below this magnitude counts as zero."""
 LARGE: Final = math.exp(700.0)
 """Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
+WATCH: Final[dict[str, Literal["raise", "ignore"]]] = {
+    "over": "raise",
+    "invalid": "raise",
+    "divide": "raise",
+    "under": "ignore",
+}
+"""Options of ``np.errstate`` under which the primitives work: from finite numbers no other one comes
+without a flag of the processor (IEEE 754, section 7), so that results need not be searched for it."""
 
 
-def _divide(x: Array, y: Array, out: Array) -> None:
-    tiny = np.abs(y) < TINY
-    np.divide(x, y, out=out)
-    if tiny.any():
-        out[tiny] = 0.0
-    make_finite(out)
+def _watched(ufunc: np.ufunc) -> Callable[..., None]:
+    """The ufunc, then 0 where its result is not finite; the processor tells whether there is such a place."""
 
-
-def _power(x: Array, y: Array, out: Array) -> None:
-    pole = (x == 0.0) & (y < 0.0)
-    np.power(x, y, out=out)
-    if pole.any():
-        out[pole] = 0.0
-    np.clip(out, -LARGE, LARGE, out=out)
-    make_finite(out)
-
-
-def _exp(x: Array, out: Array) -> None:
-    np.minimum(x, 700.0, out=out)
-    np.exp(out, out=out)
-
-
-def _log(x: Array, out: Array) -> None:
-    outside = x <= 0.0
-    np.log(x, out=out)
-    if outside.any():
-        out[outside] = 0.0
-
-
-def _sqrt(x: Array, out: Array) -> None:
-    np.sqrt(np.maximum(x, 0.0, out=out), out=out)
-
-
-def _closed(ufunc: np.ufunc) -> Callable[..., None]:
-    def apply(x: Array, y: Array, out: Array) -> None:
-        ufunc(x, y, out=out)
-        make_finite(out)
+    def apply(*arguments: Array, out: Array) -> None:
+        try:
+            ufunc(*arguments, out=out)
+        except FloatingPointError:  # raised when all of `out` is written
+            make_finite(out)
 
     return apply
 
 
+_quotient = _watched(np.divide)
+_exponential = _watched(np.exp)
+_SMALL: Final = 2 * TINY * np.finfo(np.float64).max
+"""Overflows when divided by anything below TINY (and by some of what is below 2 * TINY)."""
+
+
+def _divide(x: Array, y: Array, out: Array) -> None:
+    try:
+        np.divide(_SMALL, y)
+        _quotient(x, y, out=out)
+    except FloatingPointError:
+        tiny = np.abs(y) < TINY
+        _quotient(x, np.where(tiny, 1.0, y), out=out)
+        out[tiny] = 0.0
+
+
+def _power(x: Array, y: Array, out: Array) -> None:
+    result = np.empty_like(out)
+    try:
+        np.power(x, y, out=result)
+    except FloatingPointError:
+        result[((x == 0.0) & (y < 0.0)) | np.isnan(result)] = 0.0
+    np.minimum(result, LARGE, out=out)
+    np.maximum(out, -LARGE, out=out)
+
+
+def _exp(x: Array, out: Array) -> None:
+    np.minimum(x, 700.0, out=out)
+    _exponential(out, out=out)
+
+
 def make_finite(values: Array) -> None:
-    """Replace what is not finite by 0, in place; one reduction tells that there is nothing to do."""
-    if not math.isfinite(np.add.reduce(values)):
-        values[~np.isfinite(values)] = 0.0
+    """Replace what is not finite by 0, in place."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        values[~finite] = 0.0
 
 
 class Primitive(NamedTuple):
@@ -77,22 +88,23 @@ class Primitive(NamedTuple):
 
     arity: int
     apply: Callable[..., None]
-    """``apply(*arguments, out=out)``: float64 arrays of one shape; ``out`` may be one of the arguments."""
+    """``apply(*arguments, out=out)``: finite float64 arrays of one shape; ``out`` may be one of the
+    arguments. To be called under ``np.errstate(**WATCH)``."""
     infix: int
     """Binding strength of the infix form; 0: written as a function call."""
 
 
 PRIMITIVES: Final[dict[str, Primitive]] = {
-    "+": Primitive(2, _closed(np.add), 1),
-    "-": Primitive(2, _closed(np.subtract), 1),
-    "*": Primitive(2, _closed(np.multiply), 2),
+    "+": Primitive(2, _watched(np.add), 1),
+    "-": Primitive(2, _watched(np.subtract), 1),
+    "*": Primitive(2, _watched(np.multiply), 2),
     "/": Primitive(2, _divide, 2),
-    "neg": Primitive(1, np.negative, 3),
+    "neg": Primitive(1, _watched(np.negative), 3),
     "pow": Primitive(2, _power, 0),
     "exp": Primitive(1, _exp, 0),
-    "log": Primitive(1, _log, 0),
-    "sqrt": Primitive(1, _sqrt, 0),
-    "abs": Primitive(1, np.abs, 0),
-    "min": Primitive(2, np.minimum, 0),
-    "max": Primitive(2, np.maximum, 0),
+    "log": Primitive(1, _watched(np.log), 0),
+    "sqrt": Primitive(1, _watched(np.sqrt), 0),
+    "abs": Primitive(1, _watched(np.abs), 0),
+    "min": Primitive(2, _watched(np.minimum), 0),
+    "max": Primitive(2, _watched(np.maximum), 0),
 }

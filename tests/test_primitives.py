@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.primitives import LARGE, PRIMITIVES, TINY
+from scrapy_gp4c.primitives import LARGE, PRIMITIVES, TINY, WATCH
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NEAR_THE_EDGES = st.sampled_from(
@@ -75,7 +75,7 @@ def test_operators_do_what_they_mean(name, pairs):
     columns = [np.array(column) for column in zip(*pairs, strict=True)][: primitive.arity]
     before = [column.copy() for column in columns]
     out = np.empty(len(pairs))
-    with np.errstate(all="ignore"):
+    with np.errstate(**WATCH):
         primitive.apply(*columns, out=out)
     assert np.isfinite(out).all()
     expected = [MEANING[name](*numbers) for numbers in zip(*(c.tolist() for c in before), strict=True)]
@@ -91,7 +91,7 @@ def test_the_result_may_replace_an_argument(name, pairs):
     primitive = PRIMITIVES[name]
     columns = [np.array(column) for column in zip(*pairs, strict=True)][: primitive.arity]
     out = np.empty(len(pairs))
-    with np.errstate(all="ignore"):
+    with np.errstate(**WATCH):
         primitive.apply(*columns, out=out)
         for place in range(primitive.arity):
             own = [column.copy() for column in columns]

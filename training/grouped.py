@@ -30,13 +30,12 @@ class _Groups:
         self.states: Ints = np.zeros((len(self.names), 0), np.int64)
         """``[state columns, slots]``, floats as their bits: what tells groups apart."""
         self.slots = np.zeros((kernels.FIELDS, 0), np.int32)
-        used = len(truth.pattern_start) - 1
+        used = _FIRST + len(truth.pattern_start) - 1
         self.reserve(used + 64)
-        named = self.named(self.states[:, :used])
+        named = self.named(self.states[:, _FIRST:used])
         for name, values in truth.first_state(self.names).items():
             named[name][:] = values
         _first_lists(truth, self.slots)
-        self.slots[kernels.LAST, :used] = truth.warmup
 
     def reserve(self, capacity: int) -> None:
         """Make room for so many slots."""
@@ -58,10 +57,15 @@ class _Groups:
         }
 
 
+_FIRST: Final = kernels.NOWHERE + 1
+"""The slot of the first warm-up pattern."""
+
+
 def _first_lists(truth: Truth, slots: Array) -> None:
-    used = len(truth.pattern_start) - 1
-    slots[kernels.START, :used] = truth.pattern_start[:-1]
-    slots[kernels.LENGTH : kernels.COUNT + 1, :used] = np.diff(truth.pattern_start)
+    patterns = slice(_FIRST, _FIRST + len(truth.pattern_start) - 1)
+    slots[kernels.START, patterns] = truth.pattern_start[:-1]
+    slots[kernels.LENGTH : kernels.COUNT + 1, patterns] = np.diff(truth.pattern_start)
+    slots[kernels.LAST, patterns] = truth.warmup
 
 
 def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[str]) -> Tallies:
@@ -92,12 +96,11 @@ def _replay_states(
     assert function.expression is not None
     scores = function.expression(states.values(function.terminals), states.rows)
     patterns = len(truth.pattern_start) - 1
-    capacity = min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
+    capacity = _FIRST + min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
     slots = np.zeros((kernels.FIELDS, capacity), np.int32)
     _first_lists(truth, slots)
-    slots[kernels.LAST, :patterns] = truth.warmup
     state_of = np.empty(capacity, np.int32)
-    state_of[:patterns] = states.first
+    state_of[_FIRST : _FIRST + patterns] = states.first
     kernels.replay_states(
         truth.salts, truth.drawn, truth.drawn_start, scores, states.score_at, states.aged, states.after,
         state_of, facts, slots, work, counts,
@@ -166,11 +169,10 @@ def _work(truth: Truth) -> Work:
     key = (truth.pages, truth.k, truth.cycles, truth.warmup)
     work = _SPARE.pop(key, None) or _new_work(*key)
     _SPARE.clear()
-    work.group_of[:] = truth.pattern
     work.arena[: truth.pages] = truth.pattern_pages
     work.sizes[:] = 0
     work.sizes[kernels.TAIL] = truth.pages
-    work.sizes[kernels.TOP] = len(truth.pattern_start) - 1
+    work.sizes[kernels.TOP] = _FIRST + len(truth.pattern_start) - 1
     for counts in (work.again_count, work.again_weight, work.penalty_change):
         counts[:] = 0
     return work

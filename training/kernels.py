@@ -4,7 +4,8 @@ Everything here works on pages of *slots*. A slot holds one group: the pages in 
 listed in ``arena[start : start + length]``. A cycle takes *runs* of pages off the lists of the best slots to
 ``picked``, judges them, and lists them anew, by state, at the arena's end: nearly all memory is read and
 written in order. Only a class of ties far larger than its share of the budget is picked from page
-by page (`_walk`); ``group_of[page]`` then tells which of the listed pages are still there.
+by page (`_walk`). Its slots are *tracked* from then on: ``group_of[page]`` tells which pages they hold, and
+so which of the listed ones are still there. Pages of other slots are nowhere.
 
 Loops are short, so that the compiler makes vector instructions of them, and without branches where
 the processor could not predict them. Page numbers are unsigned: numba looks for negative indices else.
@@ -69,7 +70,7 @@ class Work(NamedTuple):
     """Pages by group, the runs of a cycle, and scratch memory."""
 
     group_of: Array
-    """slot by page"""
+    """slot by page, of tracked slots; else `NOWHERE`"""
     arena: Array
     sizes: Array
     """see `TOP`"""
@@ -103,12 +104,15 @@ class Work(NamedTuple):
     penalty_change: Array
 
 
-TOP, FREES, TAIL, RUNS, CLASSES, SIZES = range(6)
-"""Slots ever used, free slots on the stack, entries of the arena in use, runs and classes of this cycle."""
-LAST, START, LENGTH, COUNT, LOW, STAMP, TAKEN, FREE, FIELDS = range(9)
+NOWHERE = 0
+"""The slot that is never used."""
+TOP, FREES, TAIL, RUNS, CLASSES, TRACKING, SIZES = range(7)
+"""Slots ever used, free slots on the stack, entries of the arena in use, runs and classes of this cycle,
+whether any slot was ever tracked."""
+LAST, START, LENGTH, COUNT, LOW, TRACKED, STAMP, TAKEN, FREE, FIELDS = range(10)
 """Rows of the table of slots, int32 ``[FIELDS, slots]``: cycle of the last visit; where the list begins; its
 length; the listed pages that are still there (fewer, if some were picked page by page); a number that no
-page is below; the last cycle in which the class was picked from page by page; how many pages were taken in
+page is below; whether it is tracked; the last cycle in which the class was picked from page by page; how many pages were taken in
 the choice just made; a stack of empty slots."""
 SLOT, PLACE = range(2)
 """Rows of the runs: slot; place of the first page in `Work.picked` (one more entry ends the last run)."""
@@ -221,6 +225,25 @@ def _clean(slot, slots, arena, group_of):
 
 
 @njit(cache=True)
+def _track(slot, slots, work):
+    """Keep `Work.group_of` for a slot from now on."""
+    if not work.sizes[TRACKING]:
+        work.sizes[TRACKING] = True
+        work.group_of[:] = NOWHERE
+    slots[TRACKED, slot] = True
+    start = slots[START, slot]
+    for page in work.arena[start : start + slots[COUNT, slot]]:
+        work.group_of[page] = slot
+
+
+@njit(cache=True)
+def _forget(pages, group_of):
+    """Pages that leave a tracked slot are nowhere."""
+    for page in pages:
+        group_of[page] = NOWHERE
+
+
+@njit(cache=True)
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     """Choose the k pages of a cycle: runs, class by class.
 
@@ -255,6 +278,8 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
                 start = slots[START, slot]
                 count = slots[COUNT, slot]
                 picked[place : place + count] = arena[start : start + count]
+                if slots[TRACKED, slot]:
+                    _forget(picked[place : place + count], group_of)
                 runs[SLOT, q] = slot
                 runs[PLACE, q] = place
                 slots[COUNT, slot] = 0
@@ -322,6 +347,8 @@ def _select(members, place, need, salt, facts, slots, work):
         m += count
         slots[LENGTH, slot] = left
         slots[TAKEN, slot] = at - before
+        if slots[TRACKED, slot]:
+            _forget(picked[before:at], work.group_of)
 
 
 @njit(cache=True)
@@ -333,6 +360,8 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
     stamp = slots[STAMP]
     taken = slots[TAKEN]
     for slot in members:
+        if not slots[TRACKED, slot]:
+            _track(slot, slots, work)
         stamp[slot] = cycle
         taken[slot] = 0
     n = 0
@@ -363,6 +392,7 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
             page += _ONE
         for slot in members:
             slots[LOW, slot] = page
+    _forget(gathered[:need], group_of)
     return True
 
 
@@ -617,11 +647,15 @@ def _penalise(page, before, cycle, facts, work):
 @njit(cache=True)
 def penalise_rest(facts, slots, work):
     """Account for what the pages visited after the warm-up missed from their last visit to the end."""
-    for page in range(work.group_of.size):
-        before = slots[LAST, work.group_of[page]]
-        if before != facts.warmup:
-            # The cycle after the end is never read: what is taken off there has no effect.
-            _penalise(page, before, facts.cycles + 1, facts, work)
+    for slot in range(work.sizes[TOP]):
+        before = slots[LAST, slot]
+        if before != facts.warmup and slots[COUNT, slot]:
+            if slots[LENGTH, slot] > slots[COUNT, slot]:
+                _clean(slot, slots, work.arena, work.group_of)
+            start = slots[START, slot]
+            for page in work.arena[start : start + slots[COUNT, slot]]:
+                # The cycle after the end is never read: what is taken off there has no effect.
+                _penalise(page, before, facts.cycles + 1, facts, work)
 
 
 @njit(cache=True)
@@ -733,6 +767,7 @@ def settle(cycle, used, keys, slots, work):
             slots[LENGTH, slot] = 0
             slots[LAST, slot] = cycle
             slots[LOW, slot] = 0
+            slots[TRACKED, slot] = False
             groups += 1
         slot = new_slots[group]
         work.target[move] = slot
@@ -746,13 +781,6 @@ def settle(cycle, used, keys, slots, work):
         tail += slots[LENGTH, slot] + 1
     sizes[TAIL] = tail
     _part(slots, work)
-    arena = work.arena
-    group_of = work.group_of
-    for g in range(groups):
-        slot = new_slots[g]
-        start = slots[START, slot]
-        for page in arena[start : start + slots[COUNT, slot]]:
-            group_of[page] = slot
     return groups
 
 
