@@ -573,6 +573,7 @@ def _gain(keys, width, gains, work):
     words = 1 << max(bits - 6, 0)
     field[:words] = 0
     below[:words] = 0
+    m = 0
     for i in range(keys.size):
         at = keys[i] >> drop
         word = at >> np.uint64(6)
@@ -580,20 +581,17 @@ def _gain(keys, width, gains, work):
         before = field[word]
         field[word] = before | bit
         if before & bit:
+            met[m] = word
+            m += below[word] == 0
             below[word] += 1
     total = 0
-    m = 0
     for word in range(words):
-        ones = np.int64(_ones(field[word]))
-        if below[word]:
-            ones += below[word]
-            field[word] = 0
-            below[word] = -1 - total
-            met[m] = word
-            m += 1
-        else:
-            below[word] = total
+        ones = np.int64(_ones(field[word])) + below[word]
+        below[word] = total
         total += ones
+    for word in met[:m]:
+        field[word] = 0
+        below[word] = -1 - below[word]
     dcg = np.int64(0)
     for i in range(keys.size):
         key = keys[i]
