@@ -214,25 +214,28 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
 def _tallies(truth: Truth, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
     """Add up: what was untouched, less what was visited, plus what went stale again since."""
     cycles = truth.scored_cycles
-    numbers = np.arange(truth.cycles + 2)
-    again = np.asarray(work.again_weight if len(truth.weights.fixed) else work.again_count, np.int64)
-    changed, weight, diverged = (counts[:, c] for c in (kernels.CHANGED, kernels.WEIGHT, kernels.DIVERGED))
-    begun = np.stack((work.again_count, again, again * numbers, work.penalty_change)).cumsum(axis=1)
-    pending, stale, stale_since, penalty = (truth.untouched + begun)[:, cycles]
-    stale -= np.cumsum(weight)
-    stale_since -= np.cumsum(diverged)
-    every = {
+    changed, weight = counts[:, kernels.CHANGED], counts[:, kernels.WEIGHT]
+
+    def standing(row: int, begun: Ints) -> Ints:
+        return np.asarray((truth.untouched[row] + np.cumsum(begun))[cycles])
+
+    every: dict[str, Ints] = {
         "dcg": counts[:, kernels.DCG],
         "new": counts[:, kernels.NEW],
         "idle": counts[:, kernels.IDLE],
         "changed_weight": weight,
-        "stale_weight": stale,
-        "age_weight": (cycles + 1) * stale - stale_since,
-        "penalty": penalty,
     }
+    if "stale_weight" in wanted or "age_weight" in wanted:
+        again = np.asarray(work.again_weight if len(truth.weights.fixed) else work.again_count, np.int64)
+        every["stale_weight"] = stale = standing(1, again) - np.cumsum(weight)
+        since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, kernels.DIVERGED])
+        every["age_weight"] = (cycles + 1) * stale - since
+    if "penalty" in wanted:
+        every["penalty"] = standing(3, np.asarray(work.penalty_change))
+    pending = standing(0, np.asarray(work.again_count)) - np.cumsum(changed) + changed
     return Tallies(
         np.full(len(cycles), truth.k),
         changed,
-        pending - np.cumsum(changed) + changed,
+        pending,
         **{name: every[name] for name in wanted},
     )
