@@ -99,8 +99,8 @@ def _replay_states(
     capacity = _FIRST + min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
     slots = np.zeros((kernels.FIELDS, capacity), np.int32)
     _first_lists(truth, slots)
-    state_of = np.empty(capacity, np.int32)
-    state_of[_FIRST : _FIRST + patterns] = states.first
+    state_of = np.empty((1, capacity), np.int64)
+    state_of[0, _FIRST : _FIRST + patterns] = states.first
     kernels.replay_states(
         truth.salts, truth.drawn, truth.drawn_start, scores, states.score_at, states.aged, states.after,
         state_of, facts, slots, work, counts,
@@ -133,8 +133,7 @@ def _replay_groups(
         last_cycle = groups.slots[kernels.LAST, source]
         terminals.observe(groups.named(after) | {"last_cycle": last_cycle}, used & 1, cycle)
         groups.reserve(top + moved)
-        made = kernels.settle(cycle, used, after, groups.slots, work)
-        groups.states[:, work.new_slots[:made]] = after[:, work.new_moves[:made]]
+        kernels.settle(cycle, used, after, groups.states, groups.slots, work)
     return groups.slots
 
 
@@ -195,7 +194,6 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
         again=np.empty(k, np.uint32),
         moves=scratch(2 * k),
         target=scratch(2 * k),
-        new_moves=scratch(2 * k),
         new_slots=scratch(2 * k),
         table=scratch(8 * k),
         gathered=np.empty(pages, np.uint32),

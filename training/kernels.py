@@ -89,7 +89,6 @@ class Work(NamedTuple):
     moves: Array
     """``moves[2 * q + o]``: pages of run q whose visit had outcome o"""
     target: Array
-    new_moves: Array
     new_slots: Array
     table: Array
     gathered: Array
@@ -689,7 +688,7 @@ def replay_states(
 
     `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
-    state by slot. There must be slots for every state and cycle, or for every page.
+    int64 ``[1, slots]``, state by slot. There must be slots for every state and cycle, or for every page.
     """
     by_slot = np.empty(slots.shape[1])
     keys = np.empty((1, work.moves.size), np.int64)
@@ -699,7 +698,7 @@ def replay_states(
         top = work.sizes[TOP]
         for slot in range(top):
             if slots[COUNT, slot]:
-                at = score_at[state_of[slot]]
+                at = score_at[state_of[0, slot]]
                 if aged:
                     at += cycle - slots[LAST, slot] - 1
                 by_slot[slot] = scores[at]
@@ -708,23 +707,19 @@ def replay_states(
             facts, slots, work, counts[i], used,
         )  # fmt: skip
         for u in range(moved):
-            keys[0, u] = after[state_of[work.runs[SLOT, used[u] >> 1]], used[u] & 1]
-        groups = settle(cycle, used[:moved], keys, slots, work)
-        for g in range(groups):
-            state_of[work.new_slots[g]] = keys[0, work.new_moves[g]]
+            keys[0, u] = after[state_of[0, work.runs[SLOT, used[u] >> 1]], used[u] & 1]
+        settle(cycle, used[:moved], keys, state_of, slots, work)
 
 
 @njit(cache=True)
-def settle(cycle, used, keys, slots, work):
+def settle(cycle, used, keys, states, slots, work):
     """Put the visited pages into new groups, merging moves that end in equal state.
 
     `used`: the moves that pages made; `keys[:, u]`: the state after move `used[u]`, as int64 bits.
-    Returns the number of new groups: group g lives in slot `new_slots[g]`, in the state
-    `keys[:, new_moves[g]]`. There must be room for as many slots as moves.
+    `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
     """
     sizes = work.sizes
     runs = work.runs
-    new_moves = work.new_moves
     new_slots = work.new_slots
     for q in range(sizes[RUNS]):
         slot = runs[SLOT, q]
@@ -747,14 +742,13 @@ def settle(cycle, used, keys, slots, work):
         while table[at] >= 0 and group < 0:
             group = table[at]
             for c in range(keys.shape[0]):
-                if keys[c, new_moves[group]] != keys[c, u]:
+                if states[c, new_slots[group]] != keys[c, u]:
                     group = -1
                     break
             at = (at + 1) & (size - 1)
         if group < 0:
             group = groups
             table[at] = group
-            new_moves[group] = u
             if sizes[FREES]:
                 sizes[FREES] -= 1
                 slot = slots[FREE, sizes[FREES]]
@@ -762,6 +756,8 @@ def settle(cycle, used, keys, slots, work):
                 slot = sizes[TOP]
                 sizes[TOP] += 1
             new_slots[group] = slot
+            for c in range(keys.shape[0]):
+                states[c, slot] = keys[c, u]
             slots[LENGTH, slot] = 0
             slots[LAST, slot] = cycle
             slots[LOW, slot] = 0
@@ -779,7 +775,6 @@ def settle(cycle, used, keys, slots, work):
         tail += slots[LENGTH, slot] + 1
     sizes[TAIL] = tail
     _part(slots, work)
-    return groups
 
 
 @njit(cache=True)
