@@ -79,7 +79,7 @@ def _exp(x: Array, out: Array) -> None:
 def make_finite(values: Array) -> None:
     """Replace what is not finite by 0, in place."""
     finite = np.isfinite(values)
-    if not finite.all():
+    if np.count_nonzero(finite) < len(values):
         values[~finite] = 0.0
 
 
