@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import draws, load
-from training import grouped, kernels
+from training import grouped
 from training.dense import replay_dense
 from training.history import ChangeHistory
+from training.kernels import ranks
 from training.metrics import METRICS
 from training.replay import replay, run
 from training.truth import prepare
@@ -435,4 +436,4 @@ def test_gains_of_crowded_keys_are_those_of_sorted_keys(keys, shared_bits):
     work = grouped._new_work(len(crowded), len(crowded), 2, 0)
     gains = np.arange(1, len(crowded) + 1) ** 2
     expected = sum(int(gains[rank]) for rank, key in enumerate(sorted(crowded)) if key & 1)
-    assert kernels._gain(np.array(crowded, np.uint64), 64, gains, work) == expected
+    assert ranks.gain(np.array(crowded, np.uint64), 64, gains, work) == expected

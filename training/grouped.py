@@ -15,8 +15,10 @@ import numpy as np
 from scrapy_gp4c import terminals
 from scrapy_gp4c.score import ScoreFunction
 from scrapy_gp4c.terminals import STATE, Array
-from training import kernels
-from training.kernels import Facts, Work
+from training.kernels import memory
+from training.kernels.cycles import advance, replay_states, settle
+from training.kernels.memory import Facts, Work
+from training.kernels.visits import penalise_rest
 from training.metrics import Ints, Tallies
 from training.states import States, states_of
 from training.truth import Truth
@@ -29,7 +31,7 @@ class _Groups:
         self.names = tuple(name for name in columns if name != "last_cycle")
         self.states: Ints = np.zeros((len(self.names), 0), np.int64)
         """``[state columns, slots]``, floats as their bits: what tells groups apart."""
-        self.slots = np.zeros((kernels.FIELDS, 0), np.int32)
+        self.slots = np.zeros((memory.FIELDS, 0), np.int32)
         used = _FIRST + len(truth.pattern_start) - 1
         self.reserve(used + 64)
         named = self.named(self.states[:, _FIRST:used])
@@ -42,7 +44,7 @@ class _Groups:
         used = self.slots.shape[1]
         if capacity <= used:
             return
-        slots = np.zeros((kernels.FIELDS, 2 * capacity), np.int32)
+        slots = np.zeros((memory.FIELDS, 2 * capacity), np.int32)
         slots[:, :used] = self.slots
         self.slots = slots
         states = np.zeros((len(self.names), 2 * capacity), np.int64)
@@ -57,15 +59,15 @@ class _Groups:
         }
 
 
-_FIRST: Final = kernels.NOWHERE + 1
+_FIRST: Final = memory.NOWHERE + 1
 """The slot of the first warm-up pattern."""
 
 
 def _first_lists(truth: Truth, slots: Array) -> None:
     patterns = slice(_FIRST, _FIRST + len(truth.pattern_start) - 1)
-    slots[kernels.START, patterns] = truth.pattern_start[:-1]
-    slots[kernels.LENGTH : kernels.COUNT + 1, patterns] = np.diff(truth.pattern_start)
-    slots[kernels.LAST, patterns] = truth.warmup
+    slots[memory.START, patterns] = truth.pattern_start[:-1]
+    slots[memory.LENGTH : memory.COUNT + 1, patterns] = np.diff(truth.pattern_start)
+    slots[memory.LAST, patterns] = truth.warmup
 
 
 def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[str]) -> Tallies:
@@ -76,14 +78,14 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     columns = terminals.columns_of(function.terminals, function.clock)
     facts = _facts(truth, tallies)
     work = _work(truth)
-    counts = np.zeros((truth.cycles - truth.warmup, kernels.COUNTS), np.int64)
+    counts = np.zeros((truth.cycles - truth.warmup, memory.COUNTS), np.int64)
     states = states_of(truth, columns) if function.clock == "visits" else None
     if states is not None:
         slots = _replay_states(truth, function, states, facts, work, counts)
     else:
         slots = _replay_groups(truth, function, columns, facts, work, counts)
     if facts.penalised:
-        kernels.penalise_rest(facts, slots, work)
+        penalise_rest(facts, slots, work)
     found = _tallies(truth, counts, work, tallies)
     _SPARE[truth.pages, truth.k, truth.cycles, truth.warmup] = work
     return found
@@ -97,11 +99,11 @@ def _replay_states(
     scores = function.expression(states.values(function.terminals), states.rows)
     patterns = len(truth.pattern_start) - 1
     capacity = _FIRST + min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
-    slots = np.zeros((kernels.FIELDS, capacity), np.int32)
+    slots = np.zeros((memory.FIELDS, capacity), np.int32)
     _first_lists(truth, slots)
     state_of = np.empty((1, capacity), np.int64)
     state_of[0, _FIRST : _FIRST + patterns] = states.first
-    kernels.replay_states(
+    replay_states(
         truth.salts, truth.drawn, truth.drawn_start, scores, states.score_at, states.aged, states.after,
         state_of, facts, slots, work, counts,
     )  # fmt: skip
@@ -120,20 +122,18 @@ def _replay_groups(
     groups = _Groups(truth, needed)
     moves = np.empty(len(work.moves), np.int64)
     for i, cycle in enumerate(truth.scored_cycles.tolist()):
-        top = int(work.sizes[kernels.TOP])
-        state = groups.named(groups.states[:, :top]) | {"last_cycle": groups.slots[kernels.LAST, :top]}
+        top = int(work.sizes[memory.TOP])
+        state = groups.named(groups.states[:, :top]) | {"last_cycle": groups.slots[memory.LAST, :top]}
         scores = function.scores(state, cycle)
         drawn = truth.drawn[truth.drawn_start[i] : truth.drawn_start[i + 1]]
-        moved = kernels.advance(
-            cycle, scores, truth.salts[i], drawn, facts, groups.slots, work, counts[i], moves
-        )
+        moved = advance(cycle, scores, truth.salts[i], drawn, facts, groups.slots, work, counts[i], moves)
         used = moves[:moved]
-        source = work.runs[kernels.SLOT, used >> 1]
+        source = work.runs[memory.SLOT, used >> 1]
         after = groups.states.take(source, axis=1)
-        last_cycle = groups.slots[kernels.LAST, source]
+        last_cycle = groups.slots[memory.LAST, source]
         terminals.observe(groups.named(after) | {"last_cycle": last_cycle}, used & 1, cycle)
         groups.reserve(top + moved)
-        kernels.settle(cycle, used, after, groups.states, groups.slots, work)
+        settle(cycle, used, after, groups.states, groups.slots, work)
     return groups.slots
 
 
@@ -170,8 +170,8 @@ def _work(truth: Truth) -> Work:
     _SPARE.clear()
     work.arena[: truth.pages] = truth.pattern_pages
     work.sizes[:] = 0
-    work.sizes[kernels.TAIL] = truth.pages
-    work.sizes[kernels.TOP] = _FIRST + len(truth.pattern_start) - 1
+    work.sizes[memory.TAIL] = truth.pages
+    work.sizes[memory.TOP] = _FIRST + len(truth.pattern_start) - 1
     for counts in (work.again_count, work.again_weight, work.penalty_change):
         counts[:] = 0
     return work
@@ -185,7 +185,7 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
         group_of=np.empty(pages, np.uint32),
         # Compacted lists, and what one cycle may add; else as rarely compacted as memory allows.
         arena=np.empty(pages + max(3 * k, min(k * (cycles - warmup), 2 * pages)), np.uint32),
-        sizes=np.empty(kernels.SIZES, np.int64),
+        sizes=np.empty(memory.SIZES, np.int64),
         picked=np.empty(k + 1, np.uint32),
         runs=np.empty((2, k + 1), np.int32),
         class_end=scratch(k),
@@ -200,9 +200,9 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
         from_slot=np.empty(k, np.uint32),
         keys=np.empty(pages, np.uint64),
         sorted_keys=np.empty(pages, np.uint64),
-        heads=scratch((1 << kernels.MAX_BITS) + 2),
-        field=np.empty(1 << (kernels.MAX_FIELD - 6), np.uint64),
-        lanes=scratch(kernels.LANES * max(cycles + 2, 65)),
+        heads=scratch((1 << memory.MAX_BITS) + 2),
+        field=np.empty(1 << (memory.MAX_FIELD - 6), np.uint64),
+        lanes=scratch(memory.LANES * max(cycles + 2, 65)),
         again_count=np.empty(cycles + 2, np.int64),
         again_weight=np.empty(cycles + 2, np.int64),
         penalty_change=np.empty(cycles + 2, np.int64),
@@ -212,21 +212,21 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
 def _tallies(truth: Truth, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
     """Add up: what was untouched, less what was visited, plus what went stale again since."""
     cycles = truth.scored_cycles
-    changed, weight = counts[:, kernels.CHANGED], counts[:, kernels.WEIGHT]
+    changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 
     def standing(row: int, begun: Ints) -> Ints:
         return np.asarray((truth.untouched[row] + np.cumsum(begun))[cycles])
 
     every: dict[str, Ints] = {
-        "dcg": counts[:, kernels.DCG],
-        "new": counts[:, kernels.NEW],
-        "idle": counts[:, kernels.IDLE],
+        "dcg": counts[:, memory.DCG],
+        "new": counts[:, memory.NEW],
+        "idle": counts[:, memory.IDLE],
         "changed_weight": weight,
     }
     if "stale_weight" in wanted or "age_weight" in wanted:
         again = np.asarray(work.again_weight if len(truth.weights.fixed) else work.again_count, np.int64)
         every["stale_weight"] = stale = standing(1, again) - np.cumsum(weight)
-        since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, kernels.DIVERGED])
+        since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, memory.DIVERGED])
         every["age_weight"] = (cycles + 1) * stale - since
     if "penalty" in wanted:
         every["penalty"] = standing(3, np.asarray(work.penalty_change))
