@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LIVE = {
-    path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path
-    for path in sorted((ROOT / "scrapy_gp4c").rglob("*.py"))
-}
-OFFLINE = {path.stem: path for path in sorted((ROOT / "training").glob("*.py"))}
+LIVE, OFFLINE = (
+    {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    for package in ("scrapy_gp4c", "training")
+)
 
 PURE = {"errors", "primitives", "expression", "terminals", "score"}
 """Shared with training: they know neither Scrapy nor LMDB."""

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import draws, load
-from training import grouped
 from training.dense import replay_dense
 from training.history import ChangeHistory
-from training.kernels import ranks
 from training.metrics import METRICS
 from training.replay import replay, run
 from training.truth import prepare
@@ -424,16 +422,3 @@ def test_every_visit_can_be_watched():
         [5, [0, 2], [False, True]],
         [6, [0, 2], [True, False]],
     ]
-
-
-@given(
-    keys=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=300, unique=True),
-    shared_bits=st.integers(0, 64),
-)
-def test_gains_of_crowded_keys_are_those_of_sorted_keys(keys, shared_bits):
-    """Keys that agree in so many of their highest bits meet on one bit of the field, and are still ranked."""
-    crowded = sorted({key >> shared_bits for key in keys}, key=lambda key: hash((key, shared_bits)))
-    work = grouped._new_work(len(crowded), len(crowded), 2, 0)
-    gains = np.arange(1, len(crowded) + 1) ** 2
-    expected = sum(int(gains[rank]) for rank, key in enumerate(sorted(crowded)) if key & 1)
-    assert ranks.gain(np.array(crowded, np.uint64), 64, gains, work) == expected

@@ -19,15 +19,14 @@ from pathlib import Path
 from scrapy_gp4c import score
 
 
-def _drop_stale_code() -> None:
-    """Remove compiled code that is older than any of its sources.
+def drop_stale_code(folder: Path, *others: Path) -> None:
+    """Remove the compiled code of a folder's modules if one of them, or of `others`, has changed since.
 
     Numba's cache looks at the file of the function itself alone, yet compiles in what that calls.
     """
-    here = Path(__file__).parent
-    cache = here / "__pycache__"
-    sources = sorted((*here.glob("*.py"), Path(score.__file__)))
-    stamp = "".join(f"{path.name} {(at := path.stat()).st_mtime_ns} {at.st_size}\n" for path in sources)
+    cache = folder / "__pycache__"
+    sources = ((path.name, path.stat()) for path in sorted((*folder.glob("*.py"), *others)))
+    stamp = "".join(f"{name} {at.st_mtime_ns} {at.st_size}\n" for name, at in sources)
     known = cache / "sources"
     with contextlib.suppress(OSError):  # not writable: then numba keeps its cache elsewhere
         if not known.exists() or known.read_text() != stamp:
@@ -36,4 +35,4 @@ def _drop_stale_code() -> None:
             known.write_text(stamp)
 
 
-_drop_stale_code()
+drop_stale_code(Path(__file__).parent, Path(score.__file__))
