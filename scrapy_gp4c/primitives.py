@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,16 @@ TINY: Final = 1e-12
 """A denominator below this magnitude counts as zero."""
 LARGE: Final = math.exp(700.0)
 """Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
-WATCH: Final[dict[str, Literal["raise", "ignore"]]] = {
-    "over": "raise",
-    "invalid": "raise",
-    "divide": "raise",
-    "under": "ignore",
-}
+
+
+class _Watch(TypedDict):
+    over: Literal["raise"]
+    invalid: Literal["raise"]
+    divide: Literal["raise"]
+    under: Literal["ignore"]
+
+
+WATCH: Final[_Watch] = {"over": "raise", "invalid": "raise", "divide": "raise", "under": "ignore"}
 """Options of ``np.errstate`` under which the primitives work: from finite numbers no other one comes
 without a flag of the processor (IEEE 754, section 7), so that results need not be searched for it."""
 

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import grouped
@@ -16,6 +16,7 @@ from training.metrics import METRICS
 from training.replay import replay
 
 
+@settings(deadline=None)  # the first call compiles
 @given(
     keys=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=300, unique=True),
     shared_bits=st.integers(0, 64),

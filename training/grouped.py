@@ -23,21 +23,19 @@ from training.metrics import Ints, Tallies
 from training.states import States, states_of
 from training.truth import Truth
 
+_FIRST: Final = memory.NOWHERE + 1
+"""The slot of the first warm-up pattern."""
+
 
 class _Groups:
     """The groups of a replay by slot: states and page lists, in arrays that grow."""
 
-    def __init__(self, truth: Truth, columns: tuple[str, ...]) -> None:
-        self.names = tuple(name for name in columns if name != "last_cycle")
-        self.states: Ints = np.zeros((len(self.names), 0), np.int64)
+    def __init__(self, names: tuple[str, ...], states: Ints, slots: Array) -> None:
+        """Take what the slots used so far hold; ``names``: state columns but ``last_cycle``."""
+        self.names = names
+        self.states = states
         """``[state columns, slots]``, floats as their bits: what tells groups apart."""
-        self.slots = np.zeros((memory.FIELDS, 0), np.int32)
-        used = _FIRST + len(truth.pattern_start) - 1
-        self.reserve(used + 64)
-        named = self.named(self.states[:, _FIRST:used])
-        for name, values in truth.first_state(self.names).items():
-            named[name][:] = values
-        _first_lists(truth, self.slots)
+        self.slots = slots
 
     def reserve(self, capacity: int) -> None:
         """Make room for so many slots."""
@@ -59,10 +57,6 @@ class _Groups:
         }
 
 
-_FIRST: Final = memory.NOWHERE + 1
-"""The slot of the first warm-up pattern."""
-
-
 def _first_lists(truth: Truth, slots: Array) -> None:
     patterns = slice(_FIRST, _FIRST + len(truth.pattern_start) - 1)
     slots[memory.START, patterns] = truth.pattern_start[:-1]
@@ -79,11 +73,20 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     facts = _facts(truth, tallies)
     work = _work(truth)
     counts = np.zeros((truth.cycles - truth.warmup, memory.COUNTS), np.int64)
-    states = states_of(truth, columns) if function.clock == "visits" else None
-    if states is not None:
-        slots = _replay_states(truth, function, states, facts, work, counts)
+    listed = states_of(truth, columns) if function.clock == "visits" else None
+    if listed is not None:
+        slots, state_of = _replay_states(truth, function, listed, facts, work, counts)
+        done = listed.cycles
     else:
-        slots = _replay_groups(truth, function, columns, facts, work, counts)
+        done = 0
+    if done < len(counts):
+        if listed is not None:
+            top = work.sizes[memory.TOP]
+            groups = _Groups(listed.names, listed.bits.take(state_of[0, :top], axis=1), slots[:, :top])
+        else:
+            groups = _after_warmup(truth, columns)
+        _replay_groups(truth, function, groups, done, facts, work, counts)
+        slots = groups.slots
     if facts.penalised:
         penalise_rest(facts, slots, work)
     found = _tallies(truth, counts, work, tallies)
@@ -91,37 +94,48 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     return found
 
 
+def _after_warmup(truth: Truth, columns: tuple[str, ...]) -> _Groups:
+    """One group per warm-up pattern."""
+    names = tuple(name for name in columns if name != "last_cycle")
+    used = _FIRST + len(truth.pattern_start) - 1
+    slots = np.zeros((memory.FIELDS, used), np.int32)
+    _first_lists(truth, slots)
+    groups = _Groups(names, np.zeros((len(names), used), np.int64), slots)
+    named = groups.named(groups.states[:, _FIRST:])
+    for name, values in truth.first_state(names).items():
+        named[name][:] = values
+    return groups
+
+
 def _replay_states(
     truth: Truth, function: ScoreFunction, states: States, facts: Facts, work: Work, counts: Ints
-) -> Array:
-    """Score all states at once, then replay without coming back to Python."""
+) -> tuple[Array, Ints]:
+    """Score all listed states at once, then replay their cycles without coming back to Python.
+
+    Returns the table of slots, and ``[1, slots]`` the state of each.
+    """
     assert function.expression is not None
     scores = function.expression(states.values(function.terminals), states.rows)
     patterns = len(truth.pattern_start) - 1
-    capacity = _FIRST + min(truth.pages, patterns + len(states.after) * (truth.cycles - truth.warmup))
+    capacity = _FIRST + min(truth.pages, patterns + len(states.after) * states.cycles)
     slots = np.zeros((memory.FIELDS, capacity), np.int32)
     _first_lists(truth, slots)
-    state_of = np.empty((1, capacity), np.int64)
+    state_of = np.zeros((1, capacity), np.int64)
     state_of[0, _FIRST : _FIRST + patterns] = states.first
     replay_states(
-        truth.salts, truth.drawn, truth.drawn_start, scores, states.score_at, states.aged, states.after,
-        state_of, facts, slots, work, counts,
+        truth.salts[: states.cycles], truth.drawn, truth.drawn_start, scores, states.score_at, states.aged,
+        states.after, state_of, facts, slots, work, counts,
     )  # fmt: skip
-    return slots
+    return slots, state_of
 
 
 def _replay_groups(
-    truth: Truth,
-    function: ScoreFunction,
-    needed: tuple[str, ...],
-    facts: Facts,
-    work: Work,
-    counts: Ints,
-) -> Array:
-    """Score the groups that exist, cycle by cycle."""
-    groups = _Groups(truth, needed)
+    truth: Truth, function: ScoreFunction, groups: _Groups, done: int, facts: Facts, work: Work, counts: Ints
+) -> None:
+    """Replay the scored cycles from number `done` on; score the groups that exist, cycle by cycle."""
     moves = np.empty(len(work.moves), np.int64)
-    for i, cycle in enumerate(truth.scored_cycles.tolist()):
+    for i in range(done, len(counts)):
+        cycle = truth.warmup + 1 + i
         top = int(work.sizes[memory.TOP])
         state = groups.named(groups.states[:, :top]) | {"last_cycle": groups.slots[memory.LAST, :top]}
         scores = function.scores(state, cycle)
@@ -134,7 +148,6 @@ def _replay_groups(
         terminals.observe(groups.named(after) | {"last_cycle": last_cycle}, used & 1, cycle)
         groups.reserve(top + moved)
         settle(cycle, used, after, groups.states, groups.slots, work)
-    return groups.slots
 
 
 def _facts(truth: Truth, tallies: Collection[str]) -> Facts:

@@ -1,8 +1,9 @@
-"""All states that a page can come to be in, where these are few: then every score is computed once.
+"""All states that a page can come to be in, as long as these are few: then every score is computed once.
 
 With terminals such as n, X and t a page of a history of 57 cycles can be in 30,000 states at most. Scoring
 them all in one go costs less than scoring the groups that exist anew in each cycle, and the replay
-need not come back to Python between cycles.
+need not come back to Python between cycles. With terminals that remember every outcome the states double
+from cycle to cycle: then the first cycles are listed, in which there are few groups to score each time.
 """
 
 from __future__ import annotations
@@ -20,13 +21,21 @@ from training.metrics import Ints
 from training.truth import Truth
 
 MOST_ROWS: Final = 65_536
-"""Rows (states times cycles since the last visit) up to which listing them pays."""
+"""Rows (states times cycles since the last visit) that may be listed."""
+ROWS_PER_CYCLE: Final = 2048
+"""Rows that may be added to list one more cycle: scoring them costs as much as coming back to Python."""
 
 
 @dataclass(frozen=True)
 class States:
     """The states of a set of state columns on the visits clock (N states, R rows)."""
 
+    cycles: int
+    """Scored cycles for which the states are listed; what the last one leads to has no score."""
+    names: tuple[str, ...]
+    """The state columns but ``last_cycle``."""
+    bits: Ints
+    """``[state columns, N]``: the states, floats as their bits."""
     after: npt.NDArray[np.int32]
     """``[N, 2]``: the state after a visit without and with a change."""
     first: npt.NDArray[np.int32]
@@ -49,7 +58,7 @@ class States:
 
 
 def states_of(truth: Truth, needed: tuple[str, ...]) -> States | None:
-    """The states that tell pages apart by the columns `needed`, or None if they are too many to list.
+    """The states that tell pages apart by the columns `needed`, or None if not even one cycle's are few.
 
     Terminals of the visits clock depend on the cycle through t alone, so that a state last visited in
     cycle -t stands, at planning cycle 0, for all that were visited t cycles ago.
@@ -63,9 +72,8 @@ def states_of(truth: Truth, needed: tuple[str, ...]) -> States | None:
 def _list(truth: Truth, needed: tuple[str, ...]) -> States | None:
     aged = "last_cycle" in needed
     columns = tuple(name for name in needed if name != "last_cycle")
-    scored = truth.cycles - truth.warmup
     index: dict[tuple[float, ...], int] = {}
-    ages: list[int] = []
+    visits_of: list[int] = []
 
     def number(state: dict[str, Array], rows: int, visits: int) -> list[int]:
         out = []
@@ -74,40 +82,54 @@ def _list(truth: Truth, needed: tuple[str, ...]) -> States | None:
         ):
             if key not in index:
                 index[key] = len(index)
-                ages.append(scored - visits)
+                visits_of.append(visits)
             out.append(index[key])
         return out
 
-    state = truth.first_state(columns)
-    first = number(state, truth.pattern_outcomes.shape[1], 0)
+    first = number(truth.first_state(columns), truth.pattern_outcomes.shape[1], 0)
     after: list[tuple[int, int]] = []
-    for visits in range(1, scored + 1):
+    cycles = rows = 0
+    while cycles < truth.cycles - truth.warmup:
+        # One cycle more: every state so far may have gone one cycle longer without a visit.
         begin = len(after)
-        keys = list(index)[begin:]
-        if not keys or (sum(ages) if aged else len(ages)) > MOST_ROWS:
+        added = len(index) if aged else len(index) - begin
+        if added > ROWS_PER_CYCLE or rows + added > MOST_ROWS:
             break
+        cycles += 1
+        rows += added
+        keys = list(index)[begin:]
         level = {
             name: np.repeat(np.array([key[c] for key in keys], terminals.STATE[name]), 2)
             for c, name in enumerate(columns)
         }
         outcome = np.zeros(2 * len(keys), np.bool_)
         outcome[1::2] = True
-        terminals.observe(level, outcome, visits)
-        numbers = number(level, 2 * len(keys), visits)
+        terminals.observe(level, outcome, cycles)
+        numbers = number(level, 2 * len(keys), cycles)
         after.extend(zip(numbers[::2], numbers[1::2], strict=True))
-    if (sum(ages) if aged else len(ages)) > MOST_ROWS:
+    if not cycles:
         return None
-    # States of the last cycle are visited no more.
+    # States that the last cycle leads to are visited no more.
     after.extend((0, 0) for _ in range(len(index) - len(after)))
-    counts = np.array(ages if aged else [1] * len(ages))
-    rows = np.repeat(np.arange(len(index)), counts)
+    left = cycles - np.array(visits_of)
+    counts = left if aged else np.minimum(left, 1)
+    at = np.repeat(np.arange(len(index)), counts)
     score_at = np.cumsum(counts) - counts
-    table = {
-        name: np.array([key[c] for key in index], terminals.STATE[name])[rows]
-        for c, name in enumerate(columns)
+    states = {
+        name: np.array([key[c] for key in index], terminals.STATE[name]) for c, name in enumerate(columns)
     }
+    table = {name: values[at] for name, values in states.items()}
     if aged:
-        table["last_cycle"] = -(np.arange(len(rows)) - score_at[rows] + 1)
+        table["last_cycle"] = -(np.arange(len(at)) - score_at[at] + 1)
+    bits = [values.view(np.int64) if values.dtype.kind == "f" else values for values in states.values()]
     return States(
-        np.array(after, np.int32).reshape(-1, 2), np.array(first, np.int32), aged, score_at, table, len(rows)
+        cycles,
+        columns,
+        np.array(bits, np.int64).reshape(len(columns), len(index)),
+        np.array(after, np.int32).reshape(-1, 2),
+        np.array(first, np.int32),
+        aged,
+        score_at,
+        table,
+        len(at),
     )
