@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -146,3 +147,21 @@ def test_workers_that_are_not_there(options, words):
     """Each is one clear error before any work."""
     with pytest.raises(LearningError, match=words), workers(**options):
         pass
+
+
+@pytest.mark.parametrize(("error", "told"), [(KeyError(7), False), (ValueError("lost"), True)])
+def test_only_work_lost_to_ctrl_c_is_passed_over_in_silence(error, told, monkeypatch):
+    """What loky's thread finds missing when the user interrupts is no news; any other failure is."""
+    heard = []
+    monkeypatch.setattr(threading, "excepthook", heard.append)
+
+    class ExecutorManagerThread(threading.Thread):
+        def run(self) -> None:
+            raise error
+
+    with workers(1):
+        thread = ExecutorManagerThread()
+        thread.start()
+        thread.join()
+    assert [failure.exc_value for failure in heard] == [error] * told
+    assert threading.excepthook == heard.append

@@ -197,13 +197,36 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
             config = joblib.parallel_config(backend=backend, n_jobs=jobs)
         except (ValueError, ImportError) as error:
             raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
-        with config, joblib.Parallel(**options) as parallel, warnings.catch_warnings():
+        with (
+            config,
+            _no_word_of_lost_work(),
+            joblib.Parallel(**options) as parallel,
+            warnings.catch_warnings(),
+        ):
             # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             yield parallel
     finally:
         if client is not None:
             client.close()
+
+
+@contextmanager
+def _no_word_of_lost_work() -> Iterator[None]:
+    """Ctrl-C takes the pending work away from under loky's thread, which then ends: nobody needs to know."""
+    usual = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not (
+            isinstance(failure.exc_value, KeyError) and "ExecutorManager" in type(failure.thread).__name__
+        ):
+            usual(failure)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
 
 
 def _dask_client(scheduler: str | None) -> Any:
