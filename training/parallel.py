@@ -29,8 +29,8 @@ from training.truth import Truth
 
 CHUNK: Final = 20
 """Texts per task: enough to hide the cost of a task, few enough to keep all workers busy to the end."""
-MOST_JUDGES: Final = 32
-"""Training sets that a worker keeps."""
+MOST_JUDGES: Final = 16
+"""Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
 
 
 class Key(NamedTuple):
