@@ -150,34 +150,27 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
             _track(slot, slots, work)
         stamp[slot] = cycle
         taken[slot] = 0
-    n = 0
-    if facts.by_draw:
-        for page in drawn:
-            slot = group_of[page]
-            gathered[n] = page
-            from_slot[n] = slot
-            is_member = stamp[slot] == cycle
-            taken[slot] += is_member
-            n += is_member
-            if n == need:
-                break
-        if n < need:
-            return False
-    else:
-        low = facts.pages
+    low = np.int64(0) if facts.by_draw else facts.pages
+    if not facts.by_draw:
         for slot in members:
             low = min(low, slots[LOW, slot])
-        page = np.uint64(low)
-        while n < need:
-            slot = group_of[page]
-            gathered[n] = page
-            from_slot[n] = slot
-            is_member = stamp[slot] == cycle
-            taken[slot] += is_member
-            n += is_member
-            page += ONE
+    at = np.uint64(low)
+    end = np.uint64(drawn.size if facts.by_draw else facts.pages)
+    n = 0
+    while n < need and at < end:
+        page = drawn[at] if facts.by_draw else np.uint32(at)
+        at += ONE
+        slot = group_of[page]
+        gathered[n] = page
+        from_slot[n] = slot
+        is_member = stamp[slot] == cycle
+        taken[slot] += is_member
+        n += is_member
+    if n < need:
+        return False
+    if not facts.by_draw:
         for slot in members:
-            slots[LOW, slot] = page
+            slots[LOW, slot] = at
     _forget(gathered[:need], group_of)
     return True
 
