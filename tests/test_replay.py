@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c import terminals
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import draws, load
+from training import states
 from training.dense import replay_dense
 from training.history import ChangeHistory
 from training.metrics import METRICS
@@ -134,7 +136,6 @@ def naive(history, text, k, warmup, ties, clock, seed):
 
 def score_of(function, visits, cycle, clock):
     """Scores of pages given as lists of visits, through one-page states updated visit by visit."""
-    from scrapy_gp4c import terminals
 
     out = []
     for page in visits:
@@ -207,6 +208,21 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
     assert_same(
         replay(history, text, engine="grouped", **choices), replay(history, text, engine="dense", **choices)
     )
+
+
+@pytest.mark.parametrize("rows_per_cycle", [0, 3, 40])
+def test_it_does_not_matter_how_many_cycles_states_are_listed_for(rows_per_cycle, monkeypatch):
+    """Listed for no cycle, for a few and for more, scores of states and of groups give the same bits."""
+    monkeypatch.setattr(states, "ROWS_PER_CYCLE", rows_per_cycle)
+    generator = np.random.default_rng(3)
+    history = history_of(generator.random((12, 300)) < generator.beta(0.3, 3, 300))
+    for text in ("gad_rate + aad_rate * t - sad", "gad_rate - n"):
+        expected = replay(history, text, budget=20, engine="dense")
+        assert_same(replay(history, text, budget=20, engine="grouped"), expected)
+        needed = terminals.columns_of(parse(text).terminals)
+        listed = states.states_of(prepare(history, budget=20), needed)
+        assert (listed is None) == (rows_per_cycle < 4)  # as many as warm-up patterns
+        assert listed is None or 0 < listed.cycles < 10
 
 
 def tables_of_worked_example():

@@ -70,6 +70,7 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     ``tallies``: names of the optional `Tallies` to count.
     """
     columns = terminals.columns_of(function.terminals, function.clock)
+    names = tuple(name for name in columns if name != "last_cycle")
     facts = _facts(truth, tallies)
     work = _work(truth)
     counts = np.zeros((truth.cycles - truth.warmup, memory.COUNTS), np.int64)
@@ -82,9 +83,11 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     if done < len(counts):
         if listed is not None:
             top = work.sizes[memory.TOP]
-            groups = _Groups(listed.names, listed.bits.take(state_of[0, :top], axis=1), slots[:, :top])
+            # Contiguous: for another layout everything would be compiled once more.
+            slots = np.ascontiguousarray(slots[:, :top])
+            groups = _Groups(names, listed.bits.take(state_of[0, :top], axis=1), slots)
         else:
-            groups = _after_warmup(truth, columns)
+            groups = _after_warmup(truth, names)
         _replay_groups(truth, function, groups, done, facts, work, counts)
         slots = groups.slots
     if facts.penalised:
@@ -94,9 +97,8 @@ def replay_grouped(truth: Truth, function: ScoreFunction, tallies: Collection[st
     return found
 
 
-def _after_warmup(truth: Truth, columns: tuple[str, ...]) -> _Groups:
+def _after_warmup(truth: Truth, names: tuple[str, ...]) -> _Groups:
     """One group per warm-up pattern."""
-    names = tuple(name for name in columns if name != "last_cycle")
     used = _FIRST + len(truth.pattern_start) - 1
     slots = np.zeros((memory.FIELDS, used), np.int32)
     _first_lists(truth, slots)

@@ -32,10 +32,8 @@ class States:
 
     cycles: int
     """Scored cycles for which the states are listed; what the last one leads to has no score."""
-    names: tuple[str, ...]
-    """The state columns but ``last_cycle``."""
     bits: Ints
-    """``[state columns, N]``: the states, floats as their bits."""
+    """``[state columns but last_cycle, N]``: the states, floats as their bits."""
     after: npt.NDArray[np.int32]
     """``[N, 2]``: the state after a visit without and with a change."""
     first: npt.NDArray[np.int32]
@@ -124,7 +122,6 @@ def _list(truth: Truth, needed: tuple[str, ...]) -> States | None:
     bits = [values.view(np.int64) if values.dtype.kind == "f" else values for values in states.values()]
     return States(
         cycles,
-        columns,
         np.array(bits, np.int64).reshape(len(columns), len(index)),
         np.array(after, np.int32).reshape(-1, 2),
         np.array(first, np.int32),
