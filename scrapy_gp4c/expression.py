@@ -91,15 +91,23 @@ class Expression:
             raise ExpressionError(f"{self.text!r} names no terminal, so the number of rows is needed")
         scores = np.empty(rows)
         for start in range(0, rows, BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, rows)
             block = {}
             with np.errstate(all="ignore"):
                 for name, column in columns.items():
-                    block[name] = column[start:stop].astype(np.float64)
+                    block[name] = column[start : start + BLOCK_ROWS].astype(np.float64)
                     make_finite(block[name])
-            with np.errstate(**WATCH):
-                self._evaluate_block(block, scores[start:stop])
+            self.evaluate(block, scores[start : start + BLOCK_ROWS])
         return scores
+
+    def evaluate(self, terminals: Mapping[str, Array], out: Array) -> None:
+        """Write the scores of all rows to `out`, float64 ``[P]``; the terminals are so too, and finite."""
+        with np.errstate(**WATCH):
+            if len(out) <= BLOCK_ROWS:
+                self._evaluate_block(terminals, out)
+                return
+            for start in range(0, len(out), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                self._evaluate_block({name: terminals[name][rows] for name in self.terminals}, out[rows])
 
     def _evaluate_block(self, values: Mapping[str, Array], out: Array) -> None:
         read_only = {id(column) for column in values.values()}

@@ -142,6 +142,15 @@ def _random(s: Mapping[str, Array], cycle: int) -> Array:
     return np.asarray(s["draw"] * 2.0**-64)
 
 
+_UNWEIGHED: Final = {
+    "n": Terminal(("n",), lambda s, cycle: s["n"], "judged visits"),
+    "X": Terminal(("X",), lambda s, cycle: s["X"], "changes found"),
+    "t": Terminal(("last_cycle",), _t, "cycles since the last visit"),
+    "cg": Terminal(("n", "X"), _cg, "change rate of Cho & Garcia-Molina 2003 (journal eq. 4)"),
+}
+"""Terminals that are the same on both clocks."""
+
+
 def _table(clock: Clock) -> dict[str, Terminal]:
     rates: dict[str, tuple[tuple[str, ...], Formula, str]]
     if clock == "visits":
@@ -162,12 +171,7 @@ def _table(clock: Clock) -> dict[str, Terminal]:
                 "geometric weights by cycle",
             ),
         }
-    table = {
-        "n": Terminal(("n",), lambda s, cycle: s["n"], "judged visits"),
-        "X": Terminal(("X",), lambda s, cycle: s["X"], "changes found"),
-        "t": Terminal(("last_cycle",), _t, "cycles since the last visit"),
-        "cg": Terminal(("n", "X"), _cg, "change rate of Cho & Garcia-Molina 2003 (journal eq. 4)"),
-    }
+    table = dict(_UNWEIGHED)
     for name, (columns, formula, meaning) in rates.items():
         table[f"{name}_rate"] = Terminal(columns, formula, f"{name.upper()} rate: {meaning}")
         table[name] = Terminal(

@@ -81,7 +81,7 @@ def test_judge_agrees_with_replay_and_spares_equal_rankings():
     outcomes = judge.outcomes(texts)
     for text, outcome in zip(texts, outcomes, strict=True):
         assert outcome.value == values_of(TRUTH, text, load_fitness("ndcg"), "visits").mean()
-    assert judge.replays == 5, "t * X, t, X, and aad twice: its states are too many to compare"
+    assert judge.replays == 4
     assert judge.replay_s > 0
     assert outcomes[0] == outcomes[1]
     assert outcomes[4] == outcomes[5]

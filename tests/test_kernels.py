@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training import grouped
 from training.history import ChangeHistory
 from training.kernels import drop_stale_code, ranks
 from training.metrics import METRICS
 from training.replay import replay
+from training.workspace import _new_work
 
 
 @settings(deadline=None)  # the first call compiles
@@ -24,7 +24,7 @@ from training.replay import replay
 def test_gains_of_crowded_keys_are_those_of_sorted_keys(keys, shared_bits):
     """Keys that agree in so many of their highest bits meet on one bit of the field, and are still ranked."""
     crowded = sorted({key >> shared_bits for key in keys}, key=lambda key: hash((key, shared_bits)))
-    work = grouped._new_work(len(crowded), len(crowded), 2, 0)
+    work = _new_work(len(crowded), len(crowded), 2, 0)
     gains = np.arange(1, len(crowded) + 1) ** 2
     expected = sum(int(gains[rank]) for rank, key in enumerate(sorted(crowded)) if key & 1)
     assert ranks.gain(np.array(crowded, np.uint64), 64, gains, work) == expected

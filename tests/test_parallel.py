@@ -7,13 +7,17 @@ import os
 import pickle
 import signal
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
 from distributed import LocalCluster
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import LearningError
 from training import parallel
+from training.evolve import Outcome
 from training.fitness import load_fitness, values_of
 from training.parallel import Evaluator, Key, Task, work, workers
 from training.replay import ReplayResult
@@ -95,6 +99,7 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     monkeypatch.setattr(parallel, "_JUDGES", {})
 
     sent: list[bool] = []
+    monkeypatch.setattr(parallel, "MOST_TEXTS", 20)
 
     def recording(task: Task) -> object:
         sent.append(task.payload is not None)
@@ -105,7 +110,40 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here)
         evaluator.evaluate([(0, TEXTS)])
         evaluator.evaluate([(0, ["t", "X"])])
-    assert sent == [False, False, True, True, False], "two chunks asked, two sent again, then none"
+    assert sent == [False, False, True, True, False], "two tasks asked, two sent again, then none"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 40), unique=True)), max_size=6),
+    st.integers(1, 12),
+    st.integers(1, 5),
+    st.integers(1, 4),
+)
+def test_every_new_text_is_in_one_task(requests, most, least, jobs):
+    """Each text that is new for its training set goes out once, in tasks for all workers, none too large."""
+    requests = [(number, [f"t + {i}" for i in texts]) for number, texts in requests]
+    told: list[int] = []
+    with (
+        mock.patch.multiple(parallel, MOST_TEXTS=most, LEAST_TEXTS=least),
+        workers(jobs, "threading") as pool,
+    ):
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", pool)
+        evaluator.known[1]["t + 3"] = Outcome(0.5, "known")
+        tasks = list(evaluator._tasks(iter(requests), told.append))
+    out = [(task.number, text) for task in tasks for text in task.texts]
+    wanted = {(number, text) for number, texts in requests for text in texts} - {(1, "t + 3")}
+    assert len(out) == len(set(out))
+    assert set(out) == wanted
+    assert all(0 < len(task.texts) <= most for task in tasks)
+    assert sum(told) + len(out) == sum(len(texts) for _, texts in requests)
+    if len(requests) == 1 and least * jobs <= len(out) < most:
+        assert len(tasks) == jobs
+
+
+def test_threads_do_not_get_into_each_others_way():
+    """Threads of one process replay side by side, as a Dask worker's do."""
+    with workers(4, "threading") as pool:
+        check(Evaluator(TRUTHS, "ndcg", "visits", pool))
 
 
 def test_a_process_keeps_a_bounded_number_of_training_sets(monkeypatch):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import pickle
+import random
 import re
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
+from deap import gp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +24,9 @@ from training import states
 from training.dense import replay_dense
 from training.history import ChangeHistory
 from training.metrics import METRICS
-from training.replay import replay, run
+from training.replay import replay, run, run_all
 from training.truth import prepare
+from training.variation import drawing_from, expression_of, primitive_set
 
 FIELDS = ("visited", "changed", "pending", *METRICS)
 SCORES = (
@@ -210,6 +214,39 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
     )
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([(9, 0), (12, 2), (80, 2)]),
+    st.sampled_from(["random", "order"]),
+    st.sampled_from(terminals.CLOCKS),
+    st.sampled_from([0, 40, 2048]),
+)
+def test_functions_replayed_together_do_what_each_does_alone(seed, sizes, ties, clock, rows_per_cycle):
+    """Functions that choose alike for some cycles, for all or for none: the same bits as one by one."""
+    cycles, warmup = sizes
+    generator = np.random.default_rng(seed)
+    history = history_of(generator.random((cycles, 150)) < generator.beta(0.3, 2, 150))
+    primitives = primitive_set([name for name in terminals.NAMES if name != "random"])
+    with drawing_from(random.Random(seed)):
+        grown = [expression_of(gp.genGrow(primitives, 0, 2)) for _ in range(12)]
+    # Alike in every cycle; alike until n passes 5; scored page by page; all pages equal.
+    functions = ["t * X", "2 * t * X", "t * X + max(n, 5)", "gad * t", "gad * t + 1", "gad * t + max(n, 5)"]
+    functions += [
+        *(expression.text for expression in grown if expression.terminals),
+        "random",
+        "oracle",
+        "0 * t",
+    ]
+    with mock.patch.object(states, "ROWS_PER_CYCLE", rows_per_cycle):
+        truth = prepare(history, budget=12, warmup=warmup, ties=ties)
+        together = run_all(truth, functions, clock=clock)
+        for text, result in zip(functions, together, strict=True):
+            alone = run(truth, text, clock=clock, engine="dense")
+            assert_same(result, alone)
+            assert result.score == alone.score
+
+
 @pytest.mark.parametrize("rows_per_cycle", [0, 3, 40])
 def test_it_does_not_matter_how_many_cycles_states_are_listed_for(rows_per_cycle, monkeypatch):
     """Listed for no cycle, for a few and for more, scores of states and of groups give the same bits."""
@@ -219,8 +256,8 @@ def test_it_does_not_matter_how_many_cycles_states_are_listed_for(rows_per_cycle
     for text in ("gad_rate + aad_rate * t - sad", "gad_rate - n"):
         expected = replay(history, text, budget=20, engine="dense")
         assert_same(replay(history, text, budget=20, engine="grouped"), expected)
-        needed = terminals.columns_of(parse(text).terminals)
-        listed = states.states_of(prepare(history, budget=20), needed)
+        columns = states.state_columns(load(text))
+        listed = states.states_of(prepare(history, budget=20), *columns)
         assert (listed is None) == (rows_per_cycle < 4)  # as many as warm-up patterns
         assert listed is None or 0 < listed.cycles < 10
 

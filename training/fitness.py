@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +23,8 @@ from scrapy_gp4c.score import ScoreFunction
 from scrapy_gp4c.terminals import Clock
 from training.evolve import Outcome
 from training.metrics import METRICS
-from training.ranking import Rankings
-from training.replay import ReplayResult, run
+from training.replay import ReplayResult, run_all
+from training.states import ranking
 from training.truth import Truth
 
 Values = npt.NDArray[np.float64]
@@ -96,9 +96,16 @@ def load_fitness(name: str) -> Fitness:
 
 def values_of(truth: Truth, text: str, fitness: Fitness, clock: Clock) -> Values:
     """Fitness per scored cycle of the score expression `text`."""
+    return _values(truth, [_function(text, clock)], fitness)[0]
+
+
+def _function(text: str, clock: Clock) -> ScoreFunction:
     expression = parse(text)
-    function = ScoreFunction(text, expression, None, expression.terminals, clock)
-    return fitness.values(run(truth, function, metrics=fitness.metrics))
+    return ScoreFunction(text, expression, None, expression.terminals, clock)
+
+
+def _values(truth: Truth, functions: Sequence[ScoreFunction], fitness: Fitness) -> list[Values]:
+    return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
 
 
 class Judge:
@@ -114,30 +121,28 @@ class Judge:
         self._truth = truth
         self._fitness = fitness
         self._clock = clock
-        self._rankings = Rankings(truth.cycles, truth.warmup, clock)
-        self._known: dict[bytes, Outcome] = {}
+        self._known: dict[bytes | str, Outcome] = {}
+        """By ranking."""
 
-    def outcomes(self, texts: Iterable[str]) -> list[Outcome]:
+    def outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         """The outcome of every text, in order."""
-        return [self._outcome(text) for text in texts]
+        functions = [_function(text, self._clock) for text in texts]
+        keys = [ranking(self._truth, function) or function.text for function in functions]
+        new = {key: function for key, function in zip(keys, functions, strict=True) if key not in self._known}
+        outcomes = {
+            key: Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
+            for key, values in zip(new, self._replay(list(new.values())), strict=True)
+        }
+        self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
+        return [outcomes.get(key) or self._known[key] for key in keys]
 
-    def values(self, texts: Iterable[str]) -> list[Values]:
+    def values(self, texts: Sequence[str]) -> list[Values]:
         """Fitness per scored cycle of every text, in order."""
-        return [self._replay(text) for text in texts]
+        return self._replay([_function(text, self._clock) for text in texts])
 
-    def _outcome(self, text: str) -> Outcome:
-        key = self._rankings.key(parse(text))
-        if key is not None and key in self._known:
-            return self._known[key]
-        values = self._replay(text)
-        outcome = Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
-        if key is not None:
-            self._known[key] = outcome
-        return outcome
-
-    def _replay(self, text: str) -> Values:
+    def _replay(self, functions: Sequence[ScoreFunction]) -> list[Values]:
         start = time.thread_time()
-        values = values_of(self._truth, text, self._fitness, self._clock)
+        values = _values(self._truth, functions, self._fitness)
         self.replay_s += time.thread_time() - start
-        self.replays += 1
+        self.replays += len(functions)
         return values

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
+import math
 import pickle
 import signal
 import threading
@@ -27,8 +29,10 @@ from training.evolve import Outcome
 from training.fitness import Judge, Values, load_fitness
 from training.truth import Truth
 
-CHUNK: Final = 20
-"""Texts per task: enough to hide the cost of a task, few enough to keep all workers busy to the end."""
+MOST_TEXTS: Final = 160
+"""Texts of a task, at most: the more are replayed together, the more they share."""
+LEAST_TEXTS: Final = 20
+"""Texts for which another worker is worth a task."""
 MOST_JUDGES: Final = 16
 """Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
 
@@ -132,9 +136,9 @@ class Evaluator:
         """Fitness per scored cycle of the texts, by training set and text."""
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
-            Task(number, self._keys[number], texts[start : start + CHUNK], True)
+            Task(number, self._keys[number], chunk, True)
             for number, texts in requests
-            for start in range(0, len(texts), CHUNK)
+            for chunk in self._chunks(texts)
         )
         for report in self._run(tasks):
             values[report.task.number].update(zip(report.task.texts, report.answers, strict=True))
@@ -143,13 +147,31 @@ class Evaluator:
     def _tasks(
         self, requests: Iterable[tuple[int, list[str]]], advance: Callable[[int], None]
     ) -> Iterator[Task]:
+        """Tasks of the texts that are new, from all requests in a row for the same training set."""
         sent: set[tuple[int, str]] = set()
-        for number, texts in requests:
-            new = [text for text in texts if text not in self.known[number] and (number, text) not in sent]
-            advance(len(texts) - len(new))
-            sent.update((number, text) for text in new)
-            for start in range(0, len(new), CHUNK):
-                yield Task(number, self._keys[number], new[start : start + CHUNK], False)
+        for number, group in itertools.groupby(requests, lambda request: request[0]):
+            waiting: list[str] = []
+            for _, texts in group:
+                new = [
+                    text for text in texts if text not in self.known[number] and (number, text) not in sent
+                ]
+                advance(len(texts) - len(new))
+                sent.update((number, text) for text in new)
+                waiting += new
+                while len(waiting) >= MOST_TEXTS:
+                    yield Task(number, self._keys[number], waiting[:MOST_TEXTS], False)
+                    del waiting[:MOST_TEXTS]
+            for chunk in self._chunks(waiting):
+                yield Task(number, self._keys[number], chunk, False)
+
+    def _chunks(self, texts: list[str]) -> Iterator[list[str]]:
+        """Texts for tasks of about equal size, some for every worker."""
+        tasks = max(
+            math.ceil(len(texts) / MOST_TEXTS),
+            min(joblib.effective_n_jobs(self._parallel.n_jobs), len(texts) // LEAST_TEXTS),
+        )
+        for task in range(tasks):
+            yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
     def _run(self, tasks: Iterable[Task]) -> Iterator[Any]:
         """Run the tasks, those whose training set a worker lacks a second time, with the set."""

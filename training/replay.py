@@ -8,7 +8,7 @@ its last one. docs/replay.md works an example by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -18,7 +18,7 @@ from scrapy_gp4c.expression import Expression, check_terminals
 from scrapy_gp4c.score import ScoreFunction
 from scrapy_gp4c.terminals import Clock
 from training.dense import ORACLE, replay_dense
-from training.metrics import METRICS, NEEDS, Floats, Ints, measure
+from training.metrics import METRICS, NEEDS, Floats, Ints, Tallies, measure
 from training.truth import Ties, Truth, prepare
 
 if TYPE_CHECKING:
@@ -95,6 +95,18 @@ def run(
     metrics: Iterable[str] = tuple(METRICS),
 ) -> ReplayResult:
     """Replay on what `prepare` arranged; parameters and errors as for `replay`."""
+    return run_all(truth, [score_function], clock=clock, engine=engine, metrics=metrics)[0]
+
+
+def run_all(
+    truth: Truth,
+    score_functions: Sequence[str | Expression | ScoreFunction],
+    *,
+    clock: Clock | None = None,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> list[ReplayResult]:
+    """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
     wanted = tuple(metrics)
     for given, known, what in (
         *((metric, METRICS, "metric") for metric in wanted),
@@ -103,33 +115,44 @@ def run(
     ):
         if given not in known:
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
-    function = _load(score_function, clock)
-    per_page = function is None or function.expression is None or "random" in function.terminals
-    if engine == "grouped" and per_page:
-        raise ScoreError(
-            f"{score_function!s} scores every page by itself, so pages cannot be grouped: "
-            "use the engine 'dense' or 'auto'"
-        )
     needs = {NEEDS[metric] for metric in wanted if metric in NEEDS}
-    used: Engine = "dense" if per_page or engine == "dense" else "grouped"
-    if used == "dense":
-        tallies = replay_dense(truth, function, needs)
-    else:
+    functions = [_load(given, clock) for given in score_functions]
+    tallies: dict[int, Tallies] = {}
+    grouped: dict[int, ScoreFunction] = {}
+    for number, function in enumerate(functions):
+        if function is None or function.expression is None or "random" in function.terminals:
+            if engine == "grouped":
+                raise ScoreError(
+                    f"{score_functions[number]!s} scores every page by itself, so pages cannot be grouped: "
+                    "use the engine 'dense' or 'auto'"
+                )
+        elif engine != "dense":
+            grouped[number] = function
+    if grouped:
         from training.grouped import replay_grouped  # compiles: only when it is used
 
-        assert function is not None
-        tallies = replay_grouped(truth, function, needs)
-    text = ORACLE if function is None else function.text
-    return ReplayResult(
-        text,
-        truth.k,
-        used,
-        truth.scored_cycles,
-        tallies.visited,
-        tallies.changed,
-        tallies.pending,
-        **measure(tallies, truth.weights),
-    )
+        tallies = dict(zip(grouped, replay_grouped(truth, list(grouped.values()), needs), strict=True))
+    measured: dict[int, dict[str, Floats]] = {}
+    results = []
+    for number, function in enumerate(functions):
+        if number not in tallies:
+            tallies[number] = replay_dense(truth, function, needs)
+        own = tallies[number]
+        if id(own) not in measured:
+            measured[id(own)] = measure(own, truth.weights)
+        results.append(
+            ReplayResult(
+                ORACLE if function is None else function.text,
+                truth.k,
+                "grouped" if number in grouped else "dense",
+                truth.scored_cycles,
+                own.visited,
+                own.changed,
+                own.pending,
+                **measured[id(own)],
+            )
+        )
+    return results
 
 
 def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> ScoreFunction | None:

@@ -8,7 +8,7 @@ from cycle to cycle: then the first cycles are listed, in which there are few gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,14 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c import terminals
-from scrapy_gp4c.terminals import Array
-from training.metrics import Ints
+from scrapy_gp4c.expression import Expression
+from scrapy_gp4c.score import ScoreFunction
+from scrapy_gp4c.terminals import STATE, TERMINALS, Array, Clock
+from training.metrics import Floats, Ints
 from training.truth import Truth
 
 MOST_ROWS: Final = 65_536
 """Rows (states times cycles since the last visit) that may be listed."""
 ROWS_PER_CYCLE: Final = 2048
 """Rows that may be added to list one more cycle: scoring them costs as much as coming back to Python."""
+MOST_RANKED: Final = 16_384
+"""Rows up to which ordering them costs less than a replay, about."""
+RECENT_SCORES: Final = 2**21
+"""Scores that are kept for a second look."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +51,83 @@ class States:
     columns: dict[str, Array]
     """State columns by row, for planning cycle 0."""
     rows: int
+    complete: bool
+    """Whether the states of all scored cycles are listed."""
     known: dict[str, Array] = field(default_factory=dict)
     """Values of the terminals computed so far, by row."""
+    recent: dict[Expression, Floats] = field(default_factory=dict)
+    """Scores computed last."""
 
-    def values(self, names: Iterable[str]) -> dict[str, Array]:
-        """Terminals by row; each is computed once."""
-        missing = [name for name in names if name not in self.known]
-        self.known.update(terminals.compute(missing, self.columns, 0))
-        return {name: self.known[name] for name in names}
+    def scores(self, expression: Expression) -> Floats:
+        """Scores by row."""
+        scores = self.recent.get(expression)
+        if scores is None:
+            missing = [name for name in expression.terminals if name not in self.known]
+            for name, values in terminals.compute(missing, self.columns, 0).items():
+                self.known[name] = values.astype(np.float64)
+            scores = np.empty(self.rows)
+            expression.evaluate(self.known, scores)
+            most = RECENT_SCORES // self.rows
+            for old in list(self.recent)[: max(len(self.recent) + 1 - most, 0)]:
+                self.recent.pop(old, None)
+            if most:
+                self.recent[expression] = scores
+        return scores
+
+    def ranking(self, expression: Expression) -> bytes | None:
+        """Digest of the order, ties included, in which `expression` puts all states; None if they are many.
+
+        A replay depends on a score function only through the order in which it puts the pages of a cycle.
+        So those that put every state that can occur in the same order need one replay: `t * X`,
+        `10 * t * X` and `exp(t * X)`, say.
+        """
+        if not self.complete or self.rows > MOST_RANKED:
+            return None
+        scores = self.scores(expression)
+        order = np.argsort(scores)
+        ranked = scores[order]
+        place = np.empty(self.rows, np.uint16)
+        place[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
+        place[order[0]] = 0
+        return hashlib.blake2b(place.tobytes(), digest_size=16, key=",".join(self.columns).encode()).digest()
 
 
-def states_of(truth: Truth, needed: tuple[str, ...]) -> States | None:
-    """The states that tell pages apart by the columns `needed`, or None if not even one cycle's are few.
+WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
+"""With G every outcome counts: no other column of the visits clock makes more groups."""
+
+
+def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
+    """State columns by which a score function tells pages apart, and the clock that it needs for that.
+
+    Few different answers, so that many functions share their states.
+    """
+    clock = function.clock
+    if all(TERMINALS[clock][name] is TERMINALS["visits"][name] for name in function.terminals):
+        clock = "visits"
+    columns = terminals.columns_of(function.terminals, clock)
+    return WITH_G if "G" in columns else tuple(name for name in STATE if name in columns), clock
+
+
+def states_of(truth: Truth, columns: tuple[str, ...], clock: Clock) -> States | None:
+    """The states that tell pages apart by `state_columns`, or None if not even one cycle's are few.
 
     Terminals of the visits clock depend on the cycle through t alone, so that a state last visited in
-    cycle -t stands, at planning cycle 0, for all that were visited t cycles ago.
+    cycle -t stands, at planning cycle 0, for all that were visited t cycles ago. On the other there are none.
     """
-    if needed not in truth.states:
-        truth.states[needed] = _list(truth, needed)
-    found: States | None = truth.states[needed]
+    if clock != "visits":
+        return None
+    if columns not in truth.states:
+        truth.states[columns] = _list(truth, columns)
+    found: States | None = truth.states[columns]
     return found
+
+
+def ranking(truth: Truth, function: ScoreFunction) -> bytes | None:
+    """Equal for functions that rank all pages alike in every replay; None where that is not easily told."""
+    if function.expression is None or not function.terminals or "random" in function.terminals:
+        return None
+    states = states_of(truth, *state_columns(function))
+    return None if states is None else states.ranking(function.expression)
 
 
 def _list(truth: Truth, needed: tuple[str, ...]) -> States | None:
@@ -129,4 +192,5 @@ def _list(truth: Truth, needed: tuple[str, ...]) -> States | None:
         score_at,
         table,
         len(at),
+        cycles == truth.cycles - truth.warmup,
     )

@@ -54,21 +54,74 @@ def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used):
 
 
 @njit(cache=True)
+def tell_apart(scores, sizes, k):
+    """Tell score functions apart by what they choose; label them with numbers from 0 on.
+
+    `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
+    the same order, up to the one in which the k-th page is found.
+    """
+    functions, groups = scores.shape
+    labels = np.empty(functions, np.int64)
+    chosen = np.zeros((functions, groups), np.int32)
+    lengths = np.zeros(functions, np.int64)
+    falling = np.empty(groups)
+    known = 0
+    for f in range(functions):
+        own = scores[f]
+        for g in range(groups):
+            falling[g] = -own[g]
+        order = np.argsort(falling, kind="mergesort")  # stable: ascending within a class
+        row = chosen[known]
+        m = 0
+        i = 0
+        left = k
+        while left > 0:
+            begin = m
+            score = own[order[i]]
+            while i < groups and own[order[i]] == score:
+                if sizes[order[i]]:
+                    row[m] = order[i]
+                    left -= sizes[order[i]]
+                    m += 1
+                i += 1
+            if m > begin:
+                row[m - 1] = -1 - row[m - 1]  # the end of a class
+        label = 0
+        while label < known:
+            same = m if lengths[label] == m else 0
+            other = chosen[label]
+            at = 0
+            while at < same and row[at] == other[at]:
+                at += 1
+            if at == m:
+                break
+            label += 1
+        labels[f] = label
+        lengths[label] = m
+        known = max(known, label + 1)
+    return labels
+
+
+@njit(cache=True)
 def replay_states(
-    salts, drawn, drawn_start, scores, score_at, aged, after, state_of, facts, slots, work, counts
+    done, stop, salts, drawn, drawn_start, scores, score_at, aged, after, state_of, facts, slots, work, counts
 ):
-    """Replay all cycles with the scores of every state known beforehand.
+    """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
+
+    Returns how far it came: it stops early when it needs more slots.
 
     `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
-    int64 ``[1, slots]``, state by slot. There must be slots for every state and cycle, or for every page.
+    int64 ``[1, slots]``, state by slot.
     """
     by_slot = np.empty(slots.shape[1])
     keys = np.empty((1, work.moves.size), np.int64)
     used = np.empty(work.moves.size, np.int64)
-    for i in range(salts.size):
+    for i in range(done, stop):
         cycle = facts.warmup + 1 + i
         top = work.sizes[TOP]
+        if 3 * top > slots.shape[1]:  # every group may become two more
+            return i
         for slot in range(top):
             if slots[COUNT, slot]:
                 at = score_at[state_of[0, slot]]
@@ -79,9 +132,12 @@ def replay_states(
             cycle, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
             facts, slots, work, counts[i], used,
         )  # fmt: skip
+        if i + 1 == salts.size and not facts.penalised:
+            break  # nobody asks for the groups after the last cycle
         for u in range(moved):
             keys[0, u] = after[state_of[0, work.runs[SLOT, used[u] >> 1]], used[u] & 1]
         settle(cycle, used[:moved], keys, state_of, slots, work)
+    return stop
 
 
 @njit(cache=True)
