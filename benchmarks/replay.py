@@ -21,8 +21,11 @@ import numpy as np
 from benchmarks.common import machine, verdict
 from scrapy_gp4c.expression import Expression, parse
 from scrapy_gp4c.terminals import BASIC, PAPERS
+from training.evolve import Evolution, Parameters
+from training.fitness import Judge, load_fitness
 from training.history import ChangeHistory
-from training.replay import run
+from training.parallel import MOST_TEXTS
+from training.replay import run, run_all
 from training.truth import Truth, prepare
 
 BUDGET = 0.05
@@ -129,6 +132,28 @@ def engines(runs: int) -> None:
         sys.stdout.flush()
 
 
+def together(runs: int) -> None:
+    """What the individuals of an evolution save by being replayed together: its sixth generation."""
+    truth = prepare(synthetic(*SIZES["250,228 x 19"][:2]), budget=BUDGET)
+    print(f"\n{MOST_TEXTS} individuals, change rate and NDCG, ms for each")
+    for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
+        evolution = Evolution(Parameters(terminals=terminals, generations=6), seed=1)
+        judge, known = Judge(truth, load_fitness("ndcg"), "visits"), {}
+        while not evolution.finished:
+            new = [text for text in evolution.ask() if text not in known]
+            known |= zip(new, judge.outcomes(new), strict=True)
+            evolution.tell(known)
+        individuals = [parse(text) for text in list(dict.fromkeys([*new, *known]))[:MOST_TEXTS]]
+        alone, shared = [], []
+        for _ in range(runs):
+            alone.append(sum(time_ms(truth, individual, metrics=("ndcg",)) for individual in individuals))
+            start = time.thread_time()
+            run_all(truth, individuals, metrics=("ndcg",))
+            shared.append(1e3 * (time.thread_time() - start))
+        one, all_ = (min(times) / len(individuals) for times in (alone, shared))
+        print(f"{kind:12} one by one {one:5.2f}   together {all_:5.2f}   ratio {all_ / one:.2f}")
+
+
 def growth(runs: int) -> None:
     """Cost of t * X by budget, cycles and pages."""
     function = parse("t * X")
@@ -183,7 +208,7 @@ def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=7, help="runs of each function (default: 7)")
-    parser.add_argument("--quick", action="store_true", help="leave out growth and memory")
+    parser.add_argument("--quick", action="store_true", help="leave out all but the two sizes")
     arguments = parser.parse_args()
     start = time.perf_counter()
     small = prepare(synthetic(1000, 10), budget=BUDGET)
@@ -194,6 +219,7 @@ def main() -> None:
     )
     engines(arguments.runs)
     if not arguments.quick:
+        together(arguments.runs)
         growth(arguments.runs)
         memory()
 

@@ -296,9 +296,9 @@ class Login(Spider):
 
     def sign_in(self, response: Any) -> Request:
         """Send the form."""
-        return FormRequest.from_response(
-            response, formdata={"user": "me", "password": "x"}, callback=self.signed_in
-        )
+        token = response.css("input[name=token]::attr(value)").get()
+        form = {"user": "me", "password": "x", "token": token}
+        return FormRequest(response.url, formdata=form, callback=self.signed_in)
 
     def signed_in(self, response: Any) -> Iterator[Any]:
         """Go on to the members' pages."""

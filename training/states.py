@@ -28,7 +28,7 @@ ROWS_PER_CYCLE: Final = 2048
 """Rows that may be added to list one more cycle: scoring them costs as much as coming back to Python."""
 MOST_RANKED: Final = 16_384
 """Rows up to which ordering them costs less than a replay, about."""
-RECENT_SCORES: Final = 2**21
+RECENT_SCORES: Final = 2**18
 """Scores that are kept for a second look."""
 
 
