@@ -111,7 +111,8 @@ def _values(truth: Truth, functions: Sequence[ScoreFunction], fitness: Fitness) 
 class Judge:
     """Evaluates score expressions on one training set, never the same ranking twice.
 
-    ``replays`` counts the replays done so far, ``replay_s`` the processor time they took, in seconds.
+    ``replays`` counts the functions replayed so far, ``replay_s`` the processor time that it took to score
+    the states and to replay, in seconds.
     """
 
     def __init__(self, truth: Truth, fitness: Fitness, clock: Clock) -> None:
@@ -127,7 +128,9 @@ class Judge:
     def outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         """The outcome of every text, in order."""
         functions = [_function(text, self._clock) for text in texts]
+        start = time.thread_time()
         keys = [ranking(self._truth, function) or function.text for function in functions]
+        self.replay_s += time.thread_time() - start
         new = {key: function for key, function in zip(keys, functions, strict=True) if key not in self._known}
         outcomes = {
             key: Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())

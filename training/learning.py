@@ -117,8 +117,9 @@ class Learned:
     complete: bool
     """False: stopped by the user before the last generation."""
     replays: int
+    """Individuals that were replayed, those of the selection included."""
     replay_s: float
-    """Processor time of the replays of the evolution, in seconds."""
+    """Processor time of scoring and replaying in all workers, in seconds."""
 
 
 def arrange(

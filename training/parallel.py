@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import joblib
+from joblib.parallel import get_active_backend
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.terminals import Clock
@@ -67,9 +68,9 @@ class Report(NamedTuple):
     answers: list[Outcome] | list[Values] | None
     """One per text; None: the training set is not there."""
     replays: int
-    """Replays that it took: texts that rank alike need only one."""
+    """Texts that were replayed: of those that rank alike, one."""
     replay_s: float
-    """Processor time of those replays, in seconds."""
+    """Processor time of scoring and replaying, in seconds."""
 
 
 _JUDGES: Final[dict[Key, Judge]] = {}
@@ -104,8 +105,8 @@ def _keep(key: Key, truth: Truth) -> Judge:
 class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
-    ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` count the replays and their
-    processor time in all workers.
+    ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
+    reports.
     """
 
     def __init__(self, truths: Iterable[Truth], fitness: str, clock: Clock, parallel: Any) -> None:
@@ -128,8 +129,6 @@ class Evaluator:
         """
         for report in self._run(self._tasks(requests, advance)):
             self.known[report.task.number].update(zip(report.task.texts, report.answers, strict=True))
-            self.replays += report.replays
-            self.replay_s += report.replay_s
             advance(len(report.task.texts))
 
     def values(self, requests: Iterable[tuple[int, list[str]]]) -> list[dict[str, Values]]:
@@ -173,6 +172,11 @@ class Evaluator:
         for task in range(tasks):
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
+    def _counted(self, report: Report) -> Report:
+        self.replays += report.replays
+        self.replay_s += report.replay_s
+        return report
+
     def _run(self, tasks: Iterable[Task]) -> Iterator[Any]:
         """Run the tasks, those whose training set a worker lacks a second time, with the set."""
         function = work if self._parallel.n_jobs == 1 else _work_away
@@ -182,9 +186,10 @@ class Evaluator:
                 if report.answers is None:
                     again.append(report.task._replace(payload=self._payloads[report.task.number]))
                 else:
-                    yield report
+                    yield self._counted(report)
             if again:
-                yield from self._parallel(joblib.delayed(function)(task) for task in again)
+                for report in self._parallel(joblib.delayed(function)(task) for task in again):
+                    yield self._counted(report)
         except BrokenExecutor as error:
             raise LearningError(
                 "a worker process died, perhaps for want of memory: go on from the checkpoint with --resume, "
@@ -219,15 +224,13 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
             config = joblib.parallel_config(backend=backend, n_jobs=jobs)
         except (ValueError, ImportError) as error:
             raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
-        with (
-            config,
-            _no_word_of_lost_work(),
-            joblib.Parallel(**options) as parallel,
-            warnings.catch_warnings(),
-        ):
+        with config, _no_word_of_lost_work(), warnings.catch_warnings():
             # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-            yield parallel
+            if not get_active_backend()[0].supports_return_generator:
+                options["return_as"] = "list"  # Ray: the answers of a generation come all at once
+            with joblib.Parallel(**options) as parallel:
+                yield parallel
     finally:
         if client is not None:
             client.close()
