@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,11 @@ import pytest_twisted
 
 if TYPE_CHECKING:
     from loopback import Site
+
+# A shell lets what it starts in the background ignore Ctrl-C, and children inherit that: those of the tests
+# are to be interrupted all the same.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
