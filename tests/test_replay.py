@@ -413,8 +413,11 @@ def test_what_is_prepared_is_shared_and_travels():
     truth = prepare(history, budget=0.1, seed=4)
     assert prepare(history, budget=0.1, seed=4) is truth
     assert prepare(history, budget=0.1, seed=5) is not truth
+    unused = pickle.dumps(truth)
     expected = replay(history, "gad", budget=0.1, seed=4)
     assert_same(expected, run(pickle.loads(pickle.dumps(truth)), "gad"))
+    assert truth.states
+    assert pickle.dumps(truth) == unused, "what replays leave behind stays at home"
 
 
 @pytest.mark.parametrize("budget", [0.0, -0.1, 1.5, 0, -3, True, float("nan"), "5%", 0.01])

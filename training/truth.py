@@ -66,7 +66,11 @@ class Truth:
     drawn_start: Ints
     """``[S + 1]``: where each scored cycle begins in `drawn`."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Needed state columns -> what `training.states` lists for them."""
+    """Needed state columns -> what `training.states` lists for them; does not travel."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What to pickle: the same before and after replays."""
+        return self.__dict__ | {"states": {}}
 
     @property
     def pages(self) -> int:
