@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -96,16 +96,18 @@ def load_fitness(name: str) -> Fitness:
 
 def values_of(truth: Truth, text: str, fitness: Fitness, clock: Clock) -> Values:
     """Fitness per scored cycle of the score expression `text`."""
-    return _values(truth, [_function(text, clock)], fitness)[0]
+    return values_of_all(truth, [text], fitness, clock)[0]
+
+
+def values_of_all(truth: Truth, texts: Iterable[str], fitness: Fitness, clock: Clock) -> list[Values]:
+    """Fitness per scored cycle of every text, in order; replayed together."""
+    functions = [_function(text, clock) for text in texts]
+    return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
 
 
 def _function(text: str, clock: Clock) -> ScoreFunction:
     expression = parse(text)
     return ScoreFunction(text, expression, None, expression.terminals, clock)
-
-
-def _values(truth: Truth, functions: Sequence[ScoreFunction], fitness: Fitness) -> list[Values]:
-    return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
 
 
 class Judge:
@@ -131,21 +133,18 @@ class Judge:
         start = time.thread_time()
         keys = [ranking(self._truth, function) or function.text for function in functions]
         self.replay_s += time.thread_time() - start
-        new = {key: function for key, function in zip(keys, functions, strict=True) if key not in self._known}
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         outcomes = {
             key: Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
-            for key, values in zip(new, self._replay(list(new.values())), strict=True)
+            for key, values in zip(new, self.values(new.values()), strict=True)
         }
         self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
         return [outcomes.get(key) or self._known[key] for key in keys]
 
-    def values(self, texts: Sequence[str]) -> list[Values]:
+    def values(self, texts: Collection[str]) -> list[Values]:
         """Fitness per scored cycle of every text, in order."""
-        return self._replay([_function(text, self._clock) for text in texts])
-
-    def _replay(self, functions: Sequence[ScoreFunction]) -> list[Values]:
         start = time.thread_time()
-        values = _values(self._truth, functions, self._fitness)
+        values = values_of_all(self._truth, texts, self._fitness, self._clock)
         self.replay_s += time.thread_time() - start
-        self.replays += len(functions)
+        self.replays += len(texts)
         return values

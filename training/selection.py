@@ -29,7 +29,7 @@ from scrapy_gp4c.expression import Expression, parse
 from scrapy_gp4c.score import NAMED
 from scrapy_gp4c.terminals import Clock
 from training.evolve import Kept
-from training.fitness import load_fitness, values_of
+from training.fitness import load_fitness, values_of, values_of_all
 from training.simplify import simplify
 from training.truth import Truth
 
@@ -140,7 +140,7 @@ def choose(
     pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
     if rule == GUARDED and preferred is None:
         measure = load_fitness(fitness)
-        chosen = guarded(pairs, [values_of(truths[1], text, measure, clock) for text in NAMED.values()])
+        chosen = guarded(pairs, values_of_all(truths[1], NAMED.values(), measure, clock))
     else:
         chosen = 0 if preferred is not None else select(pairs, rule)
     text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
@@ -150,7 +150,7 @@ def choose(
 
 def _replayed(texts: list[str], truths: Sequence[Truth], fitness: str, clock: Clock) -> Pairs:
     measure = load_fitness(fitness)
-    training, validation = ([values_of(truth, text, measure, clock) for text in texts] for truth in truths)
+    training, validation = (values_of_all(truth, texts, measure, clock) for truth in truths)
     return list(zip(training, validation, strict=True))
 
 
