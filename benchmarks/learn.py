@@ -7,7 +7,7 @@
 terminals is measured by itself, from the generated history to the selected functions of all folds.
 
 Printed for each: wall and processor time, replays (texts that rank alike take one), replays per second
-and core, the share of the processor time of the evolution that was not spent in replays, and the
+and core, the share of the processor time that went neither into scoring nor into replaying, and the
 greatest resident memory of a worker process and of the parent.
 """
 

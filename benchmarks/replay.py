@@ -2,9 +2,10 @@
 
     python -m benchmarks.replay [--runs 7] [--quick]
 
-Prints processor time of this one thread, ratios measured in the same run, and how the cost grows with
-budget, cycles and pages. Functions take turns, and the lowest time of each counts: what else a
-machine is busy with only adds (which is why ``timeit`` advises the same); medians are printed for comparison.
+Prints processor time of this one thread, ratios measured in the same run, what individuals save by being
+replayed together, and how the cost grows with budget, cycles and pages. Functions take turns, and the
+lowest time of each counts: what else a machine is busy with only adds (which is why ``timeit`` advises the
+same); medians are printed for comparison.
 Compile time is paid before measuring and reported.
 """
 

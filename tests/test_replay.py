@@ -22,6 +22,7 @@ from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import draws, load
 from training import states
 from training.dense import replay_dense
+from training.grouped import replay_grouped
 from training.history import ChangeHistory
 from training.metrics import METRICS
 from training.replay import replay, run, run_all
@@ -245,6 +246,19 @@ def test_functions_replayed_together_do_what_each_does_alone(seed, sizes, ties, 
             alone = run(truth, text, clock=clock, engine="dense")
             assert_same(result, alone)
             assert result.score == alone.score
+
+
+def test_functions_that_choose_alike_are_replayed_once_and_have_results_of_their_own():
+    """What two functions do alike is computed once; what one caller does to its result stays there."""
+    truth = prepare(history_of(np.random.default_rng(2).random((12, 300)) < 0.2), budget=20)
+    texts = ["t * X", "2 * t * X", "t", "gad", "gad * 3"]
+    tallies = replay_grouped(truth, [load(text) for text in texts], {"dcg"})
+    assert tallies[0] is tallies[1]
+    assert tallies[3] is tallies[4]
+    assert len({id(one) for one in tallies}) == 3
+    one, other, *_ = run_all(truth, texts)
+    for name in FIELDS:
+        assert not np.shares_memory(getattr(one, name), getattr(other, name)), name
 
 
 @pytest.mark.parametrize("rows_per_cycle", [0, 3, 40])

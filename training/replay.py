@@ -146,10 +146,11 @@ def run_all(
                 truth.k,
                 "grouped" if number in grouped else "dense",
                 truth.scored_cycles,
-                own.visited,
-                own.changed,
-                own.pending,
-                **measured[id(own)],
+                # Copies: whoever writes to one result must not change another's.
+                own.visited.copy(),
+                own.changed.copy(),
+                own.pending.copy(),
+                **{name: values.copy() for name, values in measured[id(own)].items()},
             )
         )
     return results
