@@ -6,6 +6,9 @@ random share of pages visited in every cycle whatever their score. So if the sto
 history is that of panel pages; else it is that of all pages, over cycles that visited them all
 (``GP4C_BUDGET = 1.0``). docs/closing-the-loop.md explains the choice of pages and cycles.
 
+Pages come in the order of their keys, not of their discovery, which depends on how fast servers answered:
+crawls that saw the same give the same history, and learn the same from it.
+
 Everything is read in short transactions from what closed cycles left, which never changes: a crawl that
 writes to the store meanwhile is neither seen nor slowed.
 """
@@ -136,7 +139,12 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
     candidates = outcomes.candidates
     late = outcomes.entry[candidates] > start
     lost = stop - start - outcomes.judged[cycles, candidates].sum(axis=0)
-    kept = candidates[~late & (lost <= max_errors)]
+    key = np.concatenate([block["key"] for _, block in store.blocks()])  # not yet of all pages of `outcomes`
+
+    def in_order(positions: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        return positions[np.argsort(key[outcomes.page[positions]])]
+
+    kept = in_order(candidates[~late & (lost <= max_errors)])
     observed, found = outcomes.judged[cycles][:, kept], outcomes.changed[cycles][:, kept]
     known = int(np.count_nonzero(unchanged_gaps(found, observed)))
     changed, guessed = fill_lost_cycles(found, observed)
@@ -144,7 +152,7 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
     if partial:
         others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
         seen = outcomes.judged[cycles, others].any(axis=0)
-        admitted = others[seen & (outcomes.entry[others] <= start)]
+        admitted = in_order(others[seen & (outcomes.entry[others] <= start)])
         drawn = draw_between_visits(
             outcomes.changed[cycles][:, admitted],
             outcomes.judged[cycles][:, admitted],
@@ -171,14 +179,10 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
         "sha256": hashlib.sha256(changed.tobytes()).hexdigest(),
         "dropped_pages": report.late + erroneous,
         "source": source,
-        "key": _keys(store)[chosen],
+        "key": key[chosen],
         **_identities(store, chosen),
     }
     return fields, report
-
-
-def _keys(store: Store) -> npt.NDArray[np.uint64]:
-    return np.concatenate([block["key"] for _, block in store.blocks()])
 
 
 def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
