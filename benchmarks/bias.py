@@ -17,10 +17,11 @@ from benchmarks.simulated_crawl import crawl, texts_of
 from scrapy_gp4c.columns import CHANGED, JUDGED, KINDS
 from scrapy_gp4c.settings import Settings
 from training import synthetic
+from training.choices import Choices
 from training.evolve import Parameters
 from training.history import ChangeHistory
 from training.imputation import draw_between_visits
-from training.learning import Choices, learn
+from training.learning import learn
 from training.parallel import workers
 from training.replay import replay
 

@@ -24,8 +24,9 @@ from joblib.externals.loky import get_reusable_executor
 
 from benchmarks.common import in_fresh_process, machine, verdict
 from scrapy_gp4c import terminals
+from training.choices import Choices, arrange
 from training.evolve import Parameters
-from training.learning import Choices, arrange, learn
+from training.learning import learn
 from training.parallel import workers
 from training.synthetic import generate
 

@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from benchmarks.common import machine
 from scrapy_gp4c import score
 from training import synthetic
-from training.learning import Choices
+from training.choices import Choices
 from training.replay import replay
 from training.verdict import Verdict, judge
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.choices import Choices
 from training.difference import CLASSES, class_names, differ, visits_of
 from training.history import ChangeHistory
-from training.learning import Choices
 from training.replay import replay
 from training.synthetic import generate
 

@@ -30,10 +30,10 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store import Store
 from training import learn, synthetic
+from training.choices import Choices
 from training.fitness import load_fitness
 from training.formats import write_npz
 from training.history import ChangeHistory
-from training.learning import Choices
 from training.promote import KEPT, PROMOTED, budget_of_crawl, divide, in_use, prefer
 from training.score_file import write_score_file
 from training.verdict import chance, judge, truths_of, values_on

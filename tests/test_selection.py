@@ -42,38 +42,64 @@ def test_rules_choose_differently():
     assert select(candidates, "avg") == 2
 
 
+def as_good(values: np.ndarray, reference: np.ndarray) -> bool | None:
+    """Not behind by more than the standard error of the difference; None: rounding decides."""
+    lead = (values - reference).tolist()
+    error = statistics.stdev(lead) / len(lead) ** 0.5 if len(lead) > 1 else 0.0
+    margin = statistics.fmean(lead) + error
+    if abs(margin) < 1e-12 and any(lead):
+        return None
+    return margin > -1e-12
+
+
 @given(
     st.integers(1, 12).flatmap(
         lambda cycles: st.tuples(
             st.lists(st.tuples(*2 * [series(cycles)]), min_size=1, max_size=6),
             st.lists(series(cycles), min_size=1, max_size=4),
         )
-    )
+    ),
+    st.lists(st.integers(1, 5), min_size=6, max_size=6),
 )
-def test_guarded_is_best_in_training_of_those_that_stand(case):
-    """It stands who is not behind the best named function by more than the standard error of the lead."""
+def test_guarded_is_the_shortest_as_good_as_the_best_in_training_of_those_that_stand(case, nodes):
+    """It stands who is as good in validation as the best named function; both by one standard error."""
     candidates, named = case
     reference = max(named, key=np.mean)
-    stand = []
-    for number, (_, validation) in enumerate(candidates):
-        lead = (validation - reference).tolist()
-        error = statistics.stdev(lead) / len(lead) ** 0.5 if len(lead) > 1 else 0.0
-        if abs(statistics.fmean(lead) + error) < 1e-12:
-            return  # rounding decides
-        if statistics.fmean(lead) > -error:
-            stand.append(number)
-    chosen = guarded(candidates, named)
-    if stand:
-        assert chosen in stand
-        assert candidates[chosen][0].mean() == max(candidates[number][0].mean() for number in stand)
-    else:
+    standing = [as_good(validation, reference) for _, validation in candidates]
+    stand = [number for number, stands in enumerate(standing) if stands]
+    chosen = guarded(candidates, named, nodes)
+    if None in standing:
+        return
+    if not stand:
         assert candidates[chosen][1].mean() == max(validation.mean() for _, validation in candidates)
+        return
+    best = max(stand, key=lambda number: candidates[number][0].mean())
+    good = [as_good(candidates[number][0], candidates[best][0]) for number in stand]
+    if None in good:
+        return
+    short = [number for number, is_good in zip(stand, good, strict=True) if is_good]
+    assert chosen in short
+    fewest = min(nodes[number] for number in short)
+    assert nodes[chosen] == fewest
+    assert candidates[chosen][0].mean() == max(
+        candidates[number][0].mean() for number in short if nodes[number] == fewest
+    )
+
+
+def test_guarded_prefers_the_shorter_only_where_the_difference_may_be_chance():
+    """A lead of one standard error and more over the shorter function is believed."""
+    long = np.array([0.9, 0.8, 0.9, 0.8])
+    level = np.array([0.95, 0.74, 0.95, 0.74])
+    behind = np.array([0.88, 0.77, 0.88, 0.77])
+    validation, named = np.full(4, 0.5), [np.full(4, 0.5)]
+    assert guarded([(long, validation), (level, validation)], named, [9, 3]) == 1
+    assert guarded([(long, validation), (behind, validation)], named, [9, 3]) == 0
 
 
 def test_a_named_function_without_values_is_no_reference():
     """A reference of NaN, as a fitness of one's own may give, does not veto anything."""
     candidate = (np.array([0.5, 0.6]), np.array([0.4, 0.5]))
-    assert guarded([candidate], [np.array([np.nan, np.nan]), np.array([0.1, 0.1])]) == 0
+    assert guarded([candidate], [np.array([np.nan, np.nan]), np.array([0.1, 0.1])], [1]) == 0
 
 
 def test_the_first_of_equals_is_chosen():

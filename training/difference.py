@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c import score
+from training.choices import Choices
 from training.dense import replay_dense
 from training.history import ChangeHistory
-from training.learning import Choices
 from training.metrics import Ints
 from training.truth import prepare
 

@@ -27,17 +27,17 @@ from scrapy_gp4c.errors import Gp4cError
 from training import splits
 from training.charts import paper_charts
 from training.checkpoint import Checkpoint, check_writable, write_atomically
+from training.choices import PARTS, Choices, Parts, arrange, identity
 from training.evolve import Parameters
 from training.figures import write_figures
 from training.history import ChangeHistory, read_history
 from training.learn_output import bars
-from training.learning import ORACLE, PARTS, Choices, Fold, Learned, arrange, identity, learn
+from training.learning import ORACLE, Fold, Learned, learn
 from training.paper import BASELINES, FITNESSES, TERMINALS, label, markdown, table_2, write_tables
 from training.parallel import workers
 from training.report import experiment_page, write_report
 from training.selection import SELECTIONS
 from training.trials import evaluate, smaller_budgets
-from training.truth import Truth
 
 FORMAT: Final = "gp4c-experiment/1"
 QUICK: Final = {"population": 20, "generations": 3}
@@ -64,7 +64,7 @@ def learn_all(
     A combination that is done is read from ``directory``; one that was interrupted goes on from its
     checkpoint. Raises HistoryError or LearningError as `training.learning.learn` does.
     """
-    folds: list[tuple[Truth, ...]] | None = None
+    folds: list[Parts] | None = None
     for fitness in FITNESSES:
         for name, names in TERMINALS.items():
             chosen = dataclasses.replace(
@@ -91,7 +91,7 @@ def learn_all(
 def _learn_one(
     history: ChangeHistory,
     choices: Choices,
-    folds: list[tuple[Truth, ...]],
+    folds: list[Parts],
     checkpoint: Checkpoint,
     parallel: Any,
     console: Console,

@@ -16,11 +16,12 @@ from scrapy_gp4c import terminals
 from scrapy_gp4c.errors import Gp4cError
 from training import splits
 from training.checkpoint import Checkpoint, check_writable
+from training.choices import Choices, arrange, identity
 from training.evolve import Parameters
 from training.fitness import MEASURES
 from training.history import read_history
 from training.learn_output import bars, continuation, report
-from training.learning import Choices, arrange, identity, learn
+from training.learning import learn
 from training.parallel import workers
 from training.promote import budget_of_crawl, promote
 from training.score_file import write_learned

@@ -24,8 +24,9 @@ from rich.table import Table
 from scipy import stats
 
 from scrapy_gp4c.expression import Expression, Token, parse
+from training.choices import PARTS, Choices
 from training.fitness import load_fitness
-from training.learning import LEARNED, PARTS, Choices, Fold, Learned
+from training.learning import LEARNED, Fold, Learned
 
 BESIDES: Final = ("change_rate", "ndcg", "freshness")
 """Test metrics shown beside the fitness: effectiveness is not only what was learned for."""

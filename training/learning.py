@@ -8,71 +8,26 @@ workers nor on interruptions.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from scrapy_gp4c import score, terminals
-from scrapy_gp4c.errors import LearningError
-from scrapy_gp4c.terminals import Clock
-from training import metrics, splits
+from scrapy_gp4c import score
+from training import metrics
 from training.checkpoint import Checkpoint
-from training.evolve import Evolution, Parameters
+from training.choices import PARTS, Choices, Parts, arrange
+from training.evolve import Evolution
 from training.fitness import load_fitness
 from training.history import ChangeHistory
 from training.parallel import Evaluator
 from training.replay import run
-from training.selection import RULES, Pairs, Prefer, choose
-from training.truth import TIES, Ties, Truth, prepare
+from training.selection import Pairs, Prefer, choose
 
-PARTS: Final = ("training", "validation", "test")
 LEARNED: Final = "learned"
 ORACLE: Final = "oracle"
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What to learn and how. Raises LearningError for a choice that cannot be used."""
-
-    fitness: str = "ndcg"
-    """A metric of `training.fitness.MEASURES` or a dotted path."""
-    protocol: splits.Protocol = "simple"
-    budget: float = 0.05
-    """Visits per cycle: share of the pages (float) or a count out of all pages of the history (int)."""
-    warmup: int = 2
-    clock: Clock = "visits"
-    ties: Ties = "random"
-    seeds: int = 5
-    """Independent runs per fold."""
-    seed: int = 1
-    """All randomness follows from it."""
-    parameters: Parameters = field(default_factory=Parameters)
-    forget: float = 0.0
-    """Share of the training part's changes that is taken out at random, as if missed: see `forgetful`."""
-    selection: str = "best"
-
-    def __post_init__(self) -> None:
-        """Check all that can be checked without a history."""
-        load_fitness(self.fitness)
-        for name, known in (
-            ("protocol", splits.PROTOCOLS),
-            ("clock", terminals.CLOCKS),
-            ("ties", TIES),
-            ("selection", RULES),
-        ):
-            if getattr(self, name) not in known:
-                raise LearningError(
-                    f"{name} must be one of {', '.join(known)}; found {getattr(self, name)!r}"
-                )
-        if not 0.0 <= self.forget < 1.0:
-            raise LearningError(f"forget must be a share from 0 to below 1; found {self.forget}")
-        for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
-            if getattr(self, name) < least:
-                raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
 
 
 class Watch(Protocol):
@@ -122,76 +77,12 @@ class Learned:
     """Processor time of scoring and replaying in all workers, in seconds."""
 
 
-def arrange(
-    history: ChangeHistory, choices: Choices, parts: Sequence[splits.Split] | None = None
-) -> list[tuple[Truth, ...]]:
-    """Training, validation and test part of every fold, arranged for replay.
-
-    ``parts``: the splits of `history`; None: those of the protocol.
-
-    Raises HistoryError or LearningError for a history from which these choices cannot learn.
-    """
-    budget = choices.budget
-    if isinstance(budget, int):
-        if budget > history.pages:
-            raise LearningError(
-                f"the budget of {budget:,} visits per cycle is above the {history.pages:,} pages of "
-                f"{history.source}: every page would be visited and there would be nothing to rank"
-            )
-        budget = metrics.budget_pages(budget, history.pages) / history.pages
-    folds = []
-    if parts is None:
-        parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
-    for number, split in enumerate(parts):
-        truths = []
-        if choices.forget:
-            split = split._replace(train=forgetful(split.train, choices.forget, (choices.seed, number)))
-        for name, part in zip(PARTS, split, strict=True):
-            shape = f"the {name} part of {history.source} ({part.pages:,} pages, {part.cycles} cycles)"
-            if not part.changed.any():
-                raise LearningError(
-                    f"no page changes in {shape}: there is nothing to tell score functions apart; "
-                    "record more cycles, or pages that change"
-                )
-            if part.changed.all():
-                raise LearningError(f"every page changes in every cycle of {shape}: all rankings are equal")
-            truths.append(
-                prepare(part, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
-            )
-        folds.append(tuple(truths))
-    return folds
-
-
-def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
-    """The history without a random share of its changes.
-
-    Noise in what is learned from keeps from fitting its accidents (Bishop 1995, "Training with noise is
-    equivalent to Tikhonov regularization"). Here the accident is regularity: where some pages changed in
-    every single cycle, functions evolve that drop a page for good after one visit without a change.
-    """
-    kept = np.random.default_rng(seed).random(history.changed.shape) >= share
-    return replace(history, changed=history.changed & kept)
-
-
-def identity(history: ChangeHistory, choices: Choices) -> dict[str, Any]:
-    """All that a run's evolution depends on, as plain JSON types: for its checkpoint and score file."""
-    digest = hashlib.sha256(repr(history.changed.shape).encode())
-    digest.update(np.packbits(history.changed).tobytes())
-    if history.weight is not None:
-        digest.update(history.weight.tobytes())
-    values = asdict(choices)
-    values.pop("selection")
-    parameters = values.pop("parameters")
-    parameters["depths"] = choices.parameters.depths._asdict()
-    return {"history": digest.hexdigest(), **values, **parameters}
-
-
 def learn(
     history: ChangeHistory,
     choices: Choices,
     parallel: Any,
     *,
-    folds: list[tuple[Truth, ...]] | None = None,
+    folds: Sequence[Parts] | None = None,
     checkpoint: Checkpoint | None = None,
     states: list[dict[str, Any]] | None = None,
     watch: Watch | None = None,
@@ -214,7 +105,7 @@ def learn(
         for number in range(choices.seeds)
     ]
     _restore(evolutions, states)
-    sets = [fold[0] for fold in folds] + [fold[1] for fold in folds]
+    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
     evaluator = Evaluator(sets, choices.fitness, choices.clock, parallel)
     try:
         while not evolutions[0].finished:
@@ -231,20 +122,21 @@ def learn(
             checkpoint.save(states)
     complete = evolutions[0].finished
     results = []
-    for number, truths in enumerate(folds):
+    for number, parts in enumerate(folds):
         runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
         # After Ctrl-C the workers may be in any state.
         values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
         chosen = choose(
             [evolution.kept for evolution in runs],
-            truths[:2],
+            parts[:2],
             choices.selection,
             choices.fitness,
             choices.clock,
             values,
             prefer,
+            parts.draws,
         )
-        results.append(Fold(*chosen, compare(truths, chosen.text, choices)))
+        results.append(Fold(*chosen, compare(parts, chosen.text, choices)))
     best = max(results, key=lambda fold: fold.selected)
     return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
 
@@ -276,14 +168,14 @@ def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -
     return [(values[numbers[0]][text], values[numbers[1]][text]) for text in texts]
 
 
-def compare(truths: Sequence[Truth], text: str, choices: Choices) -> Table:
+def compare(parts: Parts, text: str, choices: Choices) -> Table:
     """Replay the learned expression, every named score function and the oracle on every part."""
     fitness = load_fitness(choices.fitness)
     functions = {LEARNED: text} | score.NAMED | {ORACLE: ORACLE}
     table: Table = {}
     for name, given in functions.items():
         table[name] = {}
-        for part, truth in zip(PARTS, truths, strict=True):
+        for part, truth in zip(PARTS, parts[:3], strict=True):
             result = run(truth, given, clock=choices.clock)
             row = {metric: float(np.mean(getattr(result, metric))) for metric in metrics.METRICS}
             if fitness.custom is not None:

@@ -16,9 +16,10 @@ import numpy as np
 
 from scrapy_gp4c import score, terminals
 from training import comparison
+from training.choices import PARTS
 from training.comparison import Floats
 from training.learn_output import readable
-from training.learning import ORACLE, PARTS
+from training.learning import ORACLE
 
 Results = Mapping[str, Any]
 Row = dict[str, Any]

@@ -21,9 +21,10 @@ from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import ScoreFunction
 from training.checkpoint import check_writable
+from training.choices import Choices, arrange
 from training.fitness import load_fitness
 from training.history import ChangeHistory, read_history
-from training.learning import Choices, Watch, arrange, learn
+from training.learning import Watch, learn
 from training.metrics import budget_pages
 from training.score_file import write_learned
 from training.splits import Split

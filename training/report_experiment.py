@@ -10,10 +10,10 @@ from typing import Any
 from scrapy_gp4c.errors import HistoryError
 from training import splits
 from training.charts import new_pages, selection_rules
+from training.choices import PARTS, Choices
 from training.difference import Difference, differ
 from training.evolve import Parameters
 from training.history import ChangeHistory, read_history
-from training.learning import PARTS, Choices
 from training.metrics import budget_pages
 from training.paper import FITNESSES, TABLES, best_baseline, cell, label, learned_for
 from training.report_page import Section, defined, figure, fold_away, table

@@ -10,9 +10,10 @@ from scrapy_gp4c import score
 from scrapy_gp4c.errors import ScoreError
 from training import splits
 from training.charts import SHARES
+from training.choices import PARTS, Choices
 from training.difference import differ
 from training.history import ChangeHistory
-from training.learning import LEARNED, ORACLE, PARTS, Choices
+from training.learning import LEARNED, ORACLE
 from training.metrics import budget_pages
 from training.paper import BASELINES, best_baseline
 from training.replay import replay

@@ -13,8 +13,9 @@ from typing import Any, Final
 from scrapy_gp4c.expression import parse
 from scrapy_gp4c.score import FORMAT
 from training.checkpoint import write_atomically
+from training.choices import PARTS, Choices, identity
 from training.history import ChangeHistory
-from training.learning import LEARNED, PARTS, Choices, Learned, identity
+from training.learning import LEARNED, Learned
 
 PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
 

@@ -1,4 +1,4 @@
-"""Which of the best individuals becomes the score function: Best, Sum_sigma, Avg_sigma, or Best with a guard.
+"""Which of the best individuals becomes the score function: Best, Sum_sigma, Avg_sigma, or Best with guards.
 
 Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
 mean values over the training and the validation cycles, and sigma the (population) standard deviation
@@ -8,10 +8,12 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: the highest T of those that do not lose in validation to what everybody knows: the named
-function that is best there must not be ahead by more than one standard error (the measure of "as good" of
-Breiman, Friedman, Olshen & Stone 1984, section 3.4.3; here of the paired difference per cycle). Validation
-may veto, but does not choose: a single other window would otherwise be fitted as well.
+Ours, ``guarded``: the shortest of those that are as good as the best T, among those that do not lose in
+validation to what everybody knows, the named function that is best there. "As good" is the one standard error
+rule of Breiman, Friedman, Olshen & Stone 1984, section 3.4.3, here of the paired difference per cycle.
+Validation may veto, but does not choose: a single other window would otherwise be fitted as well. Where
+training forgets changes, T is the mean over several draws of what is forgotten, so that nobody is chosen for
+the draw that evolution fitted.
 
 `choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
 """
@@ -71,23 +73,33 @@ def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
     return int(np.argmax([SELECTIONS[rule](*candidate) for candidate in candidates]))
 
 
-def guarded(candidates: Sequence[tuple[Values, Values]], named: Sequence[Values]) -> int:
-    """Index of the candidate with the highest training mean that the best of `named` does not beat.
+def guarded(
+    candidates: Sequence[tuple[Values, Values]], named: Sequence[Values], nodes: Sequence[int]
+) -> int:
+    """Index of the shortest candidate as good in training as the best that `named` does not beat.
 
-    ``named``: values per validation cycle of the named functions. If they beat all candidates, the one
-    that is best in validation is chosen.
+    ``named``: values per validation cycle of the named functions; ``nodes``: the candidates' lengths. If
+    the named functions beat all candidates, the one that is best in validation is chosen.
     """
+    training = [training for training, _ in candidates]
     reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
+    standing = [
+        number for number, (_, validation) in enumerate(candidates) if _as_good(validation, reference)
+    ]
+    if not standing:
+        return int(np.argmax([np.mean(validation) for _, validation in candidates]))
+    best = max(standing, key=lambda number: float(np.mean(training[number])))
+    return min(
+        (number for number in standing if _as_good(training[number], training[best])),
+        key=lambda number: (nodes[number], -np.mean(training[number])),
+    )
 
-    def stands(validation: Values) -> bool:
-        lead = validation - reference
-        error = np.std(lead, ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
-        return bool(np.mean(lead) >= -error)
 
-    standing = [number for number, (_, validation) in enumerate(candidates) if stands(validation)]
-    if standing:
-        return max(standing, key=lambda number: float(np.mean(candidates[number][0])))
-    return int(np.argmax([np.mean(validation) for _, validation in candidates]))
+def _as_good(values: Values, reference: Values) -> bool:
+    """Whether the mean is not behind by more than one standard error of the difference; not if it is NaN."""
+    lead = values - reference
+    error = np.std(lead, ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
+    return bool(np.mean(lead) >= -error)
 
 
 Pairs = list[tuple[Values, Values]]
@@ -116,12 +128,14 @@ def choose(
     clock: Clock,
     values: Callable[[list[str]], Pairs] | None = None,
     prefer: Prefer | None = None,
+    draws: Sequence[Truth] = (),
 ) -> Chosen:
     """Choose one of the best individuals that the runs of a fold kept.
 
     ``kept``: of every run; ``truths``: training and validation part; ``rule``: one of `RULES`.
     ``values``: fitness per cycle of texts on both parts, where another process knows them; None: they are
-    replayed here. ``prefer`` is asked first. Raises LearningError if no individual has a value.
+    replayed here. ``prefer`` is asked first. ``draws``: other draws of the training part, for
+    ``guarded``. Raises LearningError if no individual has a value.
     """
     candidates = sorted(
         ((one, run) for run, best_of_run in enumerate(kept) for one in best_of_run),
@@ -140,7 +154,16 @@ def choose(
     pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
     if rule == GUARDED and preferred is None:
         measure = load_fitness(fitness)
-        chosen = guarded(pairs, values_of_all(truths[1], NAMED.values(), measure, clock))
+        named = values_of_all(truths[1], NAMED.values(), measure, clock)
+        training = np.mean(
+            [
+                [training for training, _ in pairs],
+                *(values_of_all(draw, texts, measure, clock) for draw in draws),
+            ],
+            axis=0,
+        )
+        judged = [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
+        chosen = guarded(judged, named, [one.nodes for one, _ in candidates])
     else:
         chosen = 0 if preferred is not None else select(pairs, rule)
     text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)

@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import track
 
+from training.choices import Choices
 from training.history import ChangeHistory
-from training.learning import Choices
 from training.metrics import METRICS
 from training.replay import replay
 

@@ -16,9 +16,9 @@ from scipy import stats
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.score import ScoreFunction
+from training.choices import Choices
 from training.fitness import Fitness, load_fitness
 from training.history import ChangeHistory
-from training.learning import Choices
 from training.replay import run
 from training.truth import Truth, prepare
 
