@@ -8,12 +8,13 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: the shortest of those that are as good as the best T, among those that do not lose in
-validation to what everybody knows, the named function that is best there. "As good" is the one standard error
-rule of Breiman, Friedman, Olshen & Stone 1984, section 3.4.3, here of the paired difference per cycle.
-Validation may veto, but does not choose: a single other window would otherwise be fitted as well. Where
-training forgets changes, T is the mean over several draws of what is forgotten, so that nobody is chosen for
-the draw that evolution fitted.
+Ours, ``guarded``: of those that do not lose in validation to what everybody knows, the named function that
+is best there, the shortest that is as good as the one with the highest T. Not to lose is to be behind by no
+more than one standard error of the paired difference per cycle (so Breiman, Friedman, Olshen & Stone 1984,
+section 3.4.3, choose the simplest tree); as good, by no more than `SHORTER_ERRORS` of it, in training and in
+validation. Validation may veto, but does not choose: a single other window would otherwise be fitted as
+well. Where training forgets changes, T is the mean over several draws of what is forgotten, so that nobody
+is chosen for the draw that evolution fitted.
 
 `choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
 """
@@ -65,6 +66,8 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
 """Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
 the result."""
 GUARDED: Final = "guarded"
+SHORTER_ERRORS: Final = 0.5
+"""Standard errors by which a shorter function may be behind: with one, real gains went for brevity."""
 RULES: Final = (*SELECTIONS, GUARDED)
 
 
@@ -76,30 +79,32 @@ def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
 def guarded(
     candidates: Sequence[tuple[Values, Values]], named: Sequence[Values], nodes: Sequence[int]
 ) -> int:
-    """Index of the shortest candidate as good in training as the best that `named` does not beat.
+    """Index of the shortest candidate that is as good as the best in training that `named` does not beat.
 
     ``named``: values per validation cycle of the named functions; ``nodes``: the candidates' lengths. If
     the named functions beat all candidates, the one that is best in validation is chosen.
     """
-    training = [training for training, _ in candidates]
+    training, validation = (np.array(values) for values in zip(*candidates, strict=True))
     reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
-    standing = [
-        number for number, (_, validation) in enumerate(candidates) if _as_good(validation, reference)
-    ]
-    if not standing:
-        return int(np.argmax([np.mean(validation) for _, validation in candidates]))
-    best = max(standing, key=lambda number: float(np.mean(training[number])))
-    return min(
-        (number for number in standing if _as_good(training[number], training[best])),
-        key=lambda number: (nodes[number], -np.mean(training[number])),
+    standing = np.flatnonzero(_as_good(validation, reference, 1.0))
+    if not standing.size:
+        return int(np.argmax(validation.mean(axis=1)))
+    best = standing[np.argmax(training[standing].mean(axis=1))]
+    as_good = [_as_good(values[standing], values[best], SHORTER_ERRORS) for values in (training, validation)]
+    return int(
+        min(standing[np.logical_and(*as_good)], key=lambda number: (nodes[number], -training[number].mean()))
     )
 
 
-def _as_good(values: Values, reference: Values) -> bool:
-    """Whether the mean is not behind by more than one standard error of the difference; not if it is NaN."""
+def _as_good(values: Values, reference: Values, errors: float) -> npt.NDArray[np.bool_]:
+    """Which rows have a mean behind `reference` by at most so many standard errors of the difference.
+
+    ``values``: ``[rows, cycles]``; ``reference``: ``[cycles]``. A row with NaN is not.
+    """
     lead = values - reference
-    error = np.std(lead, ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
-    return bool(np.mean(lead) >= -error)
+    cycles = lead.shape[1]
+    error = np.std(lead, axis=1, ddof=1) / np.sqrt(cycles) if cycles > 1 else 0.0
+    return np.asarray(np.mean(lead, axis=1) >= -errors * error)
 
 
 Pairs = list[tuple[Values, Values]]
