@@ -1,0 +1,57 @@
+"""How far any evolved function could be ahead: `python -m benchmarks.headroom HISTORY [--fitness freshness]`.
+
+A search that is told the future: it learns on the test part of every fold of the journal's protocol, and is
+tested on the same. No function that was learned from other pages and days can be expected to be further
+ahead of the named functions; where this lead is small, the budget leaves nothing to learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+
+from scrapy_gp4c import score
+from scrapy_gp4c.terminals import PAPERS
+from training.choices import Choices, Parts, arrange
+from training.evolve import Parameters
+from training.history import read_history
+from training.learning import LEARNED, learn
+from training.parallel import workers
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the test value of the best named function and of the search's, fold by fold."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.headroom", description=__doc__)
+    parser.add_argument("history")
+    parser.add_argument("--fitness", choices=("ndcg", "change_rate", "freshness"), default="ndcg")
+    parser.add_argument("--population", type=int, default=100)
+    parser.add_argument("--generations", type=int, default=15)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    choices = Choices(
+        fitness=given.fitness,
+        protocol="journal",
+        seeds=given.seeds,
+        seed=given.seed,
+        parameters=Parameters(terminals=PAPERS, population=given.population, generations=given.generations),
+    )
+    history = read_history(given.history)
+    folds = [Parts(parts.test, parts.test, parts.test) for parts in arrange(history, choices)]
+    with workers(-1) as parallel:
+        learned = learn(history, choices, parallel, folds=folds)
+    leads = []
+    for number, fold in enumerate(learned.folds, start=1):
+        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *score.NAMED)}
+        found = values.pop(LEARNED)
+        named = max(values, key=values.__getitem__)
+        leads.append(found - values[named])
+        print(f"fold {number}: {found:.4f}, {named} {values[named]:.4f}: {leads[-1]:+.4f}  {fold.text}")
+    print(f"{given.fitness}, told the future: {statistics.fmean(leads):+.4f} in the mean (seed {given.seed})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
