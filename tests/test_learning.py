@@ -176,13 +176,14 @@ def test_the_guard_vetoes_what_a_named_function_beats():
     assert result.best.selected <= learned().best.selected
 
 
-def test_the_guard_has_the_say_unless_something_is_preferred(monkeypatch):
+def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
     """`choose` takes what `guarded` says, which sees all candidates, their lengths, every named function."""
     seen = []
 
     def last(candidates: Any, named: Any, nodes: Any) -> int:
         seen.append((len(candidates), len(named)))
-        assert nodes == [one.nodes for one in kept[0]]
+        assert len(nodes) == len(candidates)
+        assert set(nodes) <= {one.nodes for one in kept[0]}
         return len(candidates) - 1
 
     (truths,) = arrange(HISTORY, CHOICES)
@@ -192,8 +193,9 @@ def test_the_guard_has_the_say_unless_something_is_preferred(monkeypatch):
     lowest = min(kept[0], key=lambda one: one.value)
     assert seen == [(len(kept[0]), len(score.NAMED))]
     assert chosen.selected == pytest.approx(lowest.value)
-    selection.choose(kept, truths[:2], "guarded", "ndcg", "visits", prefer=lambda texts: texts[0])
-    assert len(seen) == 1
+    for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
+        selection.choose(kept, truths[:2], "guarded", "ndcg", "visits", allow=lambda texts, of=allowed: of)
+        assert seen[-1][0] == count, "where nothing is allowed, everything is"
 
 
 def test_the_guard_judges_by_the_mean_over_several_draws_of_what_is_forgotten(monkeypatch):

@@ -24,7 +24,7 @@ from training.fitness import load_fitness
 from training.history import ChangeHistory
 from training.parallel import Evaluator
 from training.replay import run
-from training.selection import Pairs, Prefer, choose
+from training.selection import Allow, Pairs, choose
 
 LEARNED: Final = "learned"
 ORACLE: Final = "oracle"
@@ -86,13 +86,13 @@ def learn(
     checkpoint: Checkpoint | None = None,
     states: list[dict[str, Any]] | None = None,
     watch: Watch | None = None,
-    prefer: Prefer | None = None,
+    allow: Allow | None = None,
 ) -> Learned:
     """Learn score functions from `history`.
 
     ``parallel``: where to evaluate, see `training.parallel.workers`. ``folds``: what `arrange`
     gave, if it was called before. ``checkpoint``: written after every
-    generation; ``states``: what it had, to go on from. ``prefer``: decides before the selection rule does,
+    generation; ``states``: what it had, to go on from. ``allow``: among which the selection rule decides,
     see `training.selection.choose`.
 
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
@@ -133,7 +133,7 @@ def learn(
             choices.fitness,
             choices.clock,
             values,
-            prefer,
+            allow,
             parts.draws,
         )
         results.append(Fold(*chosen, compare(parts, chosen.text, choices)))

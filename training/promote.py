@@ -6,7 +6,6 @@ better on the newest cycles of other pages. docs/closing-the-loop.md tells what 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -64,31 +63,22 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
     return Split(history.take(train, older), history.take(validation, older), history.take(held_out)), newest
 
 
-def prefer(
+def fresh_enough(
     texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
-) -> str | None:
-    """The text with the best fitness among those whose freshness is not worse than `champion`'s in any part.
+) -> set[str]:
+    """Those of the texts whose freshness is not worse than `champion`'s in any part.
 
-    ``texts``: the best individuals of all runs, best first; ``parts``: training and validation, never the
-    pages that are judged; the fitness is the mean over both, weighted by pages. Each text is replayed
-    like in the verdict, with several draws of ties: an evolution knows one, and fits its accidents. Worse is
-    what loses more than `verdict.GUARD_MARGIN`. None if all are.
+    ``parts``: training and validation, never the pages that are judged. Each text is replayed like in the
+    verdict, with several draws of ties. Worse is what loses more than `verdict.GUARD_MARGIN`.
     """
     fitness = load_fitness(choices.fitness)
     arranged = [truths_of(part, choices) for part in parts]
-    pages = [part.pages for part in parts]
 
-    def means(function: ScoreFunction) -> Floats:
-        return np.array([values_on(truths, function, fitness).mean(axis=1) for truths in arranged])
+    def freshness(function: ScoreFunction) -> Floats:
+        return np.array([values_on(truths, function, fitness)[1].mean() for truths in arranged])
 
-    least = means(champion)[:, 1] - GUARD_MARGIN
-    best, best_value = None, -math.inf
-    for text in texts:
-        values = means(_function(text, choices))
-        value = float(np.average(values[:, 0], weights=pages))
-        if (values[:, 1] >= least).all() and value > best_value:
-            best, best_value = text, value
-    return best
+    least = freshness(champion) - GUARD_MARGIN
+    return {text for text in texts if (freshness(_function(text, choices)) >= least).all()}
 
 
 def _function(text: str, choices: Choices) -> ScoreFunction:
@@ -146,7 +136,7 @@ def promote(
         parallel,
         folds=arrange(history, choices, [split]),
         watch=watch,
-        prefer=partial(prefer, parts=split[:2], champion=champion, choices=choices),
+        allow=partial(fresh_enough, parts=split[:2], champion=champion, choices=choices),
     )
     if not learned.complete:
         raise KeyboardInterrupt

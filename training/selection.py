@@ -21,7 +21,7 @@ is chosen for the draw that evolution fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -110,8 +110,8 @@ def _as_good(values: Values, reference: Values, errors: float) -> npt.NDArray[np
 Pairs = list[tuple[Values, Values]]
 """Values per cycle of training and validation."""
 
-Prefer = Callable[[Sequence[str]], "str | None"]
-"""Picks one of the texts, which come best first; None: the selection rule is to decide."""
+Allow = Callable[[Sequence[str]], Collection[str]]
+"""Picks the texts among which the selection rule decides."""
 
 
 class Chosen(NamedTuple):
@@ -132,15 +132,15 @@ def choose(
     fitness: str,
     clock: Clock,
     values: Callable[[list[str]], Pairs] | None = None,
-    prefer: Prefer | None = None,
+    allow: Allow | None = None,
     draws: Sequence[Truth] = (),
 ) -> Chosen:
     """Choose one of the best individuals that the runs of a fold kept.
 
     ``kept``: of every run; ``truths``: training and validation part; ``rule``: one of `RULES`.
     ``values``: fitness per cycle of texts on both parts, where another process knows them; None: they are
-    replayed here. ``prefer`` is asked first. ``draws``: other draws of the training part, for
-    ``guarded``. Raises LearningError if no individual has a value.
+    replayed here. ``allow`` leaves out texts, unless it would leave out all. ``draws``: other draws of the
+    training part, for ``guarded``. Raises LearningError if no individual has a value.
     """
     candidates = sorted(
         ((one, run) for run, best_of_run in enumerate(kept) for one in best_of_run),
@@ -150,14 +150,14 @@ def choose(
         raise LearningError(
             f"no individual has a value for the fitness {fitness!r}: all were NaN or constant"
         )
-    preferred = prefer([one.text for one, _ in candidates]) if prefer is not None else None
-    if preferred is not None:
-        candidates = [candidate for candidate in candidates if candidate[0].text == preferred][:1]
-    elif rule == "best":  # looks at training alone, and that is known
+    if allow is not None:
+        allowed = allow([one.text for one, _ in candidates])
+        candidates = [candidate for candidate in candidates if candidate[0].text in allowed] or candidates
+    if rule == "best":  # looks at training alone, and that is known
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
     pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
-    if rule == GUARDED and preferred is None:
+    if rule == GUARDED:
         measure = load_fitness(fitness)
         named = values_of_all(truths[1], NAMED.values(), measure, clock)
         training = np.mean(
@@ -170,7 +170,7 @@ def choose(
         judged = [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
         chosen = guarded(judged, named, [one.nodes for one, _ in candidates])
     else:
-        chosen = 0 if preferred is not None else select(pairs, rule)
+        chosen = select(pairs, rule)
     text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
     value = SELECTIONS.get(rule, best)(*pairs[chosen])
     return Chosen(text, candidates[chosen][1], value)
