@@ -92,8 +92,8 @@ def learn(
 
     ``parallel``: where to evaluate, see `training.parallel.workers`. ``folds``: what `arrange`
     gave, if it was called before. ``checkpoint``: written after every
-    generation; ``states``: what it had, to go on from. ``allow``: among which the selection rule decides,
-    see `training.selection.choose`.
+    generation; ``states``: what it had, to go on from. ``allow``: leaves out what the selection rule is not
+    to choose, see `training.selection.choose`.
 
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
