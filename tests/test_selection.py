@@ -109,6 +109,17 @@ def test_a_named_function_without_values_is_no_reference():
     assert guarded([candidate], [np.array([np.nan, np.nan]), np.array([0.1, 0.1])], [1]) == 0
 
 
+@pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
+def test_a_candidate_without_values_is_not_chosen(missing):
+    """Neither where a draw of the training part has none, nor where validation has none."""
+    good, none = np.array([0.5, 0.6]), np.array([0.5, missing])
+    assert guarded([(none, good), (good, good)], [good], [1, 9]) == 1
+    assert guarded([(none, good), (none, good)], [good], [9, 1]) == 0
+    if np.isnan(missing):
+        assert guarded([(good, none), (good, good)], [good], [1, 9]) == 1
+        assert guarded([(good, none), (good, good - 0.4)], [good], [1, 9]) == 1
+
+
 def test_the_first_of_equals_is_chosen():
     """Candidates come best first, so that a tie goes to the one with the higher fitness."""
     same = (np.array([0.5]), np.array([0.5]))

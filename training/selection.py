@@ -86,9 +86,10 @@ def guarded(
     """
     training, validation = (np.array(values) for values in zip(*candidates, strict=True))
     reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
-    standing = np.flatnonzero(_as_good(validation, reference, 1.0))
+    # A draw that evolution did not see may have no value under a fitness of one's own.
+    standing = np.flatnonzero(_as_good(validation, reference, 1.0) & np.isfinite(training).all(axis=1))
     if not standing.size:
-        return int(np.argmax(validation.mean(axis=1)))
+        return int(np.argmax(np.nan_to_num(validation.mean(axis=1), nan=-np.inf)))
     best = standing[np.argmax(training[standing].mean(axis=1))]
     as_good = [_as_good(values[standing], values[best], SHORTER_ERRORS) for values in (training, validation)]
     return int(
