@@ -14,16 +14,16 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import machine
 from benchmarks.simulated_crawl import crawl, texts_of
-from scrapy_gp4c.columns import CHANGED, JUDGED, KINDS
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS
 from scrapy_gp4c.settings import Settings
-from training import synthetic
-from training.choices import Choices
-from training.evolve import Parameters
-from training.history import ChangeHistory
-from training.imputation import draw_between_visits
-from training.learning import learn
-from training.parallel import workers
-from training.replay import replay
+from training.evolution.choices import Choices
+from training.evolution.evolve import Parameters
+from training.evolution.learning import learn
+from training.evolution.workers import workers
+from training.histories import models
+from training.histories.history import ChangeHistory
+from training.histories.imputation import draw_between_visits
+from training.replaying.replay import replay
 
 PAGES = 6000
 SEEN_CYCLES = 40
@@ -81,7 +81,7 @@ def main() -> None:
     for model in ("poisson", "brdc12-like", "bursty"):
         rows: dict[str, list[tuple[float, float]]] = {}
         for seed in seeds:
-            truth = synthetic.generate(model, PAGES, SEEN_CYCLES + JUDGED_CYCLES, seed)
+            truth = models.generate(model, PAGES, SEEN_CYCLES + JUDGED_CYCLES, seed)
             for name, history in histories(truth, seed).items():
                 value = worth(truth, learned_from(history, seed))
                 rows.setdefault(name, []).append((history.changed.mean(), value))

@@ -20,8 +20,10 @@ from scrapy.http import HtmlResponse
 from benchmarks.common import machine, median_ratio
 from example_project.model import Web
 from example_project.page_text import Noise, render
-from scrapy_gp4c.fingerprint import distance, fingerprint, normalise, page_text
-from scrapy_gp4c.sketches import shingle_hashes
+from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint.distance import distance
+from scrapy_gp4c.fingerprint.sketches import shingle_hashes
+from scrapy_gp4c.fingerprint.text import normalise, page_text
 
 THRESHOLD = 3
 WORDS_PER_SENTENCE = 12

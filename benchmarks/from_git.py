@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from training.git_pages import Window, read_repository
+from training.histories.git_pages import Window, read_repository
 
 DAY_S = 86_400
 START_S = 1_700_000_000 // DAY_S * DAY_S

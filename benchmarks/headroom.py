@@ -12,13 +12,13 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from scrapy_gp4c import score
-from scrapy_gp4c.terminals import PAPERS
-from training.choices import Choices, Parts, arrange
-from training.evolve import Parameters
-from training.history import read_history
-from training.learning import LEARNED, learn
-from training.parallel import workers
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.terminals import PAPERS
+from training.evolution.choices import Choices, Parts, arrange
+from training.evolution.evolve import Parameters
+from training.evolution.learning import LEARNED, learn
+from training.evolution.workers import workers
+from training.histories.reading import read_history
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         learned = learn(history, choices, parallel, folds=folds)
     leads = []
     for number, fold in enumerate(learned.folds, start=1):
-        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *score.NAMED)}
+        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *functions.NAMED)}
         found = values.pop(LEARNED)
         named = max(values, key=values.__getitem__)
         leads.append(found - values[named])

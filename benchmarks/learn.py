@@ -23,12 +23,12 @@ from typing import Any
 from joblib.externals.loky import get_reusable_executor
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c import terminals
-from training.choices import Choices, arrange
-from training.evolve import Parameters
-from training.learning import learn
-from training.parallel import workers
-from training.synthetic import generate
+from scrapy_gp4c.scoring import terminals
+from training.evolution.choices import Choices, arrange
+from training.evolution.evolve import Parameters
+from training.evolution.learning import learn
+from training.evolution.workers import workers
+from training.histories.models import generate
 
 SETS = {"basic": terminals.BASIC, "all": terminals.PAPERS}
 FULL = {"pages": 417_048, "population": 300, "generations": 50, "seeds": 5}

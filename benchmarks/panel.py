@@ -15,10 +15,11 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import machine
 from benchmarks.simulated_crawl import crawl, texts_of
-from scrapy_gp4c import panel
-from scrapy_gp4c.columns import CHANGED, KINDS, UNCHANGED, VISIT
+from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.shadows import SHADOW
+from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
-from training import synthetic
+from training.histories import models
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     "t*X, panel 10%, budget 15%": {"model": "brdc12-like", "GP4C_PANEL": 0.1, "GP4C_BUDGET": 0.15},
@@ -31,7 +32,7 @@ def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[s
     """Crawl once; tell for each estimate whether its interval covers the truth after the last cycle."""
     given = dict(SCENARIOS[scenario])
     rng = np.random.default_rng(seed)
-    history = synthetic.generate(given.pop("model"), pages, cycles, seed)
+    history = models.generate(given.pop("model"), pages, cycles, seed)
     given["GP4C_SCORE_FUNCTION"] = scenario.partition(",")[0]
     settings = Settings.load(ScrapySettings({**given, "GP4C_SEED": seed}))
     keys = rng.integers(0, 2**64, pages, dtype=np.uint64)
@@ -57,7 +58,7 @@ def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
 def close_seconds(pages: int) -> float:
     """Seconds to advance the shadows of `pages` panel pages by one cycle: the median of 7."""
     rng = np.random.default_rng(0)
-    shadows = np.zeros(pages, panel.SHADOW)
+    shadows = np.zeros(pages, SHADOW)
     shadows["page"] = np.arange(pages)
     for name in ("key", "current", "copy"):
         shadows[name] = rng.integers(1, 2**64, pages, dtype=np.uint64)

@@ -28,12 +28,13 @@ import numpy.typing as npt
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c import columns, fold
-from scrapy_gp4c.expression import parse
-from scrapy_gp4c.frontier import CHUNK_PAGES
-from scrapy_gp4c.policy import TopK
+from scrapy_gp4c.crawling.frontier import CHUNK_PAGES
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.policies.top_k import TopK
+from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.store import Store
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
 CYCLES = 40

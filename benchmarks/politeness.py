@@ -102,8 +102,8 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
     from scrapy import Request
     from scrapy.utils.request import fingerprint
 
-    from scrapy_gp4c.page_request import to_stored
-    from scrapy_gp4c.store import Store
+    from scrapy_gp4c.crawling.stored_requests import to_stored
+    from scrapy_gp4c.store.lmdb_store.store import Store
 
     spider = spider_class()
     requests = [Request(url, callback=spider.parse) for url in pages]

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.common import machine
-from scrapy_gp4c import score
-from training import synthetic
-from training.choices import Choices
-from training.replay import replay
-from training.verdict import Verdict, judge
+from scrapy_gp4c.scoring import functions
+from training.comparing.decision import Decision, decide
+from training.evolution.choices import Choices
+from training.histories import models
+from training.replaying.replay import replay
 
 PAGES = 1000
 CYCLES = 30
@@ -37,7 +37,7 @@ def noisy(a: float, other: str = "random") -> str:
 def mean_ndcg(model: str, text: str) -> float:
     """Mean NDCG over many draws of pages."""
     seeds = range(FIRST_SEED, FIRST_SEED + CALIBRATION_RUNS)
-    histories = (synthetic.generate(model, PAGES, CYCLES, seed) for seed in seeds)
+    histories = (models.generate(model, PAGES, CYCLES, seed) for seed in seeds)
     return float(
         np.mean([replay(h, text, budget=0.05, warmup=WARMUP, metrics=["ndcg"]).ndcg for h in histories])
     )
@@ -53,16 +53,16 @@ def worse_by(model: str, factor: float) -> str:
     return noisy(0.5 * (low + high))
 
 
-def decide(model: str, champion: str, challenger: str, seed: int, judged: int) -> Verdict:
+def simulated(model: str, champion: str, challenger: str, seed: int, judged: int) -> Decision:
     """One simulated promotion."""
-    history = synthetic.generate(model, PAGES, CYCLES, seed)
+    history = models.generate(model, PAGES, CYCLES, seed)
     choices = replace(Choices(), warmup=WARMUP, seed=seed)
-    return judge(history, score.load(champion), score.load(challenger), choices, judged)
+    return decide(history, functions.load(champion), functions.load(challenger), choices, judged)
 
 
 def promoted(model: str, champion: str, challenger: str, runs: int, judged: int = CYCLES - WARMUP) -> int:
     """How many of `runs` simulated promotions happen."""
-    return sum(decide(model, champion, challenger, seed, judged).promoted for seed in range(runs))
+    return sum(simulated(model, champion, challenger, seed, judged).promoted for seed in range(runs))
 
 
 def main() -> None:

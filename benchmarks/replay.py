@@ -20,14 +20,14 @@ import time
 import numpy as np
 
 from benchmarks.common import machine, verdict
-from scrapy_gp4c.expression import Expression, parse
-from scrapy_gp4c.terminals import BASIC, PAPERS
-from training.evolve import Evolution, Parameters
-from training.fitness import Judge, load_fitness
-from training.history import ChangeHistory
-from training.parallel import MOST_TEXTS
-from training.replay import run, run_all
-from training.truth import Truth, prepare
+from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
+from training.evolution.evolve import Evolution, Parameters
+from training.evolution.fitness import TextFitness, load_fitness
+from training.evolution.workers import MOST_TEXTS
+from training.histories.history import ChangeHistory
+from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.replay import run, run_all
 
 BUDGET = 0.05
 SIZES = {"250,228 x 19": (250_228, 19, 4.0, 20.0), "166,819 x 57": (166_819, 57, 15.0, 8.0)}
@@ -81,7 +81,7 @@ def functions() -> dict[str, Expression]:
     return found
 
 
-def time_ms(truth: Truth, function: Expression, **choices: object) -> float:
+def time_ms(truth: ArrangedHistory, function: Expression, **choices: object) -> float:
     """Processor milliseconds of a replay."""
     start = time.thread_time()
     run(truth, function, **choices)
@@ -139,7 +139,7 @@ def together(runs: int) -> None:
     print(f"\n{MOST_TEXTS} individuals, change rate and NDCG, ms for each")
     for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
         evolution = Evolution(Parameters(terminals=terminals, generations=6), seed=1)
-        judge, known = Judge(truth, load_fitness("ndcg"), "visits"), {}
+        judge, known = TextFitness(truth, load_fitness("ndcg"), "visits"), {}
         while not evolution.finished:
             new = [text for text in evolution.ask() if text not in known]
             known |= zip(new, judge.outcomes(new), strict=True)

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.common import machine, verdict
-from scrapy_gp4c.terminals import CLOCKS, Clock
-from training.replay import replay
-from training.splits import page_folds, time_parts
-from training.synthetic import generate
+from scrapy_gp4c.scoring.terminals import CLOCKS, Clock
+from training.histories.models import generate
+from training.histories.splits import page_folds, time_parts
+from training.replaying.replay import replay
 
 PUBLISHED: Final = {
     "random": 0.185687,

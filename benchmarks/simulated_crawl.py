@@ -1,7 +1,7 @@
 """Crawls of a simulated web: the plan, the page columns and the panel of a live crawl, no network.
 
-What a run does to a page is what `scrapy_gp4c.columns.apply_visits` says; what it visits is what
-`scrapy_gp4c.policy.TopK` plans. `crawl` leaves out queue, download and disk, so that hundreds of crawls can
+What a run does to a page is what `scrapy_gp4c.page_state.columns.apply_visits` says; what it visits is what
+`scrapy_gp4c.policies.top_k.TopK` plans. `crawl` leaves out queue, download and disk, so that hundreds of crawls can
 be repeated in a minute, and the truth about pages that nobody visited is known; `crawl_store` leaves out
 queue and download.
 """
@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c import columns, panel, score
-from scrapy_gp4c.columns import CHANGED, ERROR, FIRST, UNCHANGED, VISIT
-from scrapy_gp4c.cycle import Cycle as LiveCycle
-from scrapy_gp4c.policy import TopK
+from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
+from scrapy_gp4c.crawling.estimates import estimates
+from scrapy_gp4c.crawling.shadows import SHADOW, enter
+from scrapy_gp4c.fingerprint.distance import differ
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.policies.top_k import TopK
+from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
 
 Texts = npt.NDArray[np.uint64]
 
@@ -75,7 +80,7 @@ def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
     """Fingerprints uint64 ``[D + 1, P]`` of pages that change as told, bool ``[D, P]``, and never back."""
     versions = np.concatenate((np.zeros((1, changed.shape[1]), np.int64), np.cumsum(changed, axis=0)))
     pages = rng.integers(1, 2**63, changed.shape[1], dtype=np.uint64)
-    return score.salted_draws(pages[None, :] + versions.astype(np.uint64), np.uint64(1))
+    return draws.salted_draws(pages[None, :] + versions.astype(np.uint64), np.uint64(1))
 
 
 def crawl(
@@ -91,10 +96,10 @@ def crawl(
     """
     pages, policy = _Pages(keys), TopK(settings)
     state = pages.state
-    shadows = np.empty(0, panel.SHADOW)
+    shadows = np.empty(0, SHADOW)
     function, bits = settings.score_function, settings.distance_bits
     for cycle, text in enumerate(texts, 1):
-        plan = np.concatenate([*policy.plan(pages, cycle), np.empty(0, columns.PLAN)])  # type: ignore[arg-type]
+        plan = np.concatenate([*policy.plan(pages, cycle), np.empty(0, PLAN)])  # type: ignore[arg-type]
         record: dict[str, Any] = {
             "cycle": cycle,
             "formula": function.formula,
@@ -104,24 +109,24 @@ def crawl(
         }
         rows = np.sort(plan, order="page")["page"].astype(np.intp)
         had_copy = state["has_copy"] != 0
-        outdated = had_copy & panel.differ(text, state["fingerprint"], bits)
+        outdated = had_copy & differ(text, state["fingerprint"], bits)
         visits = np.zeros(len(rows), VISIT)
         visits["page"], visits["fingerprint"] = rows, text[rows]
         visits["kind"] = np.sort(plan, order="page")["kind"]
         visits["outcome"] = np.where(had_copy[rows], np.where(outdated[rows], CHANGED, UNCHANGED), FIRST)
         if failing is not None:
             visits["outcome"][failing[cycle - 1, rows]] = ERROR
-        new = np.setdiff1d(visits["page"][visits["kind"] == columns.KINDS.index("panel")], shadows["page"])
-        shadows = np.concatenate((shadows, panel.enter(new, state)))
+        new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
+        shadows = np.concatenate((shadows, enter(new, state)))
         shadows, tally = panel.advance(shadows, visits, record, settings.warmup_visits, bits)
         outcome = visits["outcome"]
-        record["panel"] = panel.estimates(
+        record["panel"] = estimates(
             tally,
             policy.counts["copies"],
-            int(np.isin(outcome, columns.JUDGED).sum()),
+            int(np.isin(outcome, JUDGED).sum()),
             int((outcome == CHANGED).sum()),
             int((outcome == FIRST).sum()),
         )
         columns.apply_visits(state, rows, visits, cycle)
-        after = (state["has_copy"] != 0) & panel.differ(text, state["fingerprint"], bits)
+        after = (state["has_copy"] != 0) & differ(text, state["fingerprint"], bits)
         yield Cycle(record, visits, outdated, after, had_copy, shadows, state)

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import machine, verdict
-from scrapy_gp4c import fold
-from scrapy_gp4c.columns import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT, new_columns
-from scrapy_gp4c.store import Store
-from scrapy_gp4c.tables import encode
+from scrapy_gp4c.page_state.columns import new_columns
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
+from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import encode
 
 CYCLES = 30
 VISITS = 1_000_000
@@ -77,7 +78,7 @@ def fill(path: Path) -> None:
 
 def load_seconds(path: Path) -> float:
     """Seconds of one `read_history`."""
-    from training.history import read_history
+    from training.histories.reading import read_history
 
     start = time.perf_counter()
     read_history(path)

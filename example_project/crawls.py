@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scrapy.settings import BaseSettings
 
-from scrapy_gp4c.columns import CHANGED, FIRST, JUDGED
-from scrapy_gp4c.policy import RANKED, TopK
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED
+from scrapy_gp4c.policies.top_k import RANKED, TopK
 from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
-from scrapy_gp4c.store import Store
-from training.metrics import gain_sums
+from scrapy_gp4c.store.lmdb_store.store import Store
+from training.replaying.metrics import gain_sums
 
 from .model import Web
 
@@ -170,7 +170,7 @@ class Series:
 
 
 def ndcg(ranking: Sequence[int | None], outdated: NDArray[np.bool_]) -> float:
-    """Return the NDCG of a ranking (journal 4.2.2), gains as in `training.metrics`; nan where undefined.
+    """Return the NDCG of a ranking (journal 4.2.2), gains as in `training.replaying.metrics`; nan where undefined.
 
     ``outdated``: bool [P], the pages whose copy is out of date before the visits.
     """

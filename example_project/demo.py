@@ -21,8 +21,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scrapy_gp4c import score
 from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION
 
 from .crawls import (
@@ -131,7 +131,7 @@ def switch(series: list[Series], console: Console) -> str:
         return learner.function
     series.append(learner.copy(CONTROL, DEFAULT_SCORE_FUNCTION))
     learner.function = str(score_file)
-    return score.load(learner.function).formula
+    return functions.load(learner.function).formula
 
 
 def run(options: argparse.Namespace, console: Console) -> None:

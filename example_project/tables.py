@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from training.comparison import mean as mean_of
+from training.comparing.statistics import mean as mean_of
 
 from .crawls import BUDGET, Row, Series
 

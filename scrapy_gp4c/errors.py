@@ -14,7 +14,7 @@ class SettingsError(Gp4cError, ValueError):
 
 
 class ExpressionError(Gp4cError, ValueError):
-    """A text is not an expression of the score language (see ``scrapy_gp4c.expression``)."""
+    """A text is not an expression of the score language (see ``scrapy_gp4c.scoring.expression``)."""
 
 
 class ScoreError(Gp4cError, ValueError):

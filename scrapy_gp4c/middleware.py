@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import IgnoreRequest
 
-from scrapy_gp4c.cycle import Cycle, Visit, cycles
+from scrapy_gp4c.crawling.cycle import Claim, Cycle, cycles
+from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.fingerprint import fingerprint
-from scrapy_gp4c.page_request import META, PASSED
 
 if TYPE_CHECKING:
     from typing import Self
@@ -75,21 +75,21 @@ class FingerprintMiddleware:
         else:
             _unmark(request)
 
-    def _visit(self, request: Request) -> tuple[Cycle | None, Visit | None]:
+    def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
-        if isinstance(visit, Visit):
+        if isinstance(visit, Claim):
             cycle = cycles.get(self._crawler)
             if cycle is not None and cycle.is_under_way(visit):
                 return cycle, visit
         return None, None
 
-    def _keep_validators(self, cycle: Cycle, visit: Visit, response: Response) -> None:
+    def _keep_validators(self, cycle: Cycle, visit: Claim, response: Response) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
         validators = _validators(response)
         if validators != cycle.store.validators(visit.page):
             cycle.store.set_validators(visit.page, *validators)
 
-    def _outcome(self, cycle: Cycle, visit: Visit, request: Request, response: Response) -> dict[str, Any]:
+    def _outcome(self, cycle: Cycle, visit: Claim, request: Request, response: Response) -> dict[str, Any]:
         size_bytes = len(response.body)
         if "cached" in response.flags:  # not the page as it is now
             return cycle.end(visit, "excluded", size_bytes)

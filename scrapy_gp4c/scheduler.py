@@ -13,15 +13,15 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_gp4c import messages
-from scrapy_gp4c.cycle import Cycle, Visit, cycles
+from scrapy_gp4c.crawling import messages
+from scrapy_gp4c.crawling.cycle import Claim, Cycle, cycles
+from scrapy_gp4c.crawling.frontier import Frontier, Stored, host_of
+from scrapy_gp4c.crawling.setup_requests import Preamble
+from scrapy_gp4c.crawling.stored_requests import META, PASSED, from_stored, is_page_request, to_stored
 from scrapy_gp4c.errors import Gp4cError, StoreError
-from scrapy_gp4c.frontier import Frontier, Stored, host_of
-from scrapy_gp4c.page_request import META, PASSED, from_stored, is_page_request, to_stored
-from scrapy_gp4c.policy import TopK
-from scrapy_gp4c.preamble import Preamble
+from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
 
 if TYPE_CHECKING:
     from typing import Self
@@ -160,7 +160,7 @@ class RecrawlScheduler(Scheduler):
         if cycle is None:
             return super().enqueue_request(request)
         mark = request.meta.get(META)
-        if isinstance(mark, Visit) and cycle.is_under_way(mark):
+        if isinstance(mark, Claim) and cycle.is_under_way(mark):
             return self._enqueue_again(request, mark, cycle)
         if mark == PASSED or not is_page_request(request):
             return self._enqueue_untouched(request)
@@ -176,7 +176,7 @@ class RecrawlScheduler(Scheduler):
                 return request
         return None
 
-    def _enqueue_again(self, request: Request, visit: Visit, cycle: Cycle) -> bool:
+    def _enqueue_again(self, request: Request, visit: Claim, cycle: Cycle) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         visit = dataclasses.replace(visit, host=None)
         if self._enqueue_visit(request, visit):
@@ -211,7 +211,7 @@ class RecrawlScheduler(Scheduler):
         except ValueError as error:
             self._warn_not_storable(request, error)
             return self._enqueue_untouched(request)
-        visit: Visit | None
+        visit: Claim | None
         if page is None:
             page = store.add_page(key, stored)
             visit = cycle.claim_new(page)
@@ -271,7 +271,7 @@ class RecrawlScheduler(Scheduler):
         self._fed += 1
         return self._enqueue_visit(request, visit)
 
-    def _enqueue_visit(self, request: Request, visit: Visit) -> bool:
+    def _enqueue_visit(self, request: Request, visit: Claim) -> bool:
         """Queue a claimed page; False when Scrapy's duplicate filter drops it, which it may do to new pages.
 
         A known page ends with an outcome of its own: what other pages redirect to, or what an earlier run
@@ -287,7 +287,7 @@ class RecrawlScheduler(Scheduler):
     def _leave_queue(self, request: Request, cycle: Cycle) -> bool:
         """Note that a request goes to the downloader; False when its visit is already over."""
         visit = request.meta.get(META)
-        if not isinstance(visit, Visit):
+        if not isinstance(visit, Claim):
             self._preamble.left_queue(request)
             return True
         if not cycle.is_under_way(visit):  # from the JOBDIR of an interrupted run

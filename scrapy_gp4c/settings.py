@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import data_path
 
-from scrapy_gp4c import score
 from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.scoring import functions
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -97,7 +97,7 @@ TABLE: Final[dict[str, Setting]] = {
     "GP4C_SCORE_FUNCTION": Setting(
         DEFAULT_SCORE_FUNCTION,
         "the name of a score function, an expression, the path of a score file, or a dotted path",
-        score.load,
+        functions.load,
         "ranks the pages that may be revisited",
     ),
     "GP4C_BUDGET": Setting(
@@ -159,7 +159,7 @@ class Settings:
     """The validated ``GP4C_*`` settings of one crawl."""
 
     store: str | None
-    score_function: score.ScoreFunction
+    score_function: functions.ScoreFunction
     budget: int | float
     new_pages: int | None
     warmup_visits: int

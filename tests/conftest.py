@@ -11,7 +11,7 @@ import pytest
 import pytest_twisted
 
 if TYPE_CHECKING:
-    from loopback import Site
+    from tests.support.loopback import Site
 
 # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that: those of the tests
 # are to be interrupted all the same.
@@ -22,7 +22,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture
 def site() -> Iterator[Site]:
     """Yield an empty site on 127.0.0.1; fill its `pages`."""
-    from loopback import Site  # imports the reactor, which pytest-twisted installs after this file
+    from tests.support.loopback import (
+        Site,  # imports the reactor, which pytest-twisted installs after this file
+    )
 
     served = Site()
     yield served

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import pytest_twisted
 import scrapy
-from loopback import Site, html
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import threads
 
@@ -19,7 +18,8 @@ from scrapy_gp4c import Addon
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.middleware import FingerprintMiddleware
 from scrapy_gp4c.scheduler import RecrawlScheduler
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, html
 
 
 def test_installs_scheduler_and_middleware() -> None:

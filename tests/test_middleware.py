@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest_twisted
-from loopback import Site, crawl, html, outcomes, stats
 from scrapy import Request, Spider
 from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 

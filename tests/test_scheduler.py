@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
 from scrapy import FormRequest, Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
@@ -17,7 +16,8 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
 
 WORDS = "a quiet page with a text of more than a few words on nothing in particular that rarely changes"
 

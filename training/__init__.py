@@ -1,1 +1,1 @@
-"""Judge score functions on recorded page-change histories, and learn better ones."""
+"""TextFitness score functions on recorded page-change histories, and learn better ones."""

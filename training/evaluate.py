@@ -1,6 +1,6 @@
 """``python -m training.evaluate``: score functions side by side on a recorded history.
 
-Each score function is replayed (`training.replay`) on the same history with the same budget, warm-up and
+Each score function is replayed (`training.replaying.replay`) on the same history with the same budget, warm-up and
 seed. The figures are means over the scored cycles with the half-width of their 95% confidence interval.
 """
 
@@ -8,35 +8,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import json
-import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 from rich.text import Text
-from scipy.stats import t as student_t
 
-import scrapy_gp4c
-from scrapy_gp4c import score
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from scrapy_gp4c.terminals import CLOCKS, Clock
-from training.dense import ORACLE
-from training.history import ChangeHistory, read_history
-from training.metrics import METRICS
-from training.replay import replay
-from training.truth import TIES, Ties
-
-Document = dict[str, Any]
-
-DEFAULT_SCORES: Final = (*score.NAMED, ORACLE)
+from scrapy_gp4c.scoring.terminals import CLOCKS
+from training.comparing.evaluation import DEFAULT_SCORES, Document, evaluate, write_csv
+from training.histories.reading import read_history
+from training.replaying.arranged import TIES
+from training.replaying.dense import ORACLE
 
 SHOWN: Final = {
     "change_rate": "change rate",
@@ -46,79 +34,6 @@ SHOWN: Final = {
     "age": "age",
 }
 """Metrics in the table, with their headings; the files have all of `METRICS`."""
-
-COUNTS: Final = ("visited", "changed", "pending")
-
-
-def summary(per_cycle: npt.NDArray[np.float64]) -> Document:
-    """Mean, half-width of its 95% confidence interval, and the values.
-
-    The interval is Student's t with n - 1 degrees of freedom over the n cycles, as if they were
-    independent draws. ``ci95`` is None for a single cycle.
-    """
-    n = len(per_cycle)
-    half_width = None
-    if n > 1:
-        half_width = float(student_t.ppf(0.975, n - 1) * per_cycle.std(ddof=1) / math.sqrt(n))
-    return {"mean": float(per_cycle.mean()), "ci95": half_width, "per_cycle": per_cycle.tolist()}
-
-
-def evaluate(
-    history: ChangeHistory,
-    scores: Sequence[str] = DEFAULT_SCORES,
-    *,
-    budget: float = 0.05,
-    warmup: int = 2,
-    ties: Ties = "random",
-    clock: Clock | None = None,
-    seed: int = 0,
-    first_cycle: int = 1,
-    advance: Callable[[], object] = lambda: None,
-) -> Document:
-    """Replay every score function on `history`: the JSON document of docs/histories.md.
-
-    Parameters as for `training.replay.replay`; ``first_cycle`` is the number of the history's first cycle
-    in the file that it was cut from; ``advance`` is called after each replay. Raises HistoryError,
-    ScoreError or ExpressionError, before any replay where it can.
-    """
-    functions = [None if text == ORACLE else score.load(text) for text in scores]
-    results = []
-    scored: list[int] = []
-    k = 0
-    for text, function in zip(scores, functions, strict=True):
-        result = replay(
-            history, function or ORACLE, budget=budget, warmup=warmup, ties=ties, clock=clock, seed=seed
-        )
-        k, scored = result.k, (result.scored_cycles + first_cycle - 1).tolist()
-        metrics = {name: summary(getattr(result, name)) for name in METRICS}
-        counts = {name: getattr(result, name).tolist() for name in COUNTS}
-        about = {"score": text, "formula": text, "clock": None}
-        if function is not None:
-            about |= {"formula": function.formula, "clock": clock or function.clock}
-        results.append({**about, **metrics, **counts})
-        advance()
-    return {
-        "history": {
-            "source": history.source,
-            "sha256": history.sha256,
-            "pages": history.pages,
-            "cycles": history.cycles,
-            "first_cycle": first_cycle,
-            "scored_cycles": scored,
-            "dropped_pages": history.dropped_pages,
-            "changed_share": float(history.changed.mean()),
-        },
-        "settings": {
-            "budget": budget,
-            "k": k,
-            "warmup": warmup,
-            "ties": ties,
-            "clock": clock,
-            "seed": seed,
-        },
-        "versions": {"scrapy-gp4c": scrapy_gp4c.__version__, "numpy": np.__version__},
-        "results": results,
-    }
 
 
 def table(document: Document) -> Table:
@@ -135,16 +50,6 @@ def table(document: Document) -> Table:
             cells.append(f"{mean:.4f}" + ("" if half_width is None else f" ± {half_width:.4f}"))
         out.add_row(Text(result["score"], overflow="fold"), *cells)
     return out
-
-
-def write_csv(file: IO[str], document: Document) -> None:
-    """One row per score function and scored cycle: every metric and count."""
-    writer = csv.writer(file)
-    writer.writerow(["score", "cycle", *COUNTS, *METRICS])
-    for result in document["results"]:
-        columns = [*(result[name] for name in COUNTS), *(result[name]["per_cycle"] for name in METRICS)]
-        for cycle, *values in zip(document["history"]["scored_cycles"], *columns, strict=True):
-            writer.writerow([result["score"], cycle, *values])
 
 
 def parse_budget(text: str) -> float:

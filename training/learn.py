@@ -12,22 +12,22 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from scrapy_gp4c import terminals
 from scrapy_gp4c.errors import Gp4cError
-from training import splits
-from training.checkpoint import Checkpoint, check_writable
-from training.choices import Choices, arrange, identity
-from training.evolve import Parameters
-from training.fitness import MEASURES
-from training.history import read_history
-from training.learn_output import bars, continuation, report
-from training.learning import learn
-from training.parallel import workers
-from training.promote import budget_of_crawl, promote
-from training.score_file import write_learned
-from training.selection import GUARDED, RULES
-from training.truth import TIES
-from training.variation import RATES
+from scrapy_gp4c.scoring import terminals
+from training.comparing.promotion import budget_of_crawl, promote
+from training.evolution.checkpoint import Checkpoint, check_writable
+from training.evolution.choices import Choices, arrange, identity
+from training.evolution.evolve import Parameters
+from training.evolution.fitness import MEASURES
+from training.evolution.learning import learn
+from training.evolution.score_file import write_learned
+from training.evolution.selection import GUARDED, RULES
+from training.evolution.variation import RATES
+from training.evolution.workers import workers
+from training.histories import splits
+from training.histories.reading import read_history
+from training.replaying.arranged import TIES
+from training.reporting.terminal import bars, continuation, report
 
 WIDTH: Final = 160
 """Columns of the result where it is not shown on a terminal."""

@@ -8,51 +8,32 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from training import report_experiment, report_sections
-from training.history import ChangeHistory
-from training.report_page import Page, render
-
-
-def experiment_page(results: dict[str, Any], history: ChangeHistory | None, note: str = "") -> Page:
-    """The report of an experiment's results."""
-    return report_sections.page(report_experiment.study(results, history, note))
+from training.reporting import experiment
+from training.reporting.page import Page, write_report
 
 
 def page_of(source: Path, history: Path | None = None) -> Page:
     """The report of a directory or file. Raises Gp4cError where there is nothing to report."""
     if source.is_dir():
         if (source / "data.mdb").exists():
-            from training.report_crawl import crawl_page  # needs lmdb
+            from training.reporting.crawl import crawl_page  # needs lmdb
 
             return crawl_page(source)
-        results = report_experiment.read_results(source)
-        return experiment_page(results, *report_experiment.find_history(results["history"], history))
+        results = experiment.read_results(source)
+        return experiment.experiment_page(results, *experiment.find_history(results["history"], history))
     if not source.exists():
         raise HistoryError(
             f"there is no {source}; give the directory of an experiment, a score file, or the store of a "
             "crawl"
         )
-    from training.report_score import score_page
+    from training.reporting.score import score_page
 
     return score_page(source, history)
-
-
-def write_report(page: Page, path: Path) -> None:
-    """Write the page; a file appears only when it is complete. Raises HistoryError if it cannot be."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(render(page), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise HistoryError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,217 +16,16 @@ writes to the store meanwhile is neither seen nor slowed.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from scrapy_gp4c.errors import Gp4cError, HistoryError, StoreError
-from training.formats import Fields
-from training.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
-from training.names import BATCH, Names
-from training.store_window import Outcomes, window
+from scrapy_gp4c.errors import Gp4cError, HistoryError
+from training.histories.from_store import MAX_ERRORS, merge, read_with_report
 
 if TYPE_CHECKING:
-    from scrapy_gp4c.store import Store
-    from training.history import ChangeHistory
-
-logger = logging.getLogger(__name__)
-
-MAX_ERRORS: Final = 2
-"""Cycles without an outcome that a page may have (thesis, section 4.2)."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was read of a store, and what was not."""
-
-    source: str
-    pages: int
-    """Pages of the history."""
-    first_cycle: int
-    """Store cycles first_cycle..last_cycle are the cycles of the history."""
-    last_cycle: int
-    imputed: int
-    """Outcomes guessed by the rule for errors (`training.imputation.fill_lost_cycles`)."""
-    known: int
-    """Outcomes lost that the next visit told: nothing had changed."""
-    late: int
-    """Pages left out because their first copy came after the window began."""
-    erroneous: int
-    """Pages left out because too many of their cycles have no outcome."""
-    off_panel: int
-    """Pages that are no candidates: visited when their score said so, not in every cycle."""
-    partial: int
-    """Pages of the history that are visited now and then, with outcomes drawn between their visits."""
-
-    def __str__(self) -> str:
-        """One paragraph for people."""
-        cycles = self.last_cycle - self.first_cycle + 1
-        parts = [
-            f"{self.source}: {self.pages:,} pages, {cycles} cycles (store cycles {self.first_cycle} to "
-            f"{self.last_cycle}); {self.imputed:,} outcomes lost to errors imputed, {self.known:,} more told "
-            f"by the next visit; left out {self.erroneous:,} pages with too many errors, {self.late:,} that "
-            "entered late"
-        ]
-        if self.partial:
-            parts.append(
-                f"PARTIAL: {self.partial:,} off-panel pages with outcomes drawn between their visits"
-            )
-        else:
-            parts.append(f"{self.off_panel:,} pages are not of the panel")
-        return "; ".join(parts)
-
-
-def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> Fields:
-    """Arguments of ChangeHistory from the store at `path`; logs the report, as a warning if it is not plain.
-
-    Raises HistoryError for a directory that is no store, or whose store has no history.
-    """
-    fields, report = read_with_report(path, max_errors=max_errors, partial=partial)
-    guessed_or_left_out = report.imputed or report.late or report.erroneous or report.partial
-    (logger.warning if guessed_or_left_out else logger.info)("%s", report)
-    return fields
-
-
-def read_with_report(
-    path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
-) -> tuple[Fields, Report]:
-    """Arguments of ChangeHistory from the store at `path`, and what was read.
-
-    ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
-    visited now and then. Raises HistoryError as `read_store`.
-    """
-    from scrapy_gp4c.store import Store  # needs lmdb; only a store does
-
-    try:
-        with Store(path, readonly=True) as store:
-            return _read(path, store, max_errors, partial)
-    except StoreError as error:
-        raise HistoryError(
-            f"{path} is a directory, but no store of a crawl to read a history from: {error}"
-        ) from error
-
-
-def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fields, Report]:
-    last = store.last_cycle
-    if last < 2:
-        raise HistoryError(
-            f"{path} has {last} closed cycle(s); a history begins with the second, which compares pages "
-            "with the first: run the crawl again"
-        )
-    outcomes = Outcomes(store, everything=partial)
-    chosen_cycles = window(outcomes, max_errors)
-    if chosen_cycles is None and partial:
-        entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
-        start = int(np.argmax(entered * (last - np.arange(last))))
-        chosen_cycles = (start, last) if entered[start] else None
-    if chosen_cycles is None:
-        raise HistoryError(
-            f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
-            f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
-            "or GP4C_BUDGET to 1.0 for some cycles"
-        )
-    start, stop = chosen_cycles
-    cycles = slice(start + 1, stop + 1)
-    candidates = outcomes.candidates
-    late = outcomes.entry[candidates] > start
-    lost = stop - start - outcomes.judged[cycles, candidates].sum(axis=0)
-    key = np.concatenate([block["key"] for _, block in store.blocks()])  # not yet of all pages of `outcomes`
-
-    def in_order(positions: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        return positions[np.argsort(key[outcomes.page[positions]])]
-
-    kept = in_order(candidates[~late & (lost <= max_errors)])
-    observed, found = outcomes.judged[cycles][:, kept], outcomes.changed[cycles][:, kept]
-    known = int(np.count_nonzero(unchanged_gaps(found, observed)))
-    changed, guessed = fill_lost_cycles(found, observed)
-    admitted = np.empty(0, np.intp)
-    if partial:
-        others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
-        seen = outcomes.judged[cycles, others].any(axis=0)
-        admitted = in_order(others[seen & (outcomes.entry[others] <= start)])
-        drawn = draw_between_visits(
-            outcomes.changed[cycles][:, admitted],
-            outcomes.judged[cycles][:, admitted],
-            np.random.default_rng(0),
-        )
-        changed = np.concatenate((changed, drawn), axis=1)
-    chosen = outcomes.page[np.concatenate((kept, admitted))]
-    source = f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path)
-    erroneous = int(np.count_nonzero(~late)) - len(kept)
-    report = Report(
-        source=str(path),
-        pages=len(chosen),
-        first_cycle=start + 1,
-        last_cycle=stop,
-        imputed=int(np.count_nonzero(guessed)),
-        known=known,
-        late=int(np.count_nonzero(late)),
-        erroneous=erroneous,
-        off_panel=store.pages - len(candidates),
-        partial=len(admitted),
-    )
-    fields = {
-        "changed": changed,
-        "sha256": hashlib.sha256(changed.tobytes()).hexdigest(),
-        "dropped_pages": report.late + erroneous,
-        "source": source,
-        "key": key[chosen],
-        **_identities(store, chosen),
-    }
-    return fields, report
-
-
-def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
-    hosts: dict[str, int] = {}
-    site, names = np.empty(len(chosen), np.int32), Names()
-    for start in range(0, len(chosen), BATCH):
-        batch = [request["url"] for request in store.requests(chosen[start : start + BATCH].tolist())]
-        site[start : start + len(batch)] = [
-            hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
-        ]
-        names.extend(batch)
-    return {"site": site, "site_names": Names(hosts), "page_names": names}
-
-
-def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
-    """Pages of several histories side by side, over the newest cycles that all have.
-
-    The last cycles of all are taken to be the same day. A page that several have is taken once for each.
-    """
-    from training.history import ChangeHistory
-
-    if len(histories) == 1:
-        return histories[0]
-    cycles = min(history.cycles for history in histories)
-    parts = [history.take(cycles=slice(history.cycles - cycles, None)) for history in histories]
-    hosts: dict[str, int] = {}
-    sites, names = [], Names()
-    for part in parts:
-        assert part.site_names is not None
-        assert part.page_names is not None
-        number = [hosts.setdefault(name, len(hosts)) for name in part.site_names]
-        sites.append(np.array(number)[part.site])
-        names.extend(part.page_names)
-    changed = np.concatenate([part.changed for part in parts], axis=1)
-    return ChangeHistory(
-        changed=changed,
-        site=np.concatenate(sites),
-        site_names=Names(hosts),
-        page_names=names,
-        key=None if any(part.key is None for part in parts) else np.concatenate([part.key for part in parts]),
-        source=" + ".join(part.source for part in parts),
-        sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
-        dropped_pages=sum(part.dropped_pages for part in parts),
-    )
+    pass
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -249,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    from training.history import ChangeHistory
-    from training.synthetic import WRITERS
+    from training.histories.formats import WRITERS
+    from training.histories.history import ChangeHistory
 
     given = _parser().parse_args(arguments)
     try:

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
-from scrapy_gp4c.commands.history import is_header, restore
 from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.store.history_text import is_header
+from scrapy_gp4c.store.lmdb_store.restore import restore
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.columns import Columns
-from scrapy_gp4c.commands.status import print_table
-from scrapy_gp4c.score import draws, top_k
-from scrapy_gp4c.store import OUTCOMES
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import top_k
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -11,7 +11,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings as ScrapySettings

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scrapy_gp4c.columns import CHANGED, NOT_MODIFIED, UNCHANGED
-from scrapy_gp4c.panel import describe
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, UNCHANGED
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -94,11 +93,3 @@ def _time(seconds: float | None) -> str:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows, the first being the header, in aligned columns; the last column is to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)]
-        sys.stdout.write("  ".join([*cells, row[-1]]) + "\n")

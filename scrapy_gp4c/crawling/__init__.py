@@ -1,0 +1,1 @@
+"""One run of a crawl: its cycle, plan, frontier and panel."""

@@ -1,0 +1,281 @@
+"""One open cycle of one crawl: what is to be visited, what is under way, and what came of it.
+
+Both Scrapy components work on it: the scheduler claims and sends visits, the middleware ends them with an
+outcome. It knows neither queues nor responses.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.fingerprint.distance import distance, is_changed
+from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.policies.top_k import Policy
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.store import Store
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+
+cycles: WeakKeyDictionary[Crawler, Cycle] = WeakKeyDictionary()
+"""The open cycle of each crawler: how scheduler and middleware find the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
+
+    page: int
+    kind: str
+    score: float
+    host: str | None
+    """Set for a page fed from the plan: the host whose window it takes a place in."""
+    run: int
+    """Token of the run that began it: the queue of a JOBDIR brings back visits of earlier runs."""
+
+
+class Cycle:
+    """The open cycle: begun anew, or resumed where an interrupted run left it."""
+
+    def __init__(self, store: Store, settings: Settings, policy: Policy, stats: StatsCollector) -> None:
+        """Begin or resume the cycle of `store`."""
+        self.store = store
+        self.settings = settings
+        self.policy = policy
+        self.run = secrets.randbits(63)
+        self.stats = stats
+        self.resumed = store.open_cycle is not None
+        self.number = store.open_cycle or store.begin_cycle(
+            {
+                "started": time.time(),
+                "budget": settings.budget,
+                "score_function": settings.score_function.text,
+                "formula": settings.score_function.formula,
+                "score_file_sha256": settings.score_function.sha256,
+                "clock": settings.score_function.clock,
+                "seed": settings.seed,
+            }
+        )
+        if store.planned() is None:  # begun just now, or killed while the plan was being written
+            store.write_plan(self._new_plan())
+        plan: list[npt.NDArray[Any]] = list(store.plan())
+        self._plan = np.concatenate(plan) if plan else np.empty(0, PLAN)
+        self._by_page = np.argsort(self._plan["page"], kind="stable")
+        self._pages = self._plan["page"][self._by_page]
+        self._under_way: dict[int, bool] = {}
+        """Page -> whether its request has left the queue for the downloader."""
+        self.asked: set[int] = set()
+        """Pages that the spider itself has requested in this run."""
+        self._further: list[int] = []
+        self.failure: StoreError | None = None
+        """Why visits can no longer be written (a full disk): the run has to stop."""
+        kinds = np.bincount(self._plan["kind"], minlength=len(KINDS))
+        self.planned_kinds = dict(zip(KINDS, kinds.tolist(), strict=True))
+        self._new_visits = self.planned_kinds["new"]
+        for page in store.open_visits()["page"].tolist() if self.resumed else ():
+            self._new_visits += self._position(page) is None
+
+    def _new_plan(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the plan, and keep the policy's counts in the record before the plan counts as written."""
+        yield from self.policy.plan(self.store, self.number)
+        with self.store.transaction(write=True) as txn:
+            self.store.update_record(txn, self.number, {"plan": self.policy.counts})
+
+    @property
+    def planned(self) -> int:
+        """Pages of the plan."""
+        return len(self._plan)
+
+    def remaining(self) -> Iterator[int]:
+        """Pages still to visit, in the order of the plan.
+
+        A resumed cycle also visits the pages that it had discovered but not yet visited: the pages
+        that link to them will not be visited again.
+        """
+        for start in range(0, len(self._plan), 65_536):
+            pages = self._plan["page"][start : start + 65_536].tolist()
+            yield from (page for page in pages if not self.store.visited(page))
+        if self.resumed:
+            for page in self.store.new_pages():
+                if not self.store.visited(page) and self._may_visit_new():
+                    self._new_visits += 1
+                    yield page
+
+    def further_pages(self) -> list[int]:
+        """Pages that the policy asked for since the last call."""
+        pages, self._further = self._further, []
+        return pages
+
+    def claim(self, page: int, host: str | None = None) -> Claim | None:
+        """Start the visit of a known page; None when this cycle has no (further) visit for it."""
+        if self.is_claimed(page):
+            return None
+        position = self._position(page)
+        if position is None:
+            if host is None:
+                return None
+            kind, score = ("new" if self._is_new(page) else "other"), math.nan
+        else:
+            row = self._plan[position]
+            kind, score = KINDS[row["kind"]], float(row["score"])
+        self._under_way[page] = False
+        return Claim(page, kind, score, host, self.run)
+
+    def claim_new(self, page: int) -> Claim | None:
+        """Start the first visit of a page discovered just now; None when the cap is reached."""
+        if not self._may_visit_new():
+            return None
+        self._new_visits += 1
+        self._under_way[page] = False
+        return Claim(page, "new", math.nan, None, self.run)
+
+    def is_claimed(self, page: int) -> bool:
+        """Tell whether the cycle's visit of this page has begun or ended."""
+        return page in self._under_way or self.store.visited(page)
+
+    def is_repeated(self, page: int, mark: Any) -> bool:
+        """Tell whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
+
+        The spider's first request for a page that the plan has fed is the same visit once more.
+        """
+        return page in self.asked or (isinstance(mark, dict) and mark["page"] == page)
+
+    def is_under_way(self, visit: Claim) -> bool:
+        """Tell whether this visit has no outcome yet."""
+        return visit.run == self.run and visit.page in self._under_way
+
+    def left_queue(self, visit: Claim) -> None:
+        """Note that the request of this visit went to the downloader."""
+        self._under_way[visit.page] = True
+
+    def back_in_queue(self, visit: Claim) -> None:
+        """Note that the request of this visit waits again: a retry or a redirect."""
+        self._under_way[visit.page] = False
+
+    def judge(
+        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0
+    ) -> dict[str, Any]:
+        """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
+        row = self.store.page(visit.page)
+        if not row.has_copy:
+            return self._end(visit, row, "first", size_bytes, latency_s, fingerprint)
+        changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
+        bits = distance(fingerprint, row.fingerprint)
+        outcome = "changed" if changed else "unchanged"
+        return self._end(visit, row, outcome, size_bytes, latency_s, fingerprint, bits)
+
+    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> dict[str, Any]:
+        """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
+        return self._end(visit, self.store.page(visit.page), outcome, size_bytes, latency_s)
+
+    def _end(
+        self,
+        visit: Claim,
+        row: PageRow,
+        outcome: str,
+        size_bytes: int,
+        latency_s: float,
+        fingerprint: int = 0,
+        distance_bits: int | None = None,
+    ) -> dict[str, Any]:
+        del self._under_way[visit.page]
+        self._further.extend(self.policy.react(visit.page, outcome))
+        try:
+            self.store.record(
+                page=visit.page,
+                time=time.time(),
+                outcome=outcome,
+                kind=visit.kind,
+                fingerprint=fingerprint,
+                distance=NO_DISTANCE if distance_bits is None else distance_bits,
+                bytes=min(size_bytes, 2**32 - 1),
+                latency_s=latency_s,
+            )
+        except StoreError as error:
+            self.failure = error
+        self.stats.inc_value("gp4c/visited")
+        self.stats.inc_value(f"gp4c/outcome/{outcome}")
+        judged = OUTCOMES.index(outcome) in JUDGED
+        changed = outcome == "changed"
+        return {
+            "page": visit.page,
+            "outcome": outcome,
+            "changed": changed if judged else None,
+            "distance": distance_bits,
+            "n": row.n + judged,
+            "X": row.X + changed,
+            "cycle": self.number,
+            "kind": visit.kind,
+            "score": None if math.isnan(visit.score) else visit.score,
+        }
+
+    def end_lost(self) -> None:
+        """End as errors the visits whose request left the queue and never came back.
+
+        Exceptions raised inside other middlewares' ``process_response`` (too many redirects, a
+        decompression bomb) reach no middleware; the request is simply over.
+        """
+        for page in [page for page, left in self._under_way.items() if left]:
+            position = self._position(page)
+            kind = "new" if position is None else KINDS[self._plan["kind"][position]]
+            self.end(Claim(page, kind, math.nan, None, self.run), "error")
+
+    def commit(self) -> None:
+        """Commit what is buffered; a failure is noted, what could not be written stays buffered."""
+        try:
+            self.store.commit()
+        except StoreError as error:
+            self.failure = error
+
+    def finish(self, reason: str) -> dict[str, Any]:
+        """Close the cycle: fold its visits into the store. Returns its record."""
+        visits = self.store.open_visits()
+        outcomes = np.bincount(visits["outcome"], minlength=len(self.store.outcomes))
+        counts = dict(zip(self.store.outcomes, outcomes.tolist(), strict=True))
+        judged = int(outcomes[list(JUDGED)].sum())
+        record = {
+            "finished": time.time(),
+            "reason": reason,
+            "known": self.store.pages,
+            "visited": len(visits),
+            "judged": judged,
+            "changed": counts["changed"],
+            "change_rate": counts["changed"] / judged if judged else None,
+            "outcomes": counts,
+            "panel": panel.close_cycle(
+                self.store,
+                self.store.cycles()[-1],
+                self.settings.panel,
+                self.settings.warmup_visits,
+                self.settings.distance_bits,
+            ),
+        }
+        self.store.finish_cycle(record)
+        return record
+
+    def _may_visit_new(self) -> bool:
+        return self.settings.new_pages is None or self._new_visits < self.settings.new_pages
+
+    def _is_new(self, page: int) -> bool:
+        row = self.store.page(page)
+        return not row.n and not row.has_copy
+
+    def _position(self, page: int) -> int | None:
+        # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
+        position = int(self._pages.searchsorted(np.uint32(page)))
+        if position < len(self._pages) and self._pages[position] == page:
+            return int(self._by_page[position])
+        return None

@@ -1,0 +1,115 @@
+"""Between Scrapy requests and what the store keeps of them: JSON, never pickle.
+
+A page is remembered with what its spider needs to visit it again: URL, callback and errback names,
+``cb_kwargs``, ``meta``, headers and cookies, each only where it differs from the default.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy import Request
+from scrapy.http.request import NO_CALLBACK
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+META: Final = "gp4c"
+"""Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""
+PASSED: Final = "passed"
+"""Marks a request in flight that is no visit: its redirects and retries, a GET after a POST say, are none."""
+
+TRANSIENT_META: Final = frozenset(
+    {
+        META,
+        "ajax_crawlable",
+        "download_latency",
+        "is_start_request",
+        "redirect_reasons",
+        "redirect_times",
+        "redirect_ttl",
+        "redirect_urls",
+        "retry_times",
+    }
+)
+"""What Scrapy notes in ``meta`` about one fetch: not part of how the page is requested."""
+
+
+ARGUMENTS: Final = ("cb_kwargs", "meta", "cookies", "priority", "dont_filter")
+"""What of a stored request is an argument of `Request` as it is."""
+
+
+_PLAIN: Final = (str, int, bool, type(None))
+"""Types of values that JSON gives back as they are."""
+
+
+def is_page_request(request: Request) -> bool:
+    """Tell whether this is a plain GET of a page: what gets scheduled; all else passes untouched."""
+    return (
+        request.method == "GET"
+        and not request.body
+        and request.callback is not NO_CALLBACK
+        and request.meta.get(META) is not False
+        and request.url.startswith(("http://", "https://"))
+    )
+
+
+def to_stored(request: Request, spider: Spider) -> dict[str, Any]:
+    """Return what the store keeps of a request, ready for JSON.
+
+    Raises ValueError, with the reason, when the request could not be repeated from it: a callback that
+    is no method of the spider, or arguments that JSON would not give back as they are.
+    """
+    stored: dict[str, Any] = {"url": request.url}
+    for name in ("callback", "errback"):
+        function = getattr(request, name)
+        if function is not None:
+            method = getattr(function, "__name__", "")
+            if getattr(spider, method, None) != function:
+                raise ValueError(f"its {name} {function!r} is no method of the spider")
+            stored[name] = method
+    arguments: dict[str, Any] = {
+        "cb_kwargs": request.cb_kwargs,
+        "meta": {key: value for key, value in request.meta.items() if key not in TRANSIENT_META},
+        "cookies": request.cookies,
+        "headers": {
+            key.decode("latin-1"): [value.decode("latin-1") for value in values]
+            for key, values in request.headers.items()
+        },
+    }
+    for name, value in arguments.items():
+        if value:
+            stored[name] = value if name == "headers" else _as_json(name, value)
+    if request.dont_filter:
+        stored["dont_filter"] = True
+    if request.priority:
+        stored["priority"] = request.priority
+    return stored
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Return what JSON makes of a value: equal to it, and its own object whatever the spider does to it."""
+    if type(value) is dict and all(type(k) is str and type(v) in _PLAIN for k, v in value.items()):
+        return dict(value)  # as it is nearly always, and three times as fast
+    try:
+        repeated: Any = json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"its {name} cannot be kept as JSON: {error}") from None
+    if repeated != value:
+        raise ValueError(f"its {name} would come back from JSON as {repeated!r} instead of {value!r}")
+    return repeated
+
+
+def from_stored(stored: dict[str, Any], spider: Spider) -> Request:
+    """Rebuild the request of a planned visit.
+
+    Raises AttributeError when the spider has no such callback any more.
+    """
+    callbacks = {name: getattr(spider, stored[name]) for name in ("callback", "errback") if name in stored}
+    arguments = {name: stored[name] for name in ARGUMENTS if name in stored}
+    headers = {
+        key.encode("latin-1"): [value.encode("latin-1") for value in values]
+        for key, values in stored.get("headers", {}).items()
+    }
+    return Request(stored["url"], headers=headers, **callbacks, **arguments)

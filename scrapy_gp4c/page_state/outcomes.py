@@ -1,0 +1,46 @@
+"""Visits and plans as arrays: what a visit came to, why it was made, and the sets of outcomes that count alike."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "gone", "excluded")
+"""Outcomes of a visit; a visit and the page columns hold the position in this tuple."""
+
+
+FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED = range(len(OUTCOMES))
+
+
+JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
+"""Outcomes that tell whether the page changed since the visit before."""
+
+
+KINDS: Final = ("new", "warmup", "panel", "ranked", "other")
+"""Why a page was visited; a visit and a plan hold the position in this tuple."""
+
+
+NO_DISTANCE: Final = 255
+
+
+VISIT: Final = np.dtype(
+    [
+        ("time", "<f8"),  # s since 1970
+        ("fingerprint", "<u8"),
+        ("page", "<u4"),
+        ("bytes", "<u4"),
+        ("latency_ms", "<u2"),  # of the last download, saturating; 0: not measured
+        ("kind", "u1"),
+        ("outcome", "u1"),
+        ("distance", "u1"),  # bits; NO_DISTANCE: nothing to compare with
+    ]
+)
+
+
+VISIT_BYTES: Final = struct.Struct("<dQIIHBBB")
+"""The bytes of one visit, in the order of `VISIT`."""
+
+
+PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])

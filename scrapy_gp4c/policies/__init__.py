@@ -1,0 +1,1 @@
+"""Which pages a cycle visits, in rounds; pure."""

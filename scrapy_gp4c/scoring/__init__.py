@@ -1,0 +1,1 @@
+"""The score language, its terminals, the named score functions, and ranking by score; pure."""

@@ -1,0 +1,273 @@
+"""The score language: text -> prefix program -> scores, for live use, replay and learning alike.
+
+Syntax is Python's, parsed with ``ast`` against a whitelist and never executed: names of terminals,
+finite numbers, ``+ - * /``, unary minus, ``**`` and the functions of `PRIMITIVES`.
+
+Arithmetic is closed (see `scrapy_gp4c.scoring.primitives`): every tree is a total function, and NaN never reaches a
+ranking. A value of a terminal that is not finite counts as 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import ExpressionError
+from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH, Array, make_finite
+
+Token = str | float
+
+MAX_LENGTH: Final = 200_000
+MAX_DEPTH: Final = 64
+MAX_PARENTHESES: Final = 100
+BLOCK_ROWS: Final = 16_384
+"""Rows evaluated at a time: the buffers of one block stay in the processor's cache."""
+
+_FUNCTIONS: Final = {name: p for name, p in PRIMITIVES.items() if p.infix == 0}
+_OPERATORS: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "pow",
+}
+
+
+class Expression:
+    """A parsed score expression: an immutable prefix program.
+
+    ``tokens`` lists operators, terminal names (str) and constants (float) in prefix order; ``text`` is
+    the canonical text, with ``parse(e.text).tokens == e.tokens``; ``terminals`` the names used, sorted.
+    """
+
+    __slots__ = ("_text", "terminals", "tokens")
+
+    def __init__(self, tokens: tuple[Token, ...]) -> None:
+        """Take a complete prefix program; raises ExpressionError when it is not one."""
+        _check_tree(tokens)
+        self.tokens = tokens
+        self._text: str | None = None  # written when asked for: learning makes many that nobody reads
+        self.terminals = tuple(sorted({t for t in tokens if isinstance(t, str) and t not in PRIMITIVES}))
+
+    @property
+    def text(self) -> str:
+        """The canonical text."""
+        if self._text is None:
+            self._text = _write(self.tokens)
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (parse, (self.text,))
+
+    def __call__(self, terminals: Mapping[str, npt.NDArray[Any]], rows: int | None = None) -> Array:
+        """Scores of all rows, float64 ``[P]``, always finite.
+
+        ``terminals`` maps each name in ``self.terminals`` to an array ``[P]`` of any real dtype; ``rows``
+        gives P where the expression has no terminal.
+        """
+        columns = {name: np.asarray(terminals[name]) for name in self.terminals}
+        if columns:
+            rows = len(next(iter(columns.values())))
+        elif rows is None:
+            raise ExpressionError(f"{self.text!r} names no terminal, so the number of rows is needed")
+        scores = np.empty(rows)
+        for start in range(0, rows, BLOCK_ROWS):
+            block = {}
+            with np.errstate(all="ignore"):
+                for name, column in columns.items():
+                    block[name] = column[start : start + BLOCK_ROWS].astype(np.float64)
+                    make_finite(block[name])
+            self.evaluate(block, scores[start : start + BLOCK_ROWS])
+        return scores
+
+    def evaluate(self, terminals: Mapping[str, Array], out: Array) -> None:
+        """Write the scores of all rows to `out`, float64 ``[P]``; the terminals are so too, and finite."""
+        with np.errstate(**WATCH):
+            if len(out) <= BLOCK_ROWS:
+                self._evaluate_block(terminals, out)
+                return
+            for start in range(0, len(out), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                self._evaluate_block({name: terminals[name][rows] for name in self.terminals}, out[rows])
+
+    def _evaluate_block(self, values: Mapping[str, Array], out: Array) -> None:
+        read_only = {id(column) for column in values.values()}
+        free: list[Array] = []
+        stack: list[Array] = []
+        for token in reversed(self.tokens):
+            if isinstance(token, str) and token in values:
+                stack.append(values[token])
+            elif isinstance(token, str):
+                primitive = PRIMITIVES[token]
+                arguments = [stack.pop() for _ in range(primitive.arity)]
+                free.extend(column for column in arguments if id(column) not in read_only)
+                result = free.pop() if free else np.empty(len(out))
+                primitive.apply(*arguments, out=result)
+                stack.append(result)
+            else:
+                result = free.pop() if free else np.empty(len(out))
+                result.fill(token)
+                stack.append(result)
+        out[:] = stack.pop()
+
+
+def _check_tree(tokens: tuple[Token, ...]) -> None:
+    """Raise ExpressionError unless the prefix program is one complete tree."""
+    missing = 1
+    for token in tokens:
+        if not missing:
+            raise ExpressionError(f"the program {tokens!r} is not one tree")
+        missing += (PRIMITIVES[token].arity if token in PRIMITIVES else 0) - 1
+    if missing:
+        raise ExpressionError(f"the program {tokens!r} lacks an argument")
+
+
+def _write(tokens: tuple[Token, ...]) -> str:
+    """Canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
+    stack: list[tuple[str, int]] = []
+    for token in reversed(tokens):
+        if not isinstance(token, str):
+            stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))
+        elif token not in PRIMITIVES:
+            stack.append((token, 9))
+        else:
+            arity, _, strength = PRIMITIVES[token]
+            arguments = [stack.pop() for _ in range(arity)]
+            stack.append(_write_node(token, strength, arguments))
+    return stack[0][0]
+
+
+def _write_node(token: str, strength: int, arguments: list[tuple[str, int]]) -> tuple[str, int]:
+    if not strength:
+        return f"{token}({', '.join(text for text, _ in arguments)})", 9
+    if token == "neg":
+        # A number right behind the sign is read back as a negative constant: "-3.0" but "-(3.0)".
+        text, inner = arguments[0]
+        return (f"-({text})" if inner <= 3 or text[0].isdigit() else f"-{text}"), 3
+    (left, left_strength), (right, right_strength) = arguments
+    left = f"({left})" if left_strength < strength else left
+    right = f"({right})" if right_strength <= strength else right
+    return f"{left} {token} {right}", strength
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """Read an expression of the score language.
+
+    Any name that is not a function counts as a terminal; `check_terminals` tells whether it exists.
+    Raises ExpressionError with the text and a caret at the fault.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(
+            f"a score expression may have {MAX_LENGTH:,} characters; this one has {len(text):,}"
+        )
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth > MAX_PARENTHESES:
+            raise _fault(text, position, f"more than {MAX_PARENTHESES} parentheses are open here")
+    stripped = text.strip()
+    if not stripped:
+        raise ExpressionError("the score expression is empty; write one such as 't * X'")
+    try:
+        tree = ast.parse(stripped, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        column = (getattr(error, "offset", None) or 1) - 1
+        raise _fault(stripped, column, "not a complete expression here") from None
+    tokens: list[Token] = []
+    _read(tree.body, stripped, tokens, 1)
+    return Expression(tuple(tokens))
+
+
+def _read(node: ast.expr, text: str, tokens: list[Token], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _fault(text, node.col_offset, f"deeper than {MAX_DEPTH} levels")
+    arguments: list[ast.expr]
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            tokens.append(_number(value, text, node.col_offset))
+            return
+        case ast.UnaryOp(
+            op=ast.USub(), operand=ast.Constant(value=int() | float() as value, col_offset=column)
+        ) if column == node.col_offset + 1 and not isinstance(value, bool):
+            tokens.append(-_number(value, text, node.col_offset))
+            return
+        case ast.Name(id=name):
+            if name in PRIMITIVES:
+                raise _fault(text, node.col_offset, f"the function {name!r} needs arguments")
+            tokens.append(name)
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            tokens.append("neg")
+            arguments = [operand]
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            tokens.append(_OPERATORS[type(operator)])
+            arguments = [left, right]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            if len(args) != _FUNCTIONS[name].arity:
+                raise _fault(
+                    text,
+                    node.col_offset,
+                    f"{name!r} takes {_FUNCTIONS[name].arity} argument(s), not {len(args)}",
+                )
+            tokens.append(name)
+            arguments = args
+        case _:
+            raise _fault(
+                text,
+                node.col_offset,
+                "only terminals, finite numbers, + - * / ** and the functions "
+                f"{', '.join(_FUNCTIONS)} are allowed",
+            )
+    for argument in arguments:
+        _read(argument, text, tokens, depth + 1)
+
+
+def _number(value: float, text: str, column: int) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _fault(text, column, "this number is not finite")
+    return number
+
+
+def _fault(text: str, column: int, what: str) -> ExpressionError:
+    """Build the error: the text around the fault with a caret below it."""
+    start = max(0, column - 60)
+    excerpt = re.sub(r"\s", " ", text[start : column + 60])
+    return ExpressionError(f"bad score expression: {what}\n  {excerpt}\n  {' ' * (column - start)}^")
+
+
+def check_terminals(expression: Expression, known: Collection[str]) -> None:
+    """Raise ExpressionError that names the first unknown terminal and lists those that exist."""
+    for name in expression.terminals:
+        if name not in known:
+            found = re.search(rf"\b{re.escape(name)}\b", expression.text)
+            assert found is not None
+            raise _fault(
+                expression.text,
+                found.start(),
+                f"there is no terminal {name!r}; there are: {', '.join(known)}; "
+                f"and the functions {', '.join(_FUNCTIONS)}",
+            )

@@ -1,0 +1,164 @@
+"""Score functions: the named ones, and loading any given one.
+
+A score function is given as a name of `NAMED`, an expression, the path of a score file (DESIGN section
+6) or the dotted path of a callable ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
+from scrapy_gp4c.scoring.terminals import Clock
+
+FORMAT: Final = "gp4c-score/1"
+
+NAMED: Final[dict[str, str]] = {
+    "random": "random",
+    "age": "t",
+    "cg": "cg",
+    "nad": "nad",
+    "sad": "sad",
+    "aad": "aad",
+    "gad": "gad",
+    "t*X": "t * X",
+}
+"""Name -> expression: the baselines of the papers (journal 5.1) and their simplest learned function."""
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """A loaded score function: what to call, and all that a record of its use needs."""
+
+    text: str
+    """Exactly what was given."""
+    expression: Expression | None
+    """The parsed expression; None for a callable."""
+    callable: Callable[[Mapping[str, npt.NDArray[Any]]], npt.ArrayLike] | None
+    terminals: tuple[str, ...]
+    """The terminals it reads; a callable gets all of them."""
+    clock: Clock = "visits"
+    sha256: str | None = None
+    """Digest of the score file it came from."""
+
+    @property
+    def formula(self) -> str:
+        """The expression's canonical text, or the dotted path."""
+        return self.text if self.expression is None else self.expression.text
+
+    def scores(self, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> npt.NDArray[np.float64]:
+        """Scores at planning cycle `cycle`: float64 ``[P]``, finite.
+
+        ``state``: the columns of `terminals.STATE` (and ``draw``), each ``[P]``. Raises ScoreError
+        when a callable returns something else than P numbers.
+        """
+        rows = len(next(iter(state.values())))
+        values = terminals.compute(self.terminals, state, cycle, self.clock)
+        if self.expression is not None:
+            return self.expression(values, rows)
+        assert self.callable is not None
+        try:
+            scores = np.array(self.callable(values), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ScoreError(f"the score function {self.text!r} failed: {error}") from error
+        if scores.shape != (rows,):
+            raise ScoreError(
+                f"the score function {self.text!r} must return one score per page, shape ({rows},); "
+                f"it returned shape {scores.shape}"
+            )
+        scores[~np.isfinite(scores)] = 0.0
+        return scores
+
+
+def load(given: str) -> ScoreFunction:
+    """Load a score function given as name, expression, score file or dotted path.
+
+    Raises ScoreError or ExpressionError, which name what was given and what would be accepted.
+    """
+    if not isinstance(given, str) or not given.strip():
+        raise ScoreError(
+            f"a score function is a name ({', '.join(NAMED)}), an expression, the path of a score file "
+            f"or a dotted path; found {given!r}"
+        )
+    if given in NAMED:
+        return _of_expression(given, parse(NAMED[given]))
+    if given.endswith(".json") or _is_file(given):
+        return _load_file(Path(given), given)
+    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", given):
+        return _load_callable(given)
+    try:
+        return _of_expression(given, parse(given))
+    except ExpressionError as error:
+        raise ExpressionError(
+            f"{error}\n(neither a named score function: {', '.join(NAMED)}; nor the path of a score file)"
+        ) from None
+
+
+def _is_file(given: str) -> bool:
+    try:
+        return Path(given).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False
+
+
+def _of_expression(
+    given: str, expression: Expression, clock: Clock = "visits", sha256: str | None = None
+) -> ScoreFunction:
+    check_terminals(expression, terminals.NAMES)
+    if not expression.terminals:
+        raise ExpressionError(
+            f"the score expression {expression.text!r} names no terminal: every page would get the same "
+            f"score. Use one of {', '.join(terminals.NAMES)}; 'random' ranks at random."
+        )
+    return ScoreFunction(given, expression, None, expression.terminals, clock, sha256)
+
+
+def _load_callable(given: str) -> ScoreFunction:
+    module, _, name = given.rpartition(".")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ScoreError(f"cannot load the score function {given!r}: {error}") from error
+    if not callable(function):
+        raise ScoreError(f"the score function {given!r} is a {type(function).__name__}, not callable")
+    return ScoreFunction(given, None, function, terminals.NAMES)
+
+
+def _load_file(path: Path, given: str) -> ScoreFunction:
+    try:
+        raw = path.read_bytes()
+        content = json.loads(raw)
+    except OSError as error:
+        raise ScoreError(f"cannot read the score file {given!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ScoreError(f"the score file {given!r} is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise ScoreError(
+            f'the score file {given!r} must have "format": {FORMAT!r}; found {found!r}. '
+            "Write it anew with `python -m training.learn`."
+        )
+    clock = content.get("clock", "visits")
+    if clock not in terminals.CLOCKS:
+        raise ScoreError(
+            f'the score file {given!r} has "clock": {clock!r}; expected one of {terminals.CLOCKS}'
+        )
+    text = content.get("expression")
+    if not isinstance(text, str):
+        raise ScoreError(f'the score file {given!r} has no "expression" text; found {text!r}')
+    try:
+        return _of_expression(given, parse(text), clock, hashlib.sha256(raw).hexdigest())
+    except ExpressionError as error:
+        raise ExpressionError(f"in the score file {given!r}: {error}") from None

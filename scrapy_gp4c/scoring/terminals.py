@@ -1,0 +1,215 @@
+"""Terminals: the named page features that a score function may use, each from O(1) state per page.
+
+A page's observed history is the sequence of its judged visits i = 1..n at cycles c_1 < ... < c_n with
+outcomes I_i in {0, 1}. `STATE` lists the columns that summarise it; `observe` adds one visit to them;
+`TERMINALS` computes every terminal from them at planning cycle c. The same columns are what the live
+store keeps per page and what replay keeps per page or per group of pages in equal state.
+
+Two clocks weigh the outcomes. ``visits`` (the papers: Santos 2013, thesis 4.1; Tan & Mitra 2010) numbers
+them by visit. ``cycles`` (the authors' published program) sums over all cycles since the page's first
+fetch, those without a visit counting as unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Clock = Literal["visits", "cycles"]
+CLOCKS: Final[tuple[Clock, ...]] = get_args(Clock)
+
+STATE: Final[dict[str, str]] = {
+    "n": "<i4",  # judged visits
+    "X": "<i4",  # changes found
+    "last": "u1",  # outcome of the last judged visit, 0 or 1
+    "first_cycle": "<i4",  # cycle of the first fetch: judged cycles are numbered from the next on
+    "last_cycle": "<i4",  # cycle of the last visit that brought a copy (c_n)
+    "A": "<f8",  # sum of i * I_i over visits
+    "G": "<f8",  # sum of 2**(i - n) * I_i over visits
+    "A_cycles": "<f8",  # sum of (c_i - first_cycle) * I_i
+    "G_cycles": "<f8",  # sum of 2**(c_i - c_n) * I_i
+}
+"""Column name -> little-endian dtype. A page that was never judged has zeros but for its cycles."""
+
+
+def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
+    """Add one judged visit at `cycle` to every row, in place.
+
+    ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``;
+    ``changed``: bool ``[P]``. The accumulators are updated as printed in DESIGN section 4: halve, then
+    add, so that the weights 2**(i - 1) of GAD never overflow.
+    """
+    if "n" in state:
+        state["n"] += 1
+    if "X" in state:
+        state["X"] += changed
+    if "last" in state:
+        state["last"][:] = changed
+    if "A" in state:
+        state["A"] += state["n"] * changed
+    if "G" in state:
+        state["G"] *= 0.5
+        state["G"] += changed
+    if "A_cycles" in state:
+        state["A_cycles"] += (cycle - state["first_cycle"]) * changed
+    if "G_cycles" in state:
+        state["G_cycles"] *= np.exp2((state["last_cycle"] - cycle).astype(np.float64))
+        state["G_cycles"] += changed
+    if "last_cycle" in state:
+        state["last_cycle"][:] = cycle
+
+
+def _t(s: Mapping[str, Array], cycle: int) -> Array:
+    return cycle - s["last_cycle"]
+
+
+def _cg(s: Mapping[str, Array], cycle: int) -> Array:
+    return np.asarray(-np.log((s["n"] - s["X"] + 0.5) / (s["n"] + 0.5)))
+
+
+def _elapsed(s: Mapping[str, Array], cycle: int) -> Array:
+    return np.asarray(cycle - 1 - s["first_cycle"], dtype=np.float64)
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Numerator / denominator, and 0 where there is nothing to divide by (no visit, no cycle yet)."""
+    out = np.zeros(len(numerator))
+    return np.asarray(np.divide(numerator, denominator, out=out, where=denominator > 0))
+
+
+def _nad_rate(s: Mapping[str, Array], cycle: int) -> Array:
+    return _ratio(s["X"], s["n"])
+
+
+def _sad_rate(s: Mapping[str, Array], cycle: int) -> Array:
+    return s["last"].astype(np.float64)
+
+
+def _aad_rate(s: Mapping[str, Array], cycle: int) -> Array:
+    n = s["n"].astype(np.float64)
+    return _ratio(s["A"], n * (n + 1.0) * 0.5)
+
+
+def _gad_rate(s: Mapping[str, Array], cycle: int) -> Array:
+    return _ratio(0.5 * s["G"], 1.0 - np.exp2(-s["n"].astype(np.float64)))
+
+
+def _nad_rate_cycles(s: Mapping[str, Array], cycle: int) -> Array:
+    return _ratio(s["X"], _elapsed(s, cycle))
+
+
+def _sad_rate_cycles(s: Mapping[str, Array], cycle: int) -> Array:
+    return np.asarray(s["last"] * (s["last_cycle"] == cycle - 1), dtype=np.float64)
+
+
+def _aad_rate_cycles(s: Mapping[str, Array], cycle: int) -> Array:
+    m = _elapsed(s, cycle)
+    return _ratio(s["A_cycles"], m * (m + 1.0) * 0.5)
+
+
+def _gad_rate_cycles(s: Mapping[str, Array], cycle: int) -> Array:
+    weight = np.exp2((s["last_cycle"] - cycle).astype(np.float64))
+    return _ratio(weight * s["G_cycles"], 1.0 - np.exp2(-_elapsed(s, cycle)))
+
+
+Formula = Callable[[Mapping[str, Array], int], Array]
+
+
+def _probability(rate: Formula) -> Formula:
+    """Probability of a change within t cycles at a Poisson rate: 1 - exp(-rate * t) (thesis eq. 4.1)."""
+
+    def probability(s: Mapping[str, Array], cycle: int) -> Array:
+        return np.asarray(-np.expm1(-rate(s, cycle) * _t(s, cycle)))
+
+    return probability
+
+
+class Terminal(NamedTuple):
+    """One terminal on one clock."""
+
+    columns: tuple[str, ...]
+    """The state columns that decide its value: pages equal in these are equal in the terminal."""
+    formula: Formula
+    """``formula(state, cycle)``: values ``[P]`` at planning cycle ``cycle`` (the state is older)."""
+    meaning: str
+
+
+def _random(s: Mapping[str, Array], cycle: int) -> Array:
+    return np.asarray(s["draw"] * 2.0**-64)
+
+
+_UNWEIGHED: Final = {
+    "n": Terminal(("n",), lambda s, cycle: s["n"], "judged visits"),
+    "X": Terminal(("X",), lambda s, cycle: s["X"], "changes found"),
+    "t": Terminal(("last_cycle",), _t, "cycles since the last visit"),
+    "cg": Terminal(("n", "X"), _cg, "change rate of Cho & Garcia-Molina 2003 (journal eq. 4)"),
+}
+"""Terminals that are the same on both clocks."""
+
+
+def _table(clock: Clock) -> dict[str, Terminal]:
+    rates: dict[str, tuple[tuple[str, ...], Formula, str]]
+    if clock == "visits":
+        rates = {
+            "nad": (("n", "X"), _nad_rate, "share of visits that found a change"),
+            "sad": (("last",), _sad_rate, "1 if the last visit found a change"),
+            "aad": (("n", "A"), _aad_rate, "changes, weights growing arithmetically"),
+            "gad": (("n", "G"), _gad_rate, "changes, weights growing geometrically"),
+        }
+    else:
+        rates = {
+            "nad": (("X", "first_cycle"), _nad_rate_cycles, "changes found per cycle"),
+            "sad": (("last", "last_cycle"), _sad_rate_cycles, "1 if a change was found last cycle"),
+            "aad": (("A_cycles", "first_cycle"), _aad_rate_cycles, "arithmetic weights by cycle"),
+            "gad": (
+                ("G_cycles", "last_cycle", "first_cycle"),
+                _gad_rate_cycles,
+                "geometric weights by cycle",
+            ),
+        }
+    table = dict(_UNWEIGHED)
+    for name, (columns, formula, meaning) in rates.items():
+        table[f"{name}_rate"] = Terminal(columns, formula, f"{name.upper()} rate: {meaning}")
+        table[name] = Terminal(
+            tuple(dict.fromkeys((*columns, "last_cycle"))),
+            _probability(formula),
+            f"1 - exp(-{name}_rate * t)",
+        )
+    table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
+    return table
+
+
+TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
+"""Clock -> terminal name -> terminal. Both clocks have the same names."""
+NAMES: Final = tuple(TERMINALS["visits"])
+BASIC: Final = ("n", "X", "t")
+"""The terminals of Santos et al. 2013."""
+PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
+"""The terminals of Santos et al. 2014, section 4.2.1."""
+
+
+def compute(
+    names: Iterable[str], state: Mapping[str, Array], cycle: int, clock: Clock = "visits"
+) -> dict[str, Array]:
+    """Values of the named terminals, each ``[P]``, for planning cycle `cycle`.
+
+    ``state`` holds the columns that these terminals name; for ``random`` it also needs ``draw``, uint64
+    ``[P]`` (see `scrapy_gp4c.scoring.draws.draws`).
+    """
+    table = TERMINALS[clock]
+    return {name: table[name].formula(state, cycle) for name in names}
+
+
+def columns_of(names: Iterable[str], clock: Clock = "visits") -> tuple[str, ...]:
+    """Columns that decide the values of the named terminals, without repetition."""
+    table = TERMINALS[clock]
+    return tuple(dict.fromkeys(column for name in names for column in table[name].columns))
+
+
+def new_state(pages: int) -> dict[str, Array]:
+    """All columns of `STATE` for `pages` pages that were never judged and first fetched in cycle 0."""
+    return {name: np.zeros(pages, dtype) for name, dtype in STATE.items()}

@@ -1,0 +1,1 @@
+"""What a crawl keeps: the protocol of a store, its records and the text of its history."""

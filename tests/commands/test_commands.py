@@ -1,0 +1,373 @@
+"""``scrapy gp4c ...`` as a user runs it, in a Scrapy project of its own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scrapy.settings import Settings as ScrapySettings
+
+from scrapy_gp4c.commands import Command, import_file
+from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store.lmdb_store import restore as restore_module
+from scrapy_gp4c.store.lmdb_store.store import Store
+
+SPIDERS = """
+import scrapy
+
+class News(scrapy.Spider):
+    name = "news"
+    custom_settings = {"GP4C_WARMUP_VISITS": 1}
+    def parse_article(self, response): pass
+
+class Other(scrapy.Spider):
+    name = "other"
+"""
+
+
+@pytest.fixture(scope="module")
+def project_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Scrapy project with two spiders."""
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "scrapy.cfg").write_text("[settings]\ndefault = monitored_site.settings\n")
+    package = directory / "monitored_site"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "settings.py").write_text("SPIDER_MODULES = ['monitored_site.spiders']\n")
+    (package / "spiders.py").write_text(SPIDERS)
+    return directory
+
+
+@pytest.fixture
+def project(project_directory: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The `news` spider of the project, with a store of its own."""
+    return make_project(project_directory, store_path, monkeypatch)
+
+
+def make_project(directory: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Load the `news` spider with a given store."""
+    monkeypatch.syspath_prepend(str(directory))
+    values = {"SPIDER_MODULES": ["monitored_site.spiders"], "GP4C_STORE": str(store)}
+    return Project(ScrapySettings(values), "news")
+
+
+def scrapy_gp4c(directory: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run ``scrapy gp4c`` in the project's directory."""
+    command = [sys.executable, "-m", "scrapy", "gp4c", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "TZ": "UTC"}
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def in_process(project: Project, action: Any, *arguments: object) -> None:
+    """Run an action with its options, without a process of its own."""
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    action.add_options(parser)
+    action.run(project, parser.parse_args([str(argument) for argument in arguments]))
+
+
+def exported(project: Project) -> str:
+    """The history of the project's store as text."""
+    with project.open_store() as store:
+        return "".join(line + "\n" for line in history_text.lines(store))
+
+
+def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
+    """Run one cycle per dictionary: page -> outcome."""
+    with project.open_store(readonly=False) as store:
+        for of_page in outcomes:
+            cycle = store.begin_cycle({"started": 86400.0, "score_function": "t * X"})
+            for page, outcome in of_page.items():
+                store.record(page, outcome, time=1.0, fingerprint=cycle * 1000 + page, kind="ranked")
+            store.finish_cycle({"finished": 90000.0, "visited": len(of_page)})
+
+
+def urls(count: int) -> list[str]:
+    """URLs of `count` pages."""
+    return [f"http://site{number % 3}.example/page/{number}" for number in range(count)]
+
+
+def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Path) -> None:
+    """import, status, pages, export and import again, each a real ``scrapy gp4c`` process."""
+    store, again = ("GP4C_STORE=" + str(tmp_path / name) for name in ("store", "again"))
+    listing = tmp_path / "urls.txt"
+    listing.write_text("# to monitor\n\n" + "\n".join(urls(5)) + "\n" + urls(1)[0] + "\n")
+    result = scrapy_gp4c(
+        project_directory, "import", "news", listing, "--callback", "parse_article", "-s", store
+    )
+    assert (result.returncode, result.stderr) == (0, "5 pages added, 1 known already\n")
+    with Store(tmp_path / "store") as kept:
+        assert kept.requests(range(5)) == [{"url": url, "callback": "parse_article"} for url in urls(5)]
+        for outcome in ("first", "changed", "unchanged"):
+            kept.begin_cycle({"started": 86400.0, "score_function": "t * X"})
+            for page in range(3):
+                kept.record(page, outcome, time=1.0, fingerprint=page)
+            kept.finish_cycle(
+                {"finished": 90000.0, "visited": 3, "changed": 3, "change_rate": 0.5, "planned": 4}
+            )
+    with Store(tmp_path / "store") as kept:  # the commands work while a crawl has the store
+        kept.begin_cycle({"started": 86400.0})
+        kept.record(4, "first", time=1.0)
+        kept.commit()
+        status = scrapy_gp4c(project_directory, "status", "news", "-s", store)
+        pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store)
+        output = scrapy_gp4c(project_directory, "export", "news", "-o", tmp_path / "h.tsv.gz", "-s", store)
+    assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
+    text = " ".join(status.stdout.split())
+    assert "pages 5 never fetched 2 in warm-up 0 ranked 3 gone 0" in text
+    assert "3 1970-01-02 00:00:00 1970-01-02 01:00:00 4 3 3 0.500 t * X" in text
+    assert "4 1970-01-02 00:00:00 unfinished - 1 0 - -" in text
+    lines = pages.stdout.splitlines()
+    assert lines[0].split() == ["score", "n", "X", "t", "last", "outcome", "URL"]
+    assert lines[1].split() == ["1.5", "2", "1", "1", "unchanged", urls(1)[0]]
+    assert len(lines) == 3
+    result = scrapy_gp4c(project_directory, "import", "news", tmp_path / "h.tsv.gz", "-s", again)
+    assert (result.returncode, result.stderr) == (0, "restored 5 pages with 3 cycles\n")
+    result = scrapy_gp4c(project_directory, "export", "news", "-s", again)
+    assert result.stdout == gzip.decompress((tmp_path / "h.tsv.gz").read_bytes()).decode()
+
+
+def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None:
+    """Bad input: exit code 1 or 2 and one message that names it, never a traceback."""
+    store = f"GP4C_STORE={tmp_path / 'none'}"
+    for arguments, message in (
+        (("status", "nobody"), "there is no spider 'nobody'; the project's spiders are: news, other"),
+        (("status", "news", "-s", store), "there is no page store"),
+        (("status", "news", "-s", "GP4C_BUDGET=7.5"), "GP4C_BUDGET must be"),
+        (("status", "news", "--frobnicate"), "unrecognised arguments: --frobnicate"),
+        (("import", "news", tmp_path / "missing", "-s", store), "No such file"),
+        (("export", "news", "-o", "/nowhere/x", "-s", store), "there is no page store"),
+        (("frobnicate", "news"), "invalid choice"),
+    ):
+        result = scrapy_gp4c(project_directory, *arguments)
+        assert result.returncode in (1, 2)
+        assert message in result.stderr, result.stderr
+        assert "Traceback" not in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_pages_sorts_and_matches(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is by score, changes or last attempt; --match restricts; blocks do not matter."""
+    from scrapy_gp4c.page_state import columns
+
+    monkeypatch.setattr(columns, "BLOCK_ROWS", 3)
+    (tmp_path / "urls").write_text("\n".join(urls(10)))
+    in_process(project, import_file, tmp_path / "urls")
+    crawl_cycles(
+        project,
+        [
+            dict.fromkeys(range(9), "first"),
+            dict.fromkeys(range(8), "changed"),
+            dict.fromkeys((5, 6), "changed"),
+            dict.fromkeys((5, 2), "unchanged"),
+            {3: "error"},
+        ],
+    )
+    from scrapy_gp4c.commands import pages
+
+    def shown(*arguments: object) -> list[int]:
+        capsys.readouterr()
+        in_process(project, pages, *arguments)
+        lines = capsys.readouterr().out.splitlines()[1:]
+        return [int(line.rpartition("/")[2]) for line in lines]
+
+    assert shown("--top", 2, "--sort", "changes") == [5, 6]
+    assert shown("--top", 3, "--sort", "last") == [3, 2, 5]
+    assert shown("--top", 100)[0] == 6  # t * X = 3 * 2
+    assert sorted(shown("--top", 100)) == list(range(9))
+    assert sorted(shown("--match", "site1")) == [1, 4, 7]
+    assert shown("--match", "nowhere") == []
+
+
+requests_strategy = st.fixed_dictionaries(
+    {},
+    optional={
+        "callback": st.just("parse_article"),
+        "cb_kwargs": st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2),
+        "meta": st.dictionaries(st.text(max_size=3), st.none() | st.booleans(), max_size=2),
+    },
+)
+
+
+@given(
+    requests=st.lists(requests_strategy, max_size=12),
+    cycles=st.lists(st.lists(st.none() | st.sampled_from(OUTCOMES), max_size=12), max_size=6),
+    tags=st.lists(st.none() | st.text(min_size=1, max_size=4), min_size=12, max_size=12),
+)
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_export_import_export_is_the_same(
+    project_directory: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    requests: list[dict[str, Any]],
+    cycles: list[list[str | None]],
+    tags: list[str | None],
+) -> None:
+    """Any history survives: the text is the same, the store sound, and so is what ranking reads."""
+    directory = tmp_path_factory.mktemp("round")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history_text, "MATRIX_BYTES", 10)
+        patch.setattr(restore_module, "PAGES_PER_BATCH", 5)
+        first = make_project(project_directory, directory / "first", patch)
+        second = make_project(project_directory, directory / "second", patch)
+        with first.open_store(readonly=False) as store:
+            stored = [{"url": url} | extra for url, extra in zip(urls(12), requests, strict=False)]
+            store.add_pages(first.page(request) for request in stored)
+            for page, tag in enumerate(tags[: len(stored)]):
+                store.set_validators(page, tag, None)
+        plan = []
+        copied: set[int] = set()
+        for outcomes in cycles:
+            of_page: dict[int, str] = {}
+            for page, outcome in enumerate(outcomes[: len(requests)]):
+                if outcome is not None:  # without a copy, nothing can be judged
+                    judged = outcome in ("unchanged", "changed", "not_modified")
+                    of_page[page] = "first" if judged and page not in copied else outcome
+                    if of_page[page] == "first":
+                        of_page[page] = "unchanged" if page in copied else "first"
+                        copied.add(page)
+            plan.append(of_page)
+        crawl_cycles(first, plan)
+        text = exported(first)
+        (directory / "history").write_text(text)
+        in_process(second, import_file, directory / "history")
+        assert exported(second) == text
+        with first.open_store() as a, second.open_store() as b:
+            assert b.verify() == []
+            assert a.pages == b.pages
+            for page in range(a.pages):
+                row = a.page(page)
+                if OUTCOMES[row.outcome] == "not_modified":  # in the text it is an unchanged page
+                    row = row._replace(outcome=OUTCOMES.index("unchanged"))
+                assert row == b.page(page)
+                assert a.request(page) == b.request(page)
+                assert a.validators(page) == b.validators(page)
+
+
+def test_a_long_file_needs_little_memory(project: Project, tmp_path: Path) -> None:
+    """A long gzip file is read as a stream: the generator holds one line."""
+    import tracemalloc
+
+    path = tmp_path / "urls.dat"
+    with gzip.open(path, "wt") as file:
+        for number in range(200_000):
+            file.write(f"http://h.example/{number}\n")
+    tracemalloc.start()
+    count = sum(1 for _ in import_file.content_lines(str(path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 200_000
+    assert peak < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("not a url", "line 3: .*"),
+        ("ftp://h.example/", "line 3: expected an http or https URL; found 'ftp://h.example/'"),
+        ("http:///x", "line 3: expected an http or https URL"),
+        ("http://h.example/\xff", "line 3: expected UTF-8 text; found byte 0xff at position 18"),
+    ],
+)
+def test_a_bad_line_is_named_and_what_was_before_it_kept(
+    project: Project, tmp_path: Path, line: str, message: str
+) -> None:
+    """A URL that is none stops the import with its line number; the pages before it are in the store."""
+    (tmp_path / "urls").write_bytes(f"http://h.example/1\n\n{line}\nhttp://h.example/2\n".encode("latin-1"))
+    with pytest.raises(ImportFileError, match=message):
+        in_process(project, import_file, tmp_path / "urls")
+    with project.open_store() as store:
+        assert store.requests(range(store.pages)) == [{"url": "http://h.example/1"}]
+
+
+def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_path: Path) -> None:
+    """After a kill the import works, and the open cycle keeps its visits and new pages."""
+    with project.open_store(readonly=False) as store:
+        store.begin_cycle({"started": 1.0})
+        page = store.add_page(*project.page({"url": "http://h.example/found"}))
+        store.record(page, "first", time=1.0)
+    (tmp_path / "urls").write_text("http://h.example/found\nhttp://h.example/added\n")
+    in_process(project, import_file, tmp_path / "urls")
+    with project.open_store(readonly=False) as store:
+        assert store.open_cycle == 1
+        assert [request["url"] for request in store.requests([0, 1])] == [
+            "http://h.example/found",
+            "http://h.example/added",
+        ]
+        assert store.visited(0)
+        assert not store.visited(1)
+        store.finish_cycle({})
+        assert store.verify() == []
+
+
+GOOD = ["h", "http://h.example/1", "1.0", json.dumps({"first_cycle": 1})]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (["h", "http://h.example/2"], "expected site, page, bits and JSON"),
+        (["h", "http://h.example/2", "1x0", "{}"], "expected bits of '0', '1' and '.'; found '1x0'"),
+        (["h", "http://h.example/2", "1.", "{}"], "expected 3 bits as for 4 cycles; found 2"),
+        (["h", "nonsense", "1.0", "{}"], "nonsense"),
+        (["h", "http://h.example/2", "1.0", "{"], "Expecting property name"),
+        (["h", "http://h.example/2", "1.0", "[]"], "expected a JSON object"),
+        (["h", "http://h.example/2", "1.0", '{"first_cycle": 3}'], "must come before the first judged 2"),
+        (["h", "http://h.example/2", "1.0", '{"first_cycle": "x"}'], "expected a whole number"),
+        (["h", "http://h.example/2", "1.0", '{"last_attempt": 9}'], "expected cycles of at most 4"),
+        (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "as outcome"),
+        (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "invalid literal"),
+        (GOOD, "comes a second time"),
+    ],
+)
+def test_a_bad_history_leaves_no_store(
+    project: Project, tmp_path: Path, fields: list[str], message: str
+) -> None:
+    """A line that cannot be restored: its number, what was expected, and no trace of a store."""
+    (tmp_path / "history").write_text("\t".join(GOOD) + "\n" + "\t".join(fields) + "\n")
+    with pytest.raises(ImportFileError, match="line 2: ") as caught:
+        in_process(project, import_file, tmp_path / "history")
+    assert message in str(caught.value)
+    assert list(project.store_path.parent.glob("store*")) == []
+
+
+def test_a_history_goes_into_a_new_store_only(project: Project, tmp_path: Path) -> None:
+    """A store with pages is left as it is; an empty one is filled. Three columns are enough."""
+    (tmp_path / "history").write_text("\t".join(GOOD[:3]) + "\n")
+    project.open_store(readonly=False).close()
+    in_process(project, import_file, tmp_path / "history")
+    with project.open_store() as store:
+        row = store.page(0)
+        assert (row.n, row.X, row.first_cycle, row.last_cycle, row.has_copy) == (2, 1, 1, 4, 0)
+        assert len(store.cycles()) == store.last_cycle == 4
+    with pytest.raises(StoreError, match="has 1 pages and 4 cycles: a history is restored into a new store"):
+        in_process(project, import_file, tmp_path / "history")
+    with project.open_store(readonly=False) as store:
+        assert store.begin_cycle({}) == 5
+
+
+def test_the_entry_point_leads_to_the_command() -> None:
+    """Scrapy finds the command as it finds those of any package."""
+    from importlib.metadata import entry_points
+
+    (entry,) = (entry for entry in entry_points(group="scrapy.commands") if entry.name == "gp4c")
+    assert entry.load() is Command

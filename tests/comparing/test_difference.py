@@ -1,0 +1,80 @@
+"""Where two score functions differ: every visit noted, and the sums over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.comparing.difference import CLASSES, class_names, differ, visits_of
+from training.evolution.choices import Choices
+from training.histories.history import ChangeHistory
+from training.histories.models import generate
+from training.replaying.replay import replay
+
+CHOICES = Choices(budget=0.1)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 50), text=st.sampled_from(("t * X", "random", "gad", "t / (n + 1.0)")))
+def test_visits_are_those_of_the_replay(seed: int, text: str) -> None:
+    """Per cycle there are k visits with the replay's changes; states follow from the visits before."""
+    history = generate("bursty", 120, 15, seed)
+    visits = visits_of(history, text, CHOICES, 0.1)
+    result = replay(history, text, budget=0.1, seed=CHOICES.seed, engine="dense")
+    for cycle, visited, changed in zip(result.scored_cycles, result.visited, result.changed, strict=True):
+        now = visits.cycle == cycle
+        assert now.sum() == visited
+        assert visits.found[now].sum() == changed
+    for page in np.unique(visits.page):
+        own = visits.page == page
+        n, X, last = 2, int(history.changed[:2, page].sum()), 2
+        for i in np.flatnonzero(own):
+            assert (visits.n[i], visits.X[i], visits.t[i]) == (n, X, visits.cycle[i] - last)
+            missed = history.changed[last : visits.cycle[i], page].any()
+            assert visits.found[i] == missed
+            n, X, last = n + 1, X + int(missed), int(visits.cycle[i])
+
+
+def test_by_hand() -> None:
+    """Four pages, one visit per cycle: `t` visits in turn, `X` stays with the page that changed."""
+    changed = np.zeros((4, 4), np.bool_)
+    changed[:, 3] = True  # page 3 changes in every cycle
+    history = ChangeHistory(
+        changed=changed, site=np.array([0, 0, 1, 1], np.int32), site_names=["a.example", "b.example"]
+    )
+    choices = Choices(budget=0.25, warmup=2, ties="order")
+    found = differ([history], ["X"], ["t"], choices, 0.25)
+    # X visits page 3 in both scored cycles; t visits pages 0 and 1.
+    assert found.common == 0.0
+    assert (found.alone_rate, found.other_alone_rate) == (1.0, 0.0)
+    assert [(group.name, group.share, group.other_share) for group in found.by["X"]] == [
+        ("0", 0.0, 1.0),
+        ("2", 0.5, 0.0),
+        ("3–4", 0.5, 0.0),
+    ]
+    sites = {group.name: (group.share, group.other_share, group.rate) for group in found.by_site}
+    assert sites["b.example"] == (1.0, 0.0, 1.0)
+    assert sites["a.example"][:2] == (0.0, 1.0)
+    assert np.isnan(sites["a.example"][2])
+    assert found.X_t.sum() == pytest.approx(0.0)
+
+
+def test_a_function_does_not_differ_from_itself() -> None:
+    """All visits are common, all shares equal."""
+    history = generate("poisson", 200, 12, 1)
+    found = differ([history, history], ["t * X"] * 2, ["t * X"] * 2, CHOICES, 0.1)
+    assert found.common == 1.0
+    assert np.isnan(found.alone_rate)
+    assert not found.X_t.any()
+    for groups in found.by.values():
+        assert all(group.share == group.other_share for group in groups)
+        assert sum(group.share for group in groups) == pytest.approx(1.0)
+
+
+def test_classes_cover_all_states() -> None:
+    """Names and bounds agree, from the smallest state that a page can be in."""
+    assert class_names("X") == ["0", "1", "2", "3–4", "5–8", "9+"]
+    assert class_names("t")[0] == "1"
+    assert {name: bounds[0] for name, bounds in CLASSES.items()} == {"n": 0, "X": 0, "t": 1}

@@ -1,0 +1,350 @@
+"""Champion and challenger: what is promoted, what is kept, and that the file is whole at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from rich.console import Console
+from scipy import stats
+from scipy.stats import binom
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.promotion import noisy, promoted
+from benchmarks.simulated_crawl import crawl_store, texts_of
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.store import Store
+from training import learn
+from training.comparing.decision import chance, decide, truths_of, values_on
+from training.comparing.promotion import KEPT, PROMOTED, budget_of_crawl, divide, fresh_enough, in_use
+from training.evolution.choices import Choices
+from training.evolution.fitness import load_fitness
+from training.evolution.score_file import write_score_file
+from training.histories import models
+from training.histories.formats import write_npz
+from training.histories.history import ChangeHistory
+
+SMALL = ["--population", "20", "--generations", "2", "--seeds", "1", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of 600 pages over 30 cycles."""
+    path = tmp_path_factory.mktemp("history") / "h.npz"
+    write_npz(path, models.generate("brdc12-like", 600, 30, 1))
+    return path
+
+
+def write(path: Path, text: str, source: Path) -> None:
+    """Write a score file as learning does."""
+    history = models.generate("poisson", 5, 3, 1)
+    values: dict[str, dict[str, float]] = {part: {} for part in ("training", "validation", "test")}
+    write_score_file(
+        path,
+        text,
+        clock="visits",
+        fitness="ndcg",
+        values=values,
+        selection="best",
+        seed=1,
+        history=replace(history, source=str(source)),
+        parameters={},
+    )
+
+
+def test_what_is_better_is_promoted_and_what_is_not_better_is_kept(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random is replaced, exit code 0; what replaced it is kept by the same command, 3; the file says why."""
+    path = tmp_path / "score.json"
+    write(path, "random", recorded)
+    before = functions.load(str(path)).sha256
+    assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == PROMOTED
+    out = capsys.readouterr().out
+    assert "PROMOTED: its ndcg is significantly better and its freshness not worse" in out
+    assert "in use:     random" in out
+    content = json.loads(path.read_text())
+    promotion = content["parameters"]["promotion"]
+    assert promotion["instead_of"] == "random"
+    assert promotion["instead_of_sha256"] == before
+    assert promotion["challenger"] > promotion["champion"]
+    assert promotion["pages"] == pytest.approx(300, abs=40)
+    assert promotion["cycles"] == 15
+    written = path.read_bytes()
+    assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == KEPT
+    out = capsys.readouterr().out
+    assert "KEPT the function in use: both rank alike in every judged cycle" in out
+    assert path.read_bytes() == written
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_next_run_crawls_with_the_promoted_function(recorded: Path, tmp_path: Path) -> None:
+    """Settings are read when a run starts; the digest, which the cycle record keeps, tells files apart."""
+    path = tmp_path / "score.json"
+    write(path, "random", recorded)
+    given_settings = ScrapySettings({"GP4C_SCORE_FUNCTION": str(path)})
+    first = Settings.load(given_settings).score_function
+    learn.main([str(recorded), "--promote", str(path), *SMALL])
+    second = Settings.load(given_settings).score_function
+    assert first.formula == "random"
+    assert second.formula != first.formula
+    assert second.sha256 not in (None, first.sha256)
+
+
+def test_a_store_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a live crawl at random with a panel, to the file that the next cycle crawls with."""
+    truth = models.generate("brdc12-like", 800, 20, 1)
+    rng = np.random.default_rng(1)
+    settings = ScrapySettings({"GP4C_PANEL": 0.5, "GP4C_BUDGET": 0.6, "GP4C_SCORE_FUNCTION": "random"})
+    keys = rng.integers(0, 2**64, 800, dtype=np.uint64)
+    crawl_store(tmp_path / "s", texts_of(truth.changed, rng), Settings.load(settings), keys)
+    path = tmp_path / "score.json"
+    assert learn.main([str(tmp_path / "s"), "--promote", str(path), *SMALL]) == PROMOTED
+    out = capsys.readouterr().out
+    assert "in use:     random" in out
+    assert "budget: 0.1" in out
+    assert functions.load(str(path)).formula in out
+
+
+def test_gain_that_costs_freshness_is_not_promoted() -> None:
+    """Pages that always change fill every cycle: the change rate rises, and the other copies grow old."""
+    history = models.generate("poisson", 1200, 40, 1)
+    decision = decide(history, functions.load("t"), functions.load("nad_rate"), Choices(), 20)
+    assert not decision.promoted
+    assert decision.challenger > decision.champion
+    assert decision.challenger_freshness < decision.champion_freshness
+    assert "its freshness significantly worse" in decision.reason
+
+
+def test_without_a_file_the_function_of_the_newest_cycle_is_in_use(tmp_path: Path) -> None:
+    """What the crawl used last, on its clock; a file at PATH comes before it; without either, an error."""
+    path = tmp_path / "score.json"
+    with pytest.raises(HistoryError, match=r"does not exist.*records none"):
+        in_use(path, tmp_path / "nowhere")
+    with Store(tmp_path / "store") as store:
+        for formula in ("t", "t * X"):
+            store.begin_cycle({"formula": formula, "clock": "cycles"})
+            store.finish_cycle({})
+    found = in_use(path, tmp_path / "store")
+    assert (found.formula, found.clock) == ("t * X", "cycles")
+    write(path, "cg", tmp_path)
+    assert in_use(path, tmp_path / "store").formula == "cg"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{", "is not JSON"), ('{"format": "gp4c-score/1", "expression": "q"}', "score file")],
+)
+def test_a_damaged_file_is_never_replaced(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    """Something else is wrong then: exit code 2, and the file stays for whoever looks."""
+    path = tmp_path / "score.json"
+    path.write_text(content)
+    assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == 2
+    assert said in capsys.readouterr().err
+    assert path.read_text() == content
+
+
+def test_too_few_cycles_are_refused_before_learning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is significant in two blocks of cycles: the error says how many there have to be."""
+    write_npz(tmp_path / "h.npz", models.generate("poisson", 400, 9, 1))
+    write(tmp_path / "score.json", "t", tmp_path)
+    assert learn.main([str(tmp_path / "h.npz"), "--promote", str(tmp_path / "score.json"), *SMALL]) == 2
+    assert "judging needs at least 6 cycles" in capsys.readouterr().err
+
+
+def keyed(pages: int, cycles: int, seed: int = 1) -> ChangeHistory:
+    """A history with the keys of a store."""
+    history = models.generate("brdc12-like", pages, cycles, seed)
+    keys = np.random.default_rng(seed).integers(0, 2**64, pages, dtype=np.uint64)
+    return replace(history, key=keys)
+
+
+def keys_of(history: ChangeHistory) -> set[int]:
+    """Which pages these are."""
+    assert history.key is not None
+    return set(history.key.tolist())
+
+
+def test_pages_and_cycles_that_are_judged_are_not_learned_on() -> None:
+    """Half of the pages are held out; of the others, learning sees the older half of the cycles."""
+    split, newest = divide(keyed(4000, 31), seed=3)
+    parts = [keys_of(part) for part in split]
+    sizes = np.array([len(part) for part in parts]) / 4000
+    assert sizes == pytest.approx([0.375, 0.125, 0.5], abs=0.03)
+    assert len(set.union(*parts)) == 4000
+    assert [part.cycles for part in split] == [16, 16, 31]
+    assert newest == 15
+
+
+def test_a_page_keeps_its_part_whatever_pages_come_and_go_and_in_any_order() -> None:
+    """By its key: found in another order all is the same, with other pages beside it its part is."""
+    history = keyed(400, 12)
+    order = np.random.default_rng(2).permutation(400)
+    split, _ = divide(history, seed=1)
+    shuffled, _ = divide(history.take(order), seed=1)
+    for part, other in zip(split, shuffled, strict=True):
+        assert np.array_equal(part.changed, other.changed)
+    fewer, _ = divide(history.take(order[:150]), seed=1)
+    remaining = keys_of(history.take(order[:150]))
+    for part, other in zip(split, fewer, strict=True):
+        assert keys_of(other) == keys_of(part) & remaining
+    assert keys_of(divide(history, seed=2)[0].test) != keys_of(split.test)
+
+
+def test_histories_without_keys_divide_by_position_and_tiny_ones_not_at_all() -> None:
+    """A file has no keys; three pages are too few for three parts."""
+    history = models.generate("poisson", 80, 12, 1)
+    split, _ = divide(history, seed=1)
+    assert sum(part.pages for part in split) == 80
+    with pytest.raises(HistoryError, match="too few to learn on some"):
+        divide(history.take(slice(0, 2)), seed=1)
+
+
+def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
+    """By replays on what learning may see, in each part; less by up to 0.01 does not count."""
+    part, choices = models.generate("poisson", 1200, 40, 1), Choices()
+    other = models.generate("poisson", 400, 40, 2)
+    champion, texts = functions.load("t"), ["nad_rate", "X / n", "log(t + 1)", "random"]
+
+    def freshness(text: str, history: ChangeHistory) -> float:
+        return values_on(truths_of(history, choices), functions.load(text), load_fitness("ndcg"))[1].mean()
+
+    fresh = {
+        text
+        for text in texts
+        if all(freshness(text, history) >= freshness("t", history) - 0.01 for history in (part, other))
+    }
+    assert 0 < len(fresh) < len(texts)
+    assert fresh_enough(texts, [part, other], champion, choices) == fresh
+
+
+def test_the_budget_is_the_crawls_own(tmp_path: Path) -> None:
+    """What its newest cycle chose of the pages it ranked; where nothing was to be chosen, the other one."""
+    said = Console(file=StringIO())
+    assert budget_of_crawl(tmp_path / "h.npz", 0.05, said) == 0.05
+    for name, plan, budget in (
+        ("topk", {"ranked": 30, "rankable": 300}, 0.1),
+        ("everything", {"ranked": 300, "rankable": 300}, 0.05),
+        ("panel", {"ranked": 0, "rankable": 0}, 0.05),
+    ):
+        with Store(tmp_path / name) as store:
+            store.begin_cycle({"formula": "t", "plan": plan})
+            store.finish_cycle({})
+        assert budget_of_crawl(tmp_path / name, 0.05, said) == budget
+    assert said.file.getvalue().startswith("budget: 0.1 of the pages")
+
+
+DIFFERENCES = arrays(np.float64, st.integers(6, 40), elements=st.floats(-1, 1).map(lambda x: round(x, 3)))
+
+
+@given(DIFFERENCES)
+def test_chance_is_a_paired_t_test_over_blocks_of_cycles(differences: np.ndarray) -> None:
+    """Scipy's own test where blocks are not positively correlated; else nearer to one half."""
+    probability = chance(differences)
+    assert 0.0 <= probability <= 1.0
+    size = 2 if len(differences) >= 16 else 1
+    blocks = differences[len(differences) % size :].reshape(-1, size).mean(axis=1)
+    if np.ptp(blocks) < 1e-9:
+        return
+    plain = stats.ttest_1samp(blocks, 0.0, alternative="greater").pvalue
+    rest = blocks - blocks.mean()
+    if rest[1:] @ rest[:-1] <= 0:
+        assert probability == pytest.approx(plain)
+    else:
+        assert abs(probability - 0.5) <= abs(plain - 0.5) + 1e-12
+
+
+def test_no_difference_is_no_gain() -> None:
+    """Equal rankings are not better; a constant gain is certain."""
+    assert chance(np.zeros(10)) == 1.0
+    assert chance(np.full(10, 0.1)) == 0.0
+    assert chance(np.full(10, -0.1)) == 1.0
+
+
+def test_correlated_differences_do_not_raise_false_alarms() -> None:
+    """Mean 0, correlation -0.5 to 0.5 from cycle to cycle: at most twice the level is found significant.
+
+    With few cycles a positive correlation cannot be told from chance: there, up to 0.
+    """
+    rng = np.random.default_rng(0)
+    for correlation, lengths in ((-0.5, (8, 15, 28)), (0.0, (8, 15, 28)), (0.5, (28,))):
+        alarms = np.zeros(len(lengths))
+        for _ in range(1000):
+            x = rng.standard_normal(40)
+            for i in range(1, 40):
+                x[i] = correlation * x[i - 1] + np.sqrt(1 - correlation**2) * x[i]
+            alarms += np.array([chance(x[-cycles:]) <= 0.025 for cycles in lengths])
+        assert (alarms <= 50).all(), correlation
+
+
+def test_equals_are_seldom_promoted_and_better_ones_mostly() -> None:
+    """At rates of 5% and 80%, other counts would have a chance of 1%; benchmarks/promotion.py does 400."""
+    runs = 20
+    assert promoted("brdc12-like", noisy(3.0), noisy(3.0, "(1 - random)"), runs) <= binom.ppf(
+        0.99, runs, 0.05
+    )
+    assert promoted("brdc12-like", noisy(2.23), "t*X", runs) >= binom.ppf(0.01, runs, 0.8)
+
+
+def killed(child: Callable[[], Any], after_s: float | None = None) -> None:
+    """Run `child` in a process of its own until kill -9: its own, or ours after a while."""
+    process = os.fork()
+    if not process:
+        child()
+        os._exit(0)
+    if after_s is not None:
+        time.sleep(after_s)
+        os.kill(process, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
+
+
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+    """Real kill -9 of a process that does nothing but replace the file, after 0 to 60 ms, 30 times."""
+    path = tmp_path / "score.json"
+    write(path, "t", tmp_path)
+    texts = ["t * X", "t * X + " + " + ".join(["n"] * 40), "t"]
+    found = set()
+
+    def forever() -> None:
+        for text in texts * 10_000:
+            write(path, text, tmp_path)
+
+    for number in range(30):
+        killed(forever, random.Random(number).uniform(0.0, 0.06))
+        found.add(functions.load(str(path)).formula)
+    assert found <= {functions.load(text).formula for text in texts}
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize(("call", "left"), [("fsync", "random"), ("replace", "random")])
+def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, call: str, left: str) -> None:
+    """Just before the new file is on the disk, and just before it takes the old one's place."""
+    path = tmp_path / "score.json"
+    write(path, "random", recorded)
+
+    def promote_and_die() -> None:
+        setattr(os, call, lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
+        learn.main([str(recorded), "--promote", str(path), *SMALL])
+
+    killed(promote_and_die)
+    assert functions.load(str(path)).formula == left
+    assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == PROMOTED

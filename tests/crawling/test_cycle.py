@@ -1,0 +1,288 @@
+"""What the ``GP4C_*`` settings do over several cycles, in real crawls of a loopback site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.page_state.outcomes import KINDS
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, outcomes, stats
+
+WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
+PAGES = 40
+
+
+class Pages(Spider):
+    """Requests the pages that it is given; keeps the results of their visits."""
+
+    name = "pages"
+    urls: tuple[str, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request every page."""
+        self.visits: dict[str, dict[str, Any]] = {}
+        self.failures: list[Any] = []
+        for url in self.urls:
+            yield Request(url, errback=self.failed)
+
+    def parse(self, response: Any) -> None:
+        """Keep what we are told."""
+        self.visits[response.url] = response.meta["gp4c"]
+
+    def failed(self, failure: Any) -> None:
+        """Keep what failed."""
+        self.failures.append(failure)
+
+
+@pytest.fixture
+def urls(site: Site) -> tuple[str, ...]:
+    """URLs of a site with `PAGES` quiet pages."""
+    site.pages = {f"/{number}": html(f"{WORDS} {number}") for number in range(PAGES)}
+    return tuple(site.url(path) for path in site.pages)
+
+
+def kinds(path: Path, cycle: int) -> Counter[str]:
+    """Count the visits of a finished cycle by why they were made."""
+    with Store(path, readonly=True) as store:
+        numbers = [kind for number, visits in store.visits() if number == cycle for kind in visits["kind"]]
+    return Counter(KINDS[kind] for kind in numbers)
+
+
+@pytest.mark.parametrize("warmup_visits", [0, 1, 3])
+@pytest_twisted.ensureDeferred
+async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_path: Path) -> None:
+    """Each page gets its first visit and so many judged ones; only then the budget decides."""
+    given = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7}
+    for cycle in range(1, warmup_visits + 4):
+        await crawl(Pages, store_path, given, urls=urls)
+        if cycle == 1:
+            assert kinds(store_path, cycle) == {"new": PAGES}
+        elif cycle <= warmup_visits + 1:
+            assert kinds(store_path, cycle) == {"warmup": PAGES}
+        else:
+            assert kinds(store_path, cycle) == {"ranked": 7}
+
+
+@pytest.mark.parametrize(
+    ("budget", "revisits"), [(0.1, 4), (0.29, 11), (1.0, PAGES), (1, 1), (13, 13), (999, PAGES)]
+)
+@pytest_twisted.ensureDeferred
+async def test_budget(budget: float, revisits: int, urls: tuple[str, ...], store_path: Path) -> None:
+    """A share is of the known pages, rounded down; a count is a count, at most all of them."""
+    for cycle in (1, 2):
+        await crawl(Pages, store_path, {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": budget}, urls=urls)
+        assert kinds(store_path, cycle) == ({"new": PAGES} if cycle == 1 else {"ranked": revisits})
+
+
+@pytest_twisted.ensureDeferred
+async def test_new_pages_cap(urls: tuple[str, ...], site: Site, store_path: Path) -> None:
+    """No cycle fetches more new pages than the cap; the others wait their turn, and none is forgotten."""
+    given = {"GP4C_NEW_PAGES": 15, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1}
+    counts = []
+    for cycle in range(1, 5):
+        crawler = await crawl(Pages, store_path, given, urls=urls)
+        counts.append(kinds(store_path, cycle)["new"])
+        if cycle == 1:
+            assert stats(crawler)["skipped/new_page_postponed"] == PAGES - 15
+    assert counts == [15, 15, 10, 0]
+    assert site.hits.keys() == {("GET", path) for path in site.pages}
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == PAGES
+
+
+@pytest_twisted.ensureDeferred
+async def test_new_pages_cap_of_zero_only_remembers(
+    urls: tuple[str, ...], site: Site, store_path: Path
+) -> None:
+    """With a cap of 0 new pages are noted for later, and nothing is fetched."""
+    await crawl(Pages, store_path, {"GP4C_NEW_PAGES": 0}, urls=urls)
+    assert site.log == []
+    await crawl(Pages, store_path)
+    assert site.fetched() == set(site.pages)
+
+
+@pytest_twisted.ensureDeferred
+async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
+    """The panel is visited in every cycle, is always the same, and counts within the budget."""
+    given = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 0}
+    panels = []
+    for cycle in range(1, 6):
+        await crawl(Pages, store_path, given, urls=urls)
+        with Store(store_path, readonly=True) as store:
+            visits = np.concatenate([found for number, found in store.visits() if number == cycle])
+        panels.append(frozenset(visits["page"][visits["kind"] == KINDS.index("panel")].tolist()))
+        if cycle > 1:
+            assert len(visits) == PAGES // 2
+    assert len(set(panels[1:])) == 1
+    assert 0 < len(panels[1]) < PAGES // 2
+
+
+@pytest.mark.parametrize(("distance", "outcome"), [(1, "changed"), (64, "unchanged")])
+@pytest_twisted.ensureDeferred
+async def test_distance(distance: int, outcome: str, site: Site, store_path: Path) -> None:
+    """The same small change counts or not, as GP4C_DISTANCE says."""
+    site.pages["/"] = html(WORDS)
+    given = {"GP4C_DISTANCE": distance}
+    await crawl(Pages, store_path, given, urls=(site.url(),))
+    site.pages["/"] = html(WORDS.replace("rarely", "seldom"))
+    crawler = await crawl(Pages, store_path, given)
+    visit = crawler.spider.visits[site.url()]
+    assert visit["outcome"] == outcome
+    assert 1 <= visit["distance"] < 64
+
+
+def price(response: Any) -> list[str]:
+    """Return what counts: the price alone."""
+    return response.css(".price::text").getall()
+
+
+@pytest_twisted.ensureDeferred
+async def test_features(site: Site, store_path: Path) -> None:
+    """With GP4C_FEATURES only what the function returns counts as content."""
+    given = {"GP4C_FEATURES": f"{__name__}.price"}
+    found = []
+    for text, amount in ((WORDS, 5), ("all of it new " * 9, 5), (WORDS, 6), (WORDS, 6)):
+        site.pages["/"] = html(f'{text} <b class="price">{amount}</b>')
+        crawler = await crawl(Pages, store_path, {**given, "GP4C_BUDGET": 1}, urls=(site.url(),))
+        found.append(crawler.spider.visits[site.url()]["outcome"])
+    assert found == ["first", "unchanged", "changed", "unchanged"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_seed(urls: tuple[str, ...], site: Site, tmp_path: Path) -> None:
+    """Ties are decided by the seed: the same seed visits the same pages, another one others."""
+    picks: dict[tuple[int, int], set[str]] = {}
+    for run, seed in enumerate((1, 1, 2)):
+        given = {"GP4C_SEED": seed, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 10}
+        for _ in range(2):
+            site.log.clear()
+            await crawl(Pages, tmp_path / f"store{run}", given, urls=urls)
+        picks[run, seed] = site.fetched()
+    assert picks[0, 1] == picks[1, 1] != picks[2, 2]
+
+
+class Validated:
+    """A page with ETag and Last-Modified that answers conditional requests; logs what was asked."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.text = WORDS
+        self.asked: list[tuple[bytes | None, bytes | None]] = []
+
+    def __call__(self, request: ServerRequest) -> bytes:
+        """Serve the page, or 304."""
+        self.asked.append((request.getHeader(b"If-None-Match"), request.getHeader(b"If-Modified-Since")))
+        etag = f'"v{self.version}"'.encode()
+        request.setHeader(b"ETag", etag)
+        request.setHeader(b"Last-Modified", b"Sat, 01 Feb 2014 10:00:00 GMT")
+        if self.asked[-1][0] == etag:
+            request.setResponseCode(304)
+            return b""
+        return html(self.text).encode()
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest_twisted.ensureDeferred
+async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
+    """Validators are sent and unchanged pages not handed to the spider, its errback neither: if so set."""
+    with_validators = Validated()
+    site.pages = {"/validated": with_validators, "/plain": html(WORDS)}
+    urls = tuple(site.url(path) for path in site.pages)
+    called, ends = [], []
+    for cycle in range(1, 6):
+        if cycle == 3:  # a new version with the same text: the server says changed, the text does not
+            with_validators.version = 2
+        if cycle == 5:
+            with_validators.version = 3
+            with_validators.text = "quite another text that has nothing to do with what was here " * 3
+        crawler = await crawl(Pages, store_path, {"GP4C_SKIP_UNCHANGED": skip, "GP4C_BUDGET": 1.0}, urls=urls)
+        called.append({url.rpartition("/")[2] for url in crawler.spider.visits})
+        assert crawler.spider.failures == []
+        ends.append(outcomes(store_path, cycle))
+    assert [end["/plain"] for end in ends] == [["first"], *[["unchanged"]] * 4]
+    if skip:
+        assert called == [{"plain", "validated"}, set(), set(), set(), {"validated"}]
+        expected = ["first", "not_modified", "unchanged", "not_modified", "changed"]
+        date = b"Sat, 01 Feb 2014 10:00:00 GMT"
+        tags = [b'"v1"', b'"v1"', b'"v2"', b'"v2"']
+        assert with_validators.asked == [(None, None), *((tag, date) for tag in tags)]
+    else:
+        assert called == [{"plain", "validated"}] * 5
+        expected = ["first", "unchanged", "unchanged", "unchanged", "changed"]
+        assert with_validators.asked == [(None, None)] * 5
+    assert [end["/validated"] for end in ends] == [[outcome] for outcome in expected]
+
+
+@pytest_twisted.ensureDeferred
+async def test_cycle_records_tell_what_was_done(urls: tuple[str, ...], store_path: Path) -> None:
+    """Every cycle's record has its settings and its counts; the stats of the crawl agree."""
+    given = {"GP4C_BUDGET": 10, "GP4C_WARMUP_VISITS": 1, "GP4C_SCORE_FUNCTION": "age", "GP4C_SEED": 7}
+    for _ in range(3):
+        crawler = await crawl(Pages, store_path, given, urls=urls)
+    with Store(store_path, readonly=True) as store:
+        records = store.cycles()
+    assert [record["cycle"] for record in records] == [1, 2, 3]
+    assert [record["visited"] for record in records] == [PAGES, PAGES, 10]
+    assert [record["planned"] for record in records] == [0, PAGES, 10]
+    for record in records:
+        assert record["started"] <= record["finished"]
+        assert (record["budget"], record["seed"]) == (10, 7)
+        assert (record["score_function"], record["formula"]) == ("age", "t")
+        assert sum(record["outcomes"].values()) == record["visited"]
+    assert stats(crawler)["visited"] == stats(crawler)["planned"] == 10
+    assert records[-1]["change_rate"] == stats(crawler)["change_rate"] == 0.0
+
+
+@pytest_twisted.ensureDeferred
+async def test_age_takes_turns(urls: tuple[str, ...], site: Site, store_path: Path) -> None:
+    """With the score function `age`, four cycles at a quarter of the pages visit every page once."""
+    given = {"GP4C_SCORE_FUNCTION": "age", "GP4C_BUDGET": 0.25, "GP4C_WARMUP_VISITS": 0}
+    await crawl(Pages, store_path, given, urls=urls)
+    site.log.clear()
+    for _ in range(4):
+        await crawl(Pages, store_path, given, urls=urls)
+    assert site.hits == {("GET", path): 1 for path in site.pages}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_jobdir_kept_between_cycles(urls: tuple[str, ...], store_path: Path, tmp_path: Path) -> None:
+    """What a JOBDIR remembers as seen does not keep planned pages from being visited."""
+    given = {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}
+    for cycle in range(1, 4):
+        await crawl(Pages, store_path, given, urls=urls)
+        assert sum(kinds(store_path, cycle).values()) == PAGES
+        assert {end for ends in outcomes(store_path, cycle).values() for end in ends} == {
+            "first" if cycle == 1 else "unchanged"
+        }
+
+
+def numbered(site: Site, count: int) -> Iterator[str]:
+    """Yield URLs of so many further pages."""
+    for number in range(PAGES, PAGES + count):
+        site.pages[f"/{number}"] = html(f"{WORDS} {number}")
+        yield site.url(f"/{number}")
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_found_later_are_warmed_up_beside_the_plan(
+    urls: tuple[str, ...], site: Site, store_path: Path
+) -> None:
+    """A page that appears in a later cycle is fetched at once and warmed up outside the budget."""
+    given = {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 1}
+    for _ in range(3):
+        await crawl(Pages, store_path, given, urls=urls)
+    assert kinds(store_path, 3) == {"ranked": 5}
+    further = tuple(numbered(site, 3))
+    await crawl(Pages, store_path, given, urls=(*urls, *further))
+    assert kinds(store_path, 4) == {"ranked": 5, "new": 3}
+    await crawl(Pages, store_path, given, urls=urls)
+    assert kinds(store_path, 5) == {"ranked": 5, "warmup": 3}

@@ -1,0 +1,299 @@
+"""The panel: which pages are in it, their shadows, and what they tell about the other pages."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.panel import SCENARIOS, coverage
+from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
+from scrapy_gp4c.commands import status
+from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
+from scrapy_gp4c.crawling.shadows import SHADOW
+from scrapy_gp4c.crawling.shadows import load as load_shadows
+from scrapy_gp4c.crawling.shadows import save as save_shadows
+from scrapy_gp4c.fingerprint.distance import differ, is_changed
+from scrapy_gp4c.page_state.classes import in_panel
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.store import Store
+
+if TYPE_CHECKING:
+    from tests.support.loopback import Site
+
+FINGERPRINTS = st.lists(st.sampled_from([0, 1, 3, 7, 15, 2**63, 2**64 - 1]), min_size=1, max_size=8)
+
+
+@given(FINGERPRINTS, FINGERPRINTS, st.integers(1, 64))
+def test_texts_differ_as_the_crawl_says(first: list[int], second: list[int], bits: int) -> None:
+    """The same rule as for a visit, for arrays."""
+    pairs = list(zip(first, second, strict=False))
+    a, b = (np.array(column, np.uint64) for column in zip(*pairs, strict=True))
+    assert differ(a, b, bits).tolist() == [is_changed(x, y, bits) for x, y in pairs]
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_a_larger_share_keeps_the_panel_of_a_smaller_one(first: float, second: float) -> None:
+    """The key alone decides; the share is met."""
+    keys = np.random.default_rng(0).integers(0, 2**64, 2000, dtype=np.uint64)
+    small, large = (in_panel(keys, share) for share in sorted((first, second)))
+    assert not (small & ~large).any()
+    assert abs(large.mean() - max(first, second)) < 5 * 0.5 / 2000**0.5
+
+
+def test_a_share_of_one_is_every_page() -> None:
+    """And none is none, whatever the key."""
+    keys = np.array([0, 2**64 - 1], np.uint64)
+    assert in_panel(keys, 1.0).all()
+    assert not in_panel(keys, 0.0).any()
+
+
+def test_wilsons_interval() -> None:
+    """10 of 100, for very many others: 5.52% to 17.44%, as in any textbook; for few, wider."""
+    share = predict(10, 100, 10**12)
+    assert share == pytest.approx((0.1, 0.05523, 0.17437), abs=1e-5)
+    assert predict(10, 100, 100) == pytest.approx(predict(5, 50, 10**12), abs=1e-9)
+    assert predict(0, 0, 5) is None
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 500), st.data())
+def test_estimates_are_shares_within_their_intervals(
+    unchosen: int, judged: int, others: int, data: Any
+) -> None:
+    """Whatever was counted; without unvisited pages they are the exact truth."""
+    outdated = data.draw(st.integers(0, unchosen))
+    changed = data.draw(st.integers(0, judged))
+    first = data.draw(st.integers(0, 9))
+    found = estimates(Tally(unchosen, unchosen, outdated), judged + others, judged, changed, first)
+    if not judged + others or (others and not unchosen):
+        assert found is None
+        return
+    assert found is not None
+    for name in ("changed_share", "freshness"):
+        share = found[name]
+        assert -1e-12 <= share["low"] <= share["estimate"] <= share["high"] <= 1.0 + 1e-12
+    if not others:
+        assert found["changed_share"]["low"] == found["changed_share"]["high"] == changed / judged
+        assert found["freshness"]["low"] == 1.0
+    assert "%" in describe(found)
+
+
+def make(**given_settings: Any) -> Settings:
+    """Return the validated settings."""
+    return Settings.load(ScrapySettings({f"GP4C_{name}": value for name, value in given_settings.items()}))
+
+
+def random_web(seed: int, pages: int, cycles: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts and keys of pages with very different change rates."""
+    rng = np.random.default_rng(seed)
+    rate = rng.beta(0.4, 1.5, pages)
+    texts = texts_of(rng.random((cycles, pages)) < rate, rng)
+    return texts, rng.integers(0, 2**64, pages, dtype=np.uint64)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 1000), st.integers(1, 3), st.sampled_from(["t*X", "age", "nad", "random"]), st.booleans()
+)
+def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: bool) -> None:
+    """Page by page in plain Python: visited when the score reaches the cut, compared with that copy."""
+    texts, keys = random_web(seed, 60, 9)
+    chosen = make(PANEL=0.4, BUDGET=0.6, WARMUP_VISITS=warmup, SCORE_FUNCTION=score, SEED=seed)
+    failing = np.random.default_rng(seed).random(texts.shape) < 0.15 if failures else None
+    model: dict[int, dict[str, Any]] = {}
+    start: list[dict[str, int]] = []
+    copies: list[int] = []
+    for done in crawl(texts, chosen, keys, failing):
+        cycle, plan = done.record["cycle"], done.record["plan"]
+        unchosen = outdated_unchosen = judged = 0
+        draw = dict(zip(keys.tolist(), draws(keys, seed, cycle).tolist(), strict=True))
+        for visit in done.visits:
+            page = int(visit["page"])
+            if visit["kind"] == KINDS.index("panel") and page not in model:
+                model[page] = {**start[page], "copy": copies[page]}
+            if page not in model or visit["outcome"] not in JUDGED:
+                continue
+            mine, text = model[page], int(texts[cycle - 1, page])
+            t, rate = cycle - mine["last_cycle"], mine["X"] / mine["n"] if mine["n"] else 0.0
+            value = {
+                "t*X": t * mine["X"],
+                "age": t,
+                "nad": -np.expm1(-rate * t),
+                "random": draw[int(keys[page])] * 2.0**-64,
+            }[score]
+            rank = (-value, draw[int(keys[page])])
+            cut = plan["cut"] and (-plan["cut"][0], plan["cut"][1])
+            visited = plan["ranked"] == plan["rankable"] or (plan["ranked"] > 0 and rank <= cut)
+            outdated = text != mine["copy"]
+            judged += 1
+            unchosen += not visited
+            outdated_unchosen += not visited and outdated
+            if visited:
+                mine.update(n=mine["n"] + 1, X=mine["X"] + outdated, last_cycle=cycle, copy=text)
+        names = ("n", "X", "last_cycle")
+        found = {
+            int(s["page"]): {**{name: int(s[name]) for name in names}, "copy": int(s["copy"])}
+            for s in done.shadows
+        }
+        assert found == model
+        estimated = done.record["panel"]
+        if estimated is not None:
+            assert estimated["judged"] == judged
+            assert (estimated["unchosen"], estimated["outdated"]) == (unchosen, outdated_unchosen)
+        start = [{name: int(done.state[name][page]) for name in names} for page in range(60)]
+        copies = done.state["fingerprint"].tolist()
+
+
+def test_where_all_is_visited_a_shadow_is_its_page() -> None:
+    """With a budget for everything there is no difference between panel pages and others."""
+    texts, keys = random_web(1, 80, 8)
+    *_, last = crawl(texts, make(PANEL=0.5, BUDGET=1.0), keys)
+    assert len(last.shadows) > 20
+    for name in terminals.STATE:
+        assert np.array_equal(last.shadows[name], last.state[name][last.shadows["page"]])
+    assert last.record["panel"]["freshness"]["estimate"] == 1.0
+
+
+def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
+    """The panel page sees both changes; a page visited before and after them sees none."""
+    shadows = np.zeros(1, SHADOW)
+    shadows["copy"] = shadows["current"] = 0xFF
+    record = {"cycle": 5, "formula": "t", "clock": "visits", "seed": 0}
+    record["plan"] = {"ranked": 1, "rankable": 9, "cut": [100.0, 0]}
+    visits = np.zeros(1, VISIT)
+    visits["outcome"] = CHANGED
+    for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
+        visits["fingerprint"] = text
+        shadows, tally = panel.advance(shadows, visits, record, 0, 3)
+        assert tally == Tally(1, 1, outdated)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_intervals_cover_the_truth(scenario: str) -> None:
+    """Too few or too many of 60 runs would have a chance of 0.1% with a coverage of 93% to 97%."""
+    runs = 60
+    for covered in coverage(scenario, runs, pages=2000).values():
+        assert binom.ppf(0.001, runs, 0.93) <= covered <= binom.ppf(0.999, runs, 0.97)
+
+
+def run_cycles(path: Path, cycles: int) -> list[dict[str, Any]]:
+    """Crawl, or go on crawling, a web of 200 pages with the live classes; returns the cycle records."""
+    texts, keys = random_web(2, 200, cycles)
+    crawl_store(path, texts, make(PANEL=0.3, BUDGET=0.4, SEED=3), keys)
+    with Store(path) as store:
+        return store.cycles()
+
+
+@pytest.mark.parametrize("where", ["before the plan counts", "before", "after", "in the fold"])
+def test_a_kill_while_a_cycle_closes_changes_no_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """kill -9 around the writing of the shadows: the resumed cycle and all later ones estimate the same."""
+    expected = run_cycles(tmp_path / "whole", 9)
+    assert any(record["panel"] for record in expected)
+    child = os.fork()
+    if not child:
+        deadly = {
+            "before the plan counts": (Store, "update_record"),
+            "before": (panel, "save"),
+            "after": (fold, "fold"),
+            "in the fold": (fold, "put_visits"),
+        }[where]
+        function = getattr(*deadly)
+        calls = iter(range(1000))
+
+        def kill(*arguments: Any) -> Any:
+            if next(calls) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
+
+        setattr(*deadly, kill)
+        run_cycles(tmp_path / "killed", 9)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    resumed = run_cycles(tmp_path / "killed", 9)
+    assert [record["panel"] for record in resumed] == [record["panel"] for record in expected]
+    assert [record["plan"] for record in resumed] == [record["plan"] for record in expected]
+
+
+def test_shadows_of_another_cycle_or_form_are_not_used(tmp_path: Path) -> None:
+    """A cycle without a panel in between begins anew; so does a version with other columns."""
+    with Store(tmp_path / "s") as store:
+        shadows = np.ones(3, SHADOW)
+        save_shadows(store, 4, shadows)
+        save_shadows(store, 5, shadows[:2])
+        assert [len(load_shadows(store, cycle)) for cycle in (3, 4, 5, 6)] == [0, 3, 2, 0]
+        assert load_shadows(store, 4).tobytes() == shadows.tobytes()
+
+
+def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Path) -> None:
+    """The settings may name another score function by then: the plan was made with the recorded one."""
+    shadows = np.zeros(2, SHADOW)
+    shadows["n"], shadows["X"], shadows["last_cycle"] = 9, [0, 5], [1, 8]
+    record = {"cycle": 10, "clock": "visits", "seed": 0}
+    record["plan"] = {"ranked": 1, "rankable": 3, "cut": [5.0, 0]}
+    assert panel.chosen(shadows, {**record, "formula": "t"}, 2).tolist() == [True, False]
+    assert panel.chosen(shadows, {**record, "formula": "t * X"}, 2).tolist() == [False, True]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_crawl_shows_what_goes_on_elsewhere(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Log line, stats, cycle record and `scrapy gp4c status` of a real crawl; the panel within the budget."""
+    from scrapy import Request, Spider
+
+    from tests.support.loopback import crawl as run_spider
+    from tests.support.loopback import html, stats
+
+    words = "a page of a few words about subject number"
+    paths = [f"/page/{number}" for number in range(40)]
+
+    class Monitor(Spider):
+        name = "monitor"
+
+        async def start(self) -> Any:
+            for path in paths:
+                yield Request(site.url(path))
+
+        def parse(self, response: Any) -> None:
+            return None
+
+    found = {}
+    for day in range(6):
+        for number, path in enumerate(paths):
+            version = day if number % 2 else 0
+            site.pages[path] = html(f"{words} {number}: " + " ".join(f"{word}{version}" for word in "abcdef"))
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            found = stats(await run_spider(Monitor, tmp_path / "s", {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5}))
+    with Store(tmp_path / "s", readonly=True) as store:
+        record = store.cycles()[-1]
+        keys = np.concatenate([block["key"] for _, block in store.blocks()])
+    pages = int(in_panel(keys, 0.25).sum())
+    assert 0 < pages < 20
+    assert record["plan"]["panel"] == record["panel"]["judged"] == pages
+    assert record["plan"]["panel"] + record["plan"]["ranked"] == 20
+    line = next(message for message in caplog.messages if "finished" in message and "Cycle 6" in message)
+    assert f"by a panel of {pages} pages" in line
+    shown = SimpleNamespace(open_store=lambda: Store(tmp_path / "s", readonly=True), settings=make())
+    status.run(shown, Namespace(cycles=1))  # type: ignore[arg-type]
+    assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
+    assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]
+    assert found["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]

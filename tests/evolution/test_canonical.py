@@ -1,0 +1,102 @@
+"""Canonical form: it never changes a score, and it finds the equal ones."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from deap import gp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.primitives import LARGE, TINY
+from training.evolution.canonical import canonical
+from training.evolution.variation import drawing_from, expression_of, primitive_set
+
+SET = primitive_set(terminals.PAPERS)
+VALUES = np.array(
+    [
+        *(0.0, -0.0, 1.0, -1.0, 2.0, 3.0, 17.0, 56.0, 0.5, 1 / 3, -0.25, 1e-3, 700.0, 710.0, -750.0, 1e6),
+        *(TINY, TINY / 2, -TINY, 5e-324, 1e-300, 1e300, -1e300, LARGE, -LARGE, 0.1 + 0.2, 0.7, 1e16),
+    ]
+)
+
+
+def rows(seed: int) -> dict[str, np.ndarray]:
+    """200 rows of awkward values for every terminal."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.choice(VALUES, 200) for name in terminals.PAPERS}
+
+
+def bits(expression: Expression, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """The scores as integers, so that 0.0 and -0.0 differ."""
+    return expression(columns, 200).view(np.int64)
+
+
+@settings(max_examples=500)
+@given(st.integers(0, 2**32), st.integers(0, 2**32))
+def test_canonical_form_scores_bit_for_bit_alike(tree_seed, seed):
+    """On every kind of value, signed zeros and overflow included, and it is a fixed point."""
+    with drawing_from(random.Random(tree_seed)):
+        expression = expression_of(gp.genGrow(SET, 1, 7))
+    form = canonical(expression)
+    columns = rows(seed)
+    np.testing.assert_array_equal(bits(form, columns), bits(expression, columns))
+    assert canonical(form).text == form.text
+    assert len(form.tokens) <= len(expression.tokens)
+    assert parse(form.text).tokens == form.tokens
+
+
+numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(VALUES.tolist()))
+programs = st.recursive(
+    st.one_of(st.sampled_from(["t", "X"]).map(lambda name: (name,)), numbers.map(lambda x: (x,))),
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(["+", "-", "*", "/", "pow", "min", "max"]), inner, inner).map(
+            lambda node: (node[0], *node[1], *node[2])
+        ),
+        st.tuples(st.sampled_from(["neg", "exp", "log", "sqrt", "abs"]), inner).map(
+            lambda node: (node[0], *node[1])
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500)
+@given(programs, st.integers(0, 2**32))
+@example(("-", "*", "t", 0.0, "*", "t", -0.0), 0)
+@example(("+", "X", "-", -0.0, 0.0), 0)
+def test_any_expression_of_the_language(program, seed):
+    """The same for every operator and any finite constant, not only those that learning uses."""
+    expression = Expression(program)
+    columns = rows(seed)
+    np.testing.assert_array_equal(bits(canonical(expression), columns), bits(expression, columns))
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("X * t", "X * t"),
+        ("t * X", "X * t"),
+        ("10 * t", "t * 10.0"),
+        ("(t + X) * n", "n * (X + t)"),
+        ("t * 1 / 1 - (3 - 3)", "t"),
+        ("1 * (X - X) + t", "t + 0.0"),
+        ("log(0.0 - 5) + exp(0)", "1.0"),
+        ("t / t", "t / t"),
+        ("t * 0", "t * 0.0"),
+        ("pow(t, 1)", "pow(t, 1.0)"),
+        ("t - X", "t - X"),
+    ],
+)
+def test_forms(text, form):
+    """Commutative operands in order, constants folded, neutral elements gone, the rest as it was."""
+    assert canonical(parse(text)).text == form
+
+
+def test_associativity_is_left_alone():
+    """(a + b) + c and a + (b + c) round differently, so they keep different forms."""
+    assert canonical(parse("(t + 0.1) + X")) != canonical(parse("t + (0.1 + X)"))

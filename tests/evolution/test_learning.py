@@ -1,0 +1,339 @@
+"""Learning as a whole: repeatable, resumable, and it finds rules that are known to be best."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from deap import gp
+
+from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring.expression import parse
+from training.evolution import learning, selection
+from training.evolution.checkpoint import Checkpoint
+from training.evolution.choices import DRAWS, Choices, arrange, identity
+from training.evolution.evolve import Evolution, Parameters, evolve
+from training.evolution.fitness import TextFitness, load_fitness, values_of
+from training.evolution.learning import Learned, learn
+from training.evolution.score_file import write_score_file
+from training.evolution.selection import RULES, SELECTIONS
+from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
+from training.evolution.workers import workers
+from training.histories.history import ChangeHistory
+from training.histories.models import generate
+from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.metrics import METRICS
+
+SMALL = Parameters(population=20, generations=5, kept=8)
+CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
+HISTORY = generate("poisson", 400, 30, 3)
+
+
+def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Learned:
+    """Learn from `HISTORY`."""
+    with workers(jobs) as pool:
+        return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
+
+
+def evolve_on(truth: ArrangedHistory) -> Evolution:
+    """One run on a training set."""
+    judge = TextFitness(truth, load_fitness("ndcg"), "visits")
+    return evolve(lambda texts: dict(zip(texts, judge.outcomes(texts), strict=True)), SMALL, 1, (0, 0))
+
+
+def same(one: Learned, other: Learned) -> bool:
+    """Whether all that was learned is the same to the last bit."""
+    return one.folds == other.folds and one.best == other.best and one.generations == other.generations
+
+
+@pytest.mark.parametrize(
+    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum")]
+)
+def test_same_seed_same_result_whatever_the_jobs(choices):
+    """One process or two: the same functions and the same values."""
+    assert same(learned(choices, 1), learned(choices, 2))
+
+
+def test_different_seeds_differ():
+    """Another seed divides the pages otherwise and evolves other functions."""
+    assert not same(learned(), learned(dataclasses.replace(CHOICES, seed=2)))
+
+
+def test_continued_run_ends_in_the_same_result(tmp_path):
+    """From the states after every single generation."""
+    saved: list[object] = []
+
+    class Recording(Checkpoint):
+        """Keeps what is saved."""
+
+        def save(self, states: list[dict[str, object]]) -> None:
+            super().save(states)
+            saved.append(Checkpoint(tmp_path, run).open(resume=True))
+
+    run = identity(HISTORY, CHOICES)
+    whole = learned(checkpoint=Recording(tmp_path, run))
+    assert len(saved) == SMALL.generations
+    for states in saved:
+        assert same(learned(states=states), whole)
+
+
+def test_stopped_by_ctrl_c_it_keeps_what_it_has():
+    """A KeyboardInterrupt in generation 4: the result of the 3 completed ones; in the first: passed on."""
+
+    class Stop:
+        """A watch that presses Ctrl-C while generation `at` is evaluated."""
+
+        def __init__(self, at: int) -> None:
+            self.at, self.number = at, 0
+
+        def generation(self, number: int, asked: int) -> None:
+            self.number = number
+
+        def advance(self, texts: int) -> None:
+            if self.number == self.at:
+                raise KeyboardInterrupt
+
+        def best(self, fitness: object) -> None:
+            pass
+
+    for rule in RULES:
+        stopped = learned(dataclasses.replace(CHOICES, selection=rule), watch=Stop(4))
+        assert not stopped.complete
+        assert stopped.generations == 3
+        three = dataclasses.replace(SMALL, generations=3)
+        short = learned(dataclasses.replace(CHOICES, parameters=three, selection=rule))
+        assert stopped.best == short.best
+    with pytest.raises(KeyboardInterrupt):
+        learned(watch=Stop(1))
+
+
+@pytest.mark.parametrize("tells", [1, 2, 3])
+def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
+    """Pressed between two runs' tells, or while saving: checkpoint and result are of one generation."""
+    saved: list[int] = []
+    told = 0
+    tell = Evolution.tell
+
+    def interrupted(evolution: Evolution, outcomes: Any) -> None:
+        nonlocal told
+        told += 1
+        tell(evolution, outcomes)
+        if told == 2 * CHOICES.seeds + tells:  # two generations are complete
+            raise KeyboardInterrupt
+
+    class Memory:
+        """A checkpoint that presses Ctrl-C while the third generation is saved."""
+
+        def save(self, states: list[dict[str, Any]]) -> None:
+            saved.append(states[0]["generation"])
+            if saved == [1, 2, 3]:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Evolution, "tell", interrupted)
+    stopped = learned(checkpoint=Memory())
+    assert not stopped.complete
+    assert stopped.generations == saved[-1] >= 2
+
+
+@pytest.mark.parametrize("selection", sorted(SELECTIONS))
+def test_result_is_what_the_rule_selects(selection):
+    """Of all kept individuals of all runs the one with the highest value under the rule is taken."""
+    choices = dataclasses.replace(CHOICES, selection=selection)
+    result = learned(choices)
+    (truths,) = arrange(HISTORY, choices)
+    judge = TextFitness(truths[0], load_fitness("ndcg"), "visits")
+
+    def evaluate(texts: list[str]) -> dict[str, object]:
+        return dict(zip(texts, judge.outcomes(texts), strict=True))
+
+    kept = [k.text for run in range(2) for k in evolve(evaluate, SMALL, 1, (0, run)).kept]
+    rule = SELECTIONS[selection]
+    values = {
+        text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2])) for text in kept
+    }
+    assert result.best.selected == max(values.values())
+    shown = (values_of(t, result.best.text, load_fitness("ndcg"), "visits") for t in truths[:2])
+    assert rule(*shown) == result.best.selected, "simplifying changed nothing"
+    assert len(parse(result.best.text).tokens) <= min(
+        len(parse(text).tokens) for text, value in values.items() if value == result.best.selected
+    )
+
+
+def test_the_guard_vetoes_what_a_named_function_beats():
+    """What is taken stands in validation; its value is that in training."""
+    choices = dataclasses.replace(CHOICES, selection="guarded")
+    result = learned(choices)
+    (truths,) = arrange(HISTORY, choices)
+    fitness = load_fitness("ndcg")
+    named = [values_of(truths[1], text, fitness, "visits") for text in functions.NAMED.values()]
+    lead = values_of(truths[1], result.best.text, fitness, "visits") - max(named, key=np.mean)
+    assert lead.mean() >= -lead.std(ddof=1) / np.sqrt(len(lead))
+    assert result.best.selected == result.best.table["learned"]["training"]["ndcg"]
+    assert result.best.selected <= learned().best.selected
+
+
+def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
+    """`choose` takes what `guarded` says, which sees all candidates, their lengths, every named function."""
+    seen = []
+
+    def last(candidates: Any, named: Any, nodes: Any) -> int:
+        seen.append((len(candidates), len(named)))
+        assert len(nodes) == len(candidates)
+        assert set(nodes) <= {one.nodes for one in kept[0]}
+        return len(candidates) - 1
+
+    (truths,) = arrange(HISTORY, CHOICES)
+    kept = [evolve_on(truths[0]).kept]
+    monkeypatch.setattr(selection, "guarded", last)
+    chosen = selection.choose(kept, truths[:2], "guarded", "ndcg", "visits")
+    lowest = min(kept[0], key=lambda one: one.value)
+    assert seen == [(len(kept[0]), len(functions.NAMED))]
+    assert chosen.selected == pytest.approx(lowest.value)
+    for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
+        selection.choose(kept, truths[:2], "guarded", "ndcg", "visits", allow=lambda texts, of=allowed: of)
+        assert seen[-1][0] == count, "where nothing is allowed, everything is"
+
+
+def test_the_guard_judges_by_the_mean_over_several_draws_of_what_is_forgotten(monkeypatch):
+    """Training values are the mean over the draw that was learned from and the others; they all differ."""
+    seen = []
+
+    def first(candidates: Any, named: Any, nodes: Any) -> int:
+        seen.extend(candidates)
+        return 0
+
+    choices = dataclasses.replace(CHOICES, selection="guarded", forget=0.1)
+    (parts,) = arrange(HISTORY, choices)
+    training = (parts.training, *parts.draws)
+    assert len(training) == DRAWS
+    assert len({truth.changed.tobytes() for truth in training}) == DRAWS
+    assert arrange(HISTORY, dataclasses.replace(choices, selection="best"))[0].draws == ()
+    assert arrange(HISTORY, dataclasses.replace(choices, forget=0.0))[0].draws == ()
+    monkeypatch.setattr(selection, "guarded", first)
+    result = learned(choices)
+    assert len(seen) > 10
+    ndcg = load_fitness("ndcg")
+    means = [candidate[0] for candidate in seen]
+    expected = np.mean([values_of(truth, result.best.text, ndcg, "visits") for truth in training], axis=0)
+    assert np.array_equal(means[0], expected)
+    assert result.best.selected == values_of(parts.training, result.best.text, ndcg, "visits").mean()
+
+
+def test_table_has_every_baseline_and_the_oracle():
+    """The learned function, all named ones and the oracle, on all parts, with every metric."""
+    result = learned()
+    table = result.best.table
+    assert set(table) == {"learned", *functions.NAMED, "oracle"}
+    for row in table.values():
+        assert set(row) == {"training", "validation", "test"}
+        for values in row.values():
+            assert set(values) == set(METRICS)
+    for part in ("training", "validation", "test"):
+        assert table["oracle"][part]["change_rate"] >= table["t*X"][part]["change_rate"]
+    assert table["learned"]["training"]["ndcg"] == pytest.approx(result.best.selected)
+
+
+def test_journal_protocol_gives_five_folds():
+    """One function per fold; the one with the highest value under the rule ships."""
+    tiny = dataclasses.replace(SMALL, generations=2)
+    result = learned(dataclasses.replace(CHOICES, protocol="journal", parameters=tiny))
+    assert len(result.folds) == 5
+    assert result.best in result.folds
+    assert result.best.selected == max(fold.selected for fold in result.folds)
+    assert {fold.run for fold in result.folds} <= {0, 1}
+
+
+def one_set(changed: np.ndarray, budget: float, warmup: int) -> ArrangedHistory:
+    """A training set of its own."""
+    history = ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
+    return prepare(history, budget=budget, warmup=warmup)
+
+
+def period_of_seven() -> tuple[ArrangedHistory, str]:
+    """A quarter of the pages change every seventh cycle, each on its own day; the others never."""
+    rng = np.random.default_rng(1)
+    pages, cycles = 560, 40
+    day = np.where(rng.random(pages) < 0.25, rng.integers(0, 7, pages), -1)
+    changed = np.arange(cycles)[:, None] % 7 == day
+    # One seventh of them can be visited per cycle: each just when it has changed again.
+    return one_set(changed, float(changed.mean()), 7), "t * X"
+
+
+def waiting_counts() -> tuple[ArrangedHistory, str]:
+    """All pages alike, one change in 25 cycles: the longer not visited, the likelier a change."""
+    rng = np.random.default_rng(2)
+    return one_set(rng.random((40, 400)) < 0.04, 0.05, 2), "t"
+
+
+def smoothing_matters() -> tuple[ArrangedHistory, str]:
+    """Rates from Beta(0.5, 4): a page with 1 change in 1 visit is not to be trusted like 9 in 9.
+
+    The best guess of a change within t cycles from the posterior Beta(X + 0.5, n - X + 4).
+    """
+    rng = np.random.default_rng(3)
+    changed = rng.random((30, 600)) < rng.beta(0.5, 4.0, 600)
+    return one_set(changed, 0.05, 2), "1 - pow((n - X + 4) / (n + 4.5), t)"
+
+
+@pytest.mark.parametrize("case", [period_of_seven, waiting_counts, smoothing_matters])
+@pytest.mark.parametrize("fitness", ["change_rate", "ndcg"])
+def test_it_learns_a_known_rule(case, fitness):
+    """At least 97% of the fitness of the rule that is best by construction, with a small population."""
+    truth, rule = case()
+    known = values_of(truth, rule, load_fitness(fitness), "visits").mean()
+    judge = TextFitness(truth, load_fitness(fitness), "visits")
+    parameters = Parameters(population=60, generations=10, kept=5)
+    evolution = evolve(lambda texts: dict(zip(texts, judge.outcomes(texts), strict=True)), parameters, 1)
+    assert evolution.kept[0].value >= 0.97 * known
+    blind = values_of(truth, "random", load_fitness(fitness), "visits").mean()
+    assert known > 1.2 * blind, "the rule must be worth learning"
+
+
+def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
+    """A full tree of depth 10 with all terminals: one text, and the same bits everywhere."""
+    primitives = primitive_set(terminals.PAPERS)
+    rng = np.random.default_rng(5)
+    pages = 500
+    state = terminals.new_state(pages)
+    for cycle in range(1, 15):
+        seen = rng.random(pages) < 0.4
+        part = {name: column[seen] for name, column in state.items()}
+        terminals.observe(part, rng.random(int(seen.sum())) < 0.3, cycle)
+        for name, column in part.items():
+            state[name][seen] = column
+    (truths,) = arrange(HISTORY, CHOICES)
+    for seed in range(3):
+        with drawing_from(random.Random(seed)):
+            tree = Individual(gp.genFull(primitives, 9, 9))
+        assert tree.depth == 10
+        expression = expression_of(tree)
+        assert parse(expression.text).text == expression.text
+        assert parse(expression.text).tokens == expression.tokens
+        path = tmp_path / "score.json"
+        write_score_file(
+            path,
+            expression.text,
+            clock="visits",
+            fitness="ndcg",
+            values={"training": {}, "validation": {}, "test": {}},
+            selection="best",
+            seed=1,
+            history=HISTORY,
+            parameters={},
+        )
+        live = functions.load(str(path))
+        assert live.expression is not None
+        assert live.expression.tokens == expression.tokens
+        computed = terminals.compute(expression.terminals, state, 15)
+        np.testing.assert_array_equal(
+            live.scores(state, 15).view(np.int64), expression(computed, pages).view(np.int64)
+        )
+        replayed = [
+            learning.run(truths[2], given, metrics=("ndcg",)).ndcg
+            for given in (expression, live, str(path), expression.text)
+        ]
+        for values in replayed[1:]:
+            np.testing.assert_array_equal(values, replayed[0])

@@ -1,0 +1,299 @@
+"""Tests of the text fingerprint: what counts as a change, what does not, and that nothing raises."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
+from simhash import Simhash
+
+from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
+from scrapy_gp4c.fingerprint.distance import distance, is_changed
+from scrapy_gp4c.fingerprint.masking import MASK, mask
+from scrapy_gp4c.fingerprint.sketches import feature_hashes, shingle_hashes, sim_half
+from scrapy_gp4c.fingerprint.text import MAX_BODY_BYTES, html_text, normalise, page_text
+
+URL = "http://127.0.0.1/"
+WORD = st.text("abcdefghijklmnop", min_size=1, max_size=8)
+MOMENT = st.datetimes(datetime(1900, 1, 1), datetime(2099, 12, 31))
+UINT64 = st.integers(0, 2**64 - 1)
+
+
+def page(body: str) -> HtmlResponse:
+    """Return a response with this HTML."""
+    return HtmlResponse(URL, body=body.encode(), encoding="utf-8")
+
+
+def article(words: int, seed: int = 1) -> list[str]:
+    """Return the words of a text."""
+    dice = Random(seed)
+    return ["".join(dice.choices("abcdefghiklmnoprstu", k=dice.randint(2, 9))) for _ in range(words)]
+
+
+@given(st.binary(max_size=400), st.sampled_from((HtmlResponse, XmlResponse, TextResponse, Response)))
+def test_no_body_raises(body: bytes, kind: type[Response]) -> None:
+    """Any bytes under any declared type give an unsigned 64-bit number, the same one each time."""
+    value = fingerprint(kind(URL, body=body))
+    assert 0 <= value < 2**64
+    assert value == fingerprint(kind(URL, body=body))
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<div>", "</p>", "<!--", "-->", "<ins class=ad id=ad>", "<a b='", "x", "&#0;", "<"])
+    )
+)
+def test_no_markup_raises(pieces: list[str]) -> None:
+    """Broken markup in any order gives a fingerprint."""
+    assert 0 <= fingerprint(page("".join(pieces))) < 2**64
+
+
+@pytest.mark.parametrize("tag", ["<div>", "<div class=ad>x", "<b>", "<!--", "<![CDATA[", "<script", "<a b='"])
+def test_hostile_nesting_ends(tag: str) -> None:
+    """A body of nothing but one opened tag ends: beyond MAX_DEPTH the markup is stripped without a parser."""
+    assert 0 <= fingerprint(page(tag * 100_000)) < 2**64
+
+
+def test_a_huge_body_is_cut() -> None:
+    """Text behind MAX_BODY_BYTES is not looked at, text before it is."""
+    head = "<p>" + "word " * (MAX_BODY_BYTES // 5)
+    assert fingerprint(page(head + "one")) == fingerprint(page(head + "other"))
+    assert fingerprint(page("new " + head)) != fingerprint(page(head))
+
+
+@given(UINT64, UINT64, UINT64)
+def test_distance_is_a_metric(a: int, b: int, c: int) -> None:
+    """The distance is symmetric, zero only for equal fingerprints, and keeps the triangle inequality."""
+    assert distance(a, b) == distance(b, a) == int(Simhash(a).distance(Simhash(b)))
+    assert (distance(a, b) == 0) == (a == b)
+    assert distance(a, c) <= distance(a, b) + distance(b, c)
+
+
+def test_text_that_vanishes_is_a_change() -> None:
+    """A page without text is 0, and gaining or losing text is a change whatever the threshold."""
+    assert fingerprint(page("<script>x</script><p> </p>")) == 0
+    assert is_changed(0, fingerprint(page("<p>one")), 64)
+    assert not is_changed(0, 0, 1)
+    assert is_changed(0b111, 0b1000, 4)
+    assert not is_changed(0b111, 0b1000, 5)
+
+
+@given(st.text(max_size=200))
+def test_arrays_and_shingle_list_agree(text: str) -> None:
+    """There is one hash per shingle, and equal shingles have equal hashes."""
+    names, hashes = features(text), shingle_hashes(normalise(text)).tolist()
+    assert len(names) == len(hashes)
+    assert len(set(zip(names, hashes, strict=True))) == len(set(names)) == len(set(hashes))
+
+
+@given(st.lists(WORD, min_size=1, max_size=300))
+def test_sim_half_is_the_simhash_of_the_package(words: list[str]) -> None:
+    """The upper half equals Simhash(shingles, f=32) of the simhash package with the same hash function."""
+    text = " ".join(words)
+    hashes = shingle_hashes(normalise(text))
+    digests = {
+        name.encode(): int(value).to_bytes(8, "big")
+        for name, value in zip(features(text), hashes, strict=True)
+    }
+    expected = Simhash(features(text), f=32, hashfunc=lambda name: digests.get(name, bytes(8))).value
+    assert sim_half(hashes) == expected == fingerprint_of_text(text) >> 32
+
+
+@given(st.lists(WORD, min_size=1, max_size=60), st.data())
+def test_markup_and_white_space_do_not_count(words: list[str], data: st.DataObject) -> None:
+    """White space, attribute order, session ids in links and comments leave the fingerprint alone."""
+    gaps = data.draw(st.lists(st.sampled_from([" ", "\n", "\t\r\n", "\u00a0", "<!-- 1 -->  "]), min_size=1))
+    plain = page(f"<p class='a' id='b'>{' '.join(words)}</p> <a href='/x?sid=1'>next</a>")
+    spaced = "".join(word + gaps[i % len(gaps)] + " " for i, word in enumerate(words))
+    other = page(f"<p id='b' class='a'>\n{spaced}</p>\n<a href='/x?sid=2'>next</a>")
+    assert fingerprint(plain) == fingerprint(other)
+
+
+@given(MOMENT, MOMENT)
+def test_time_stamps_do_not_count(one: datetime, two: datetime) -> None:
+    """Two moments in the same or another notation are the same text."""
+    formats = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%a, %d %b %Y %H:%M:%S GMT", "%B %d, %Y at %I:%M %p")
+    stamps = {mask(f"updated {at:{how}} today".lower()) for at in (one, two) for how in formats}
+    assert stamps <= {f"updated {MASK} today"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12:34:56",
+        "12:34",
+        "3:05 pm",
+        "3 p.m.",
+        "14h05",
+        "12.30 Uhr",
+        "2026-11-21T02:03:04.123+00:00",
+        "21/11/2026 02:03",
+        "21.11.2026",
+        "Sat Nov 21 02:03:04 2026",
+        "21. November 2026 um 12:30 Uhr",
+        "Freitag, 3. März 2026",
+        "3 août 2026 à 14h05",
+        "21 de noviembre de 2026",
+        "21 de março de 2026",
+        "November 3rd, 2026",
+        "2026年11月21日",
+        "3 minutes ago",
+        "an hour ago",
+        "just now",
+        "vor 3 Minuten",
+        "il y a 5 jours",
+        "hace 5 días",
+        "há 2 horas",
+        "3分前",
+        "generated in 0.032 s",
+        "1763690584",
+        "1763690584123",
+        "deadbeefdeadbeef00",
+        "123e4567-e89b-12d3-a456-426614174000",
+        "sid=a8f3k2",
+        "1,234 views",
+        "Page views: 17",
+    ],
+)
+def test_moments_and_tokens_are_masked(text: str) -> None:
+    """Each of these differs from fetch to fetch and becomes one sign, whatever stands around it."""
+    assert mask(text.lower()) == MASK
+    assert mask(f"lorem ipsum {text.lower()} dolor") == f"lorem ipsum {MASK} dolor"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$12.99",
+        "1,299.00 EUR",
+        "€0.50",
+        "version 1.12.4",
+        "in 2026",
+        "10.11.12.13",
+        "3:2",
+        "17 in stock",
+        "030 1234567",
+    ],
+)
+def test_prices_and_numbers_are_not_masked(text: str) -> None:
+    """What a page states stays in its text."""
+    assert mask(text.lower()) == text.lower()
+
+
+@pytest.mark.parametrize("words", [50, 100, 200, 500, 1000])
+def test_a_price_a_sentence_and_a_headline_count(words: int) -> None:
+    """On pages of 50 to 1,000 words each of 100 changes of every kind moves at least three bits."""
+    missed = 0
+    for seed in range(100):
+        text = article(words, seed)
+        place = seed * 7 % (words - 12)
+
+        def show(text: list[str], price: str = "12.99", headline: str = "quiet harbour opens") -> int:
+            return fingerprint(page(f"<h1>{headline}</h1><b>${price}</b><p>{' '.join(text)}</p>"))
+
+        before = show(text)
+        rewritten = [*text[:place], *article(12, seed + 1000), *text[place + 12 :]]
+        for after in (show(text, price="13.99"), show(text, headline=f"new{seed} bridge"), show(rewritten)):
+            missed += distance(before, after) < 3
+    assert missed <= 3  # of 300: the acceptance asks for 99%; measured 99.9%
+
+
+@pytest.mark.parametrize(
+    "name", ["ad", "ads", "ad-banner", "sideAd", "top_ad", "advertisement box", "ad-12", "Sponsored"]
+)
+def test_ads_do_not_count(name: str) -> None:
+    """Elements named as ads by class or id, as whole words in any style, are not text."""
+    assert html_text(f"<p>one</p><div class='{name}'>buy <b>now</b></div>").split() == ["one"]
+    assert html_text(f"<p>one</p><div id='{name}'>buy</div>").split() == ["one"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",
+        "header",
+        "download",
+        "badge",
+        "masthead",
+        "loading",
+        "addAddress",
+        "gradient",
+        "read-more",
+        "shadow",
+    ],
+)
+def test_names_that_only_contain_ad_are_content(name: str) -> None:
+    """A class name that merely contains the letters of ad is kept."""
+    assert html_text(f"<div class='{name}'>one</div>").split() == ["one"]
+
+
+def test_what_is_never_content() -> None:
+    """Scripts, navigation, the page's footer and hidden elements go; title, header and aside stay."""
+    html = (
+        "<title>title</title><style>x</style><nav>x</nav><header>header</header><article>text"
+        "<footer>author</footer></article><aside>aside</aside><p hidden>x</p><p style='display: none'>x</p>"
+        "<noscript>x</noscript><template>x</template><script>x</script><footer>x</footer>"
+    )
+    assert html_text(html).split() == ["title", "header", "text", "author", "aside"]
+
+
+def test_scripts_without_spaces_are_split() -> None:
+    """Japanese and Thai text is compared character by character, white space between them aside."""
+    one, two = "山川海空森町村駅橋店本車道花", "山川海空森町村駅橋店本車道雨"
+    assert distance(fingerprint_of_text(one), fingerprint_of_text(two)) >= 3
+    assert fingerprint_of_text(one) == fingerprint_of_text("\n ".join(one))
+    assert len(features("สวัสดี")) == 6 + 2
+
+
+def test_xml_json_and_binary() -> None:
+    """XML counts without tags and with CDATA, JSON as it is, anything else byte by byte."""
+    feed = "<rss><!-- x --><title><![CDATA[one <b>two</b>]]></title><link>three</link></rss>"
+    assert page_text(XmlResponse(URL, body=feed.encode())).split() == ["one", "two", "three"]
+    assert page_text(TextResponse(URL, body=b'{"a": "<b>"}')) == '{"a": "<b>"}'
+    blob = gzip.compress(b"one")
+    assert fingerprint(Response(URL, body=blob)) != fingerprint(Response(URL, body=blob + b"\0"))
+    assert page_text(Response(URL, body=blob)) == ""
+    assert fingerprint(Response(URL)) == 0
+
+
+def test_users_features_replace_the_text() -> None:
+    """With a function of one's own nothing else counts, and one of many changed features is found."""
+
+    def prices(response: Response) -> list[str]:
+        assert isinstance(response, TextResponse)
+        return response.css("b::text").getall()
+
+    rows = [f"<b>{number}</b>" for number in range(300)]
+    before = fingerprint(page("".join(rows)), prices)
+    assert before == fingerprint(page("<p>other text" + "".join(rows)), prices)
+    assert is_changed(before, fingerprint(page("".join([*rows[:-1], "<b>new</b>"])), prices), 3)
+    assert fingerprint(page("<p>no price"), prices) == 0
+    assert feature_hashes(["a"]).size == 3
+
+
+def test_main_features_take_the_main_element() -> None:
+    """The ready-made extraction looks at <main>, and at the whole page where there is none."""
+    assert main_features(page("<p>side</p><main>one two</main>")) == features("one two")
+    assert main_features(page("<p>side</p>")) == features("side")
+
+
+def test_long_texts_are_hashed_as_short_ones() -> None:
+    """A shingle has one hash wherever it stands: texts far beyond one piece agree with three words alone."""
+    random = Random(1)
+    words = ["".join(random.choices("abcdefghijklm", k=random.randint(1, 12))) for _ in range(30_000)]
+    hashes = shingle_hashes(" ".join(words))
+    assert len(hashes) == len(words) + 2
+    for last in [2, len(words) - 1, *random.sample(range(2, len(words)), 300)]:
+        alone = shingle_hashes(" ".join(words[last - 2 : last + 1]))
+        assert hashes[last] == alone[2]
+
+
+def test_a_word_longer_than_a_piece_is_hashed() -> None:
+    """A text without a single space is cut somewhere, and still tells a change at its end."""
+    long = "x" * 200_000
+    assert fingerprint_of_text(long) != fingerprint_of_text(long[:-1] + "y")

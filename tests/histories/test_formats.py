@@ -1,0 +1,266 @@
+"""Reading and writing change histories in every format, and refusing files that are none."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from scrapy_gp4c.errors import HistoryError
+from training.histories.formats import write_npz, write_text, write_tsv
+from training.histories.history import ChangeHistory
+from training.histories.packed_names import BATCH, Names
+from training.histories.reading import read_history
+
+WRITERS = {"text": write_text, "tsv": write_tsv, "npz": write_npz}
+NAME = st.text(st.characters(blacklist_characters="\t\n\r\0", codec="utf-8"), min_size=1, max_size=8)
+
+
+@st.composite
+def histories(draw) -> ChangeHistory:
+    """Histories with any names that TSV can hold."""
+    cycles, pages = draw(st.integers(1, 70)), draw(st.integers(1, 12))
+    changed = draw(arrays.arrays(np.bool_, (cycles, pages)))
+    sites = draw(st.lists(NAME.filter(lambda name: name[0] != "#"), min_size=1, max_size=pages, unique=True))
+    site = [
+        *range(len(sites)),
+        *draw(st.lists(st.integers(0, len(sites) - 1), min_size=pages, max_size=pages)),
+    ]
+    names = draw(st.lists(NAME, min_size=pages, max_size=pages))
+    return ChangeHistory(changed, np.array(site[:pages]), site_names=sites, page_names=names)
+
+
+def identities(history: ChangeHistory) -> list[tuple[str, str]]:
+    """Site and page name of each page."""
+    return [(history.site_names[s], p) for s, p in zip(history.site, history.page_names, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory) -> Path:
+    """One directory for all examples of a property."""
+    return tmp_path_factory.mktemp("histories")
+
+
+@given(history=histories(), format_=st.sampled_from(sorted(WRITERS)), suffix=st.sampled_from(["", ".gz"]))
+def test_what_is_written_is_read_again(scratch, history, format_, suffix):
+    """Every format, plain and gzip, whatever the file is called: the same bits, and names if it has any."""
+    path = scratch / f"file{suffix}"
+    WRITERS[format_](path, history)
+    again = read_history(path)
+    assert np.array_equal(again.changed, history.changed)
+    assert again.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert again.source == str(path)
+    if format_ == "text":
+        assert (again.page_names, again.site_names, set(again.site)) == (None, None, {0})
+    else:
+        assert identities(again) == identities(history)
+    if suffix:
+        assert path.read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_npz_keeps_weights_and_leaves_out_pages_not_observed(tmp_path):
+    """The npz format holds all of a history; reading keeps the pages that a replay can use."""
+    observed = np.ones((2, 3), bool)
+    observed[0, 1] = False
+    history = ChangeHistory(np.eye(2, 3, dtype=bool), np.arange(3), np.array([1.5, 2.0, 0.0]), observed)
+    write_npz(tmp_path / "h.npz", history)
+    again = read_history(tmp_path / "h.npz")
+    assert again.weight.tolist() == [1.5, 0.0]
+    assert again.site.tolist() == [0, 2]
+    assert again.changed.tolist() == [[True, False], [False, False]]
+    assert again.dropped_pages == 1
+
+
+def test_npz_takes_names_as_strings_and_refuses_null_characters(tmp_path):
+    """An archive made by hand may name its pages with an array of strings."""
+    np.savez(tmp_path / "h.npz", changed=np.ones((1, 2), bool), site=np.zeros(2, int), page_names=["a", "bc"])
+    assert list(read_history(tmp_path / "h.npz").page_names) == ["a", "bc"]
+    history = ChangeHistory(np.ones((1, 1), bool), np.zeros(1, int), page_names=["a\0b"])
+    with pytest.raises(HistoryError, match=r"page_names .*null"):
+        write_npz(tmp_path / "h.npz", history)
+
+
+def test_tsv_skips_comments_and_further_columns_and_counts_pages_not_observed(tmp_path):
+    """A hand-written file: comments, a fourth column, Windows line ends, a page with a missing day."""
+    path = tmp_path / "h"
+    path.write_bytes(b"# made by hand\na\tp\t011\t9\textra\r\n#b\tq\t0\na\tr\t0.1\r\nb\tp\t100\n\n")
+    history = read_history(path)
+    assert identities(history) == [("a", "p"), ("b", "p")]
+    assert history.changed.T.astype(int).tolist() == [[0, 1, 1], [1, 0, 0]]
+    assert history.dropped_pages == 1
+
+
+def test_unobserved_cycles_are_written_as_dots(tmp_path):
+    """TSV has a character for a cycle that was not observed; the text format refuses such a history."""
+    history = ChangeHistory(np.ones((2, 1), bool), np.zeros(1, int), observed=np.array([[True], [False]]))
+    write_tsv(tmp_path / "h.tsv", history)
+    assert (tmp_path / "h.tsv").read_text() == "0\t0\t1.\n"
+    with pytest.raises(HistoryError, match="each of its 1 pages"):
+        read_history(tmp_path / "h.tsv")
+    with pytest.raises(HistoryError, match="write TSV or npz"):
+        write_text(tmp_path / "h.txt", history)
+
+
+def test_files_larger_than_a_batch_keep_the_order_of_their_pages(tmp_path):
+    """Bits, sites and names of the pages stay together over the borders of the batches."""
+    pages = 2 * BATCH + 3
+    changed = np.random.default_rng(1).random((11, pages)) < 0.3
+    site = np.arange(pages) % 7
+    history = ChangeHistory(changed, site, page_names=Names(f"p{i}" for i in range(pages)))
+    write_tsv(tmp_path / "h.tsv.gz", history)
+    again = read_history(tmp_path / "h.tsv.gz")
+    assert np.array_equal(again.changed, changed)
+    assert identities(again) == [(str(i % 7), f"p{i}") for i in range(pages)]
+    write_npz(tmp_path / "h.npz", history)
+    assert list(read_history(tmp_path / "h.npz").page_names) == [f"p{i}" for i in range(pages)]
+    write_text(tmp_path / "h.txt", history)
+    assert np.array_equal(read_history(tmp_path / "h.txt").changed, changed)
+
+
+def test_equal_histories_make_equal_files(tmp_path):
+    """No time or file name in a gzip file: digests of rebuilt files can be compared."""
+    history = ChangeHistory(np.eye(3, dtype=bool), np.zeros(3, int))
+    write_tsv(tmp_path / "a.tsv.gz", history, ["a note"])
+    write_tsv(tmp_path / "b.tsv.gz", history, ["a note"])
+    assert (tmp_path / "a.tsv.gz").read_bytes() == (tmp_path / "b.tsv.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.tsv.gz").read_bytes()).startswith(b"# a note\n")
+
+
+GOOD = b"0101\n" * (BATCH + 1)
+BAD_FILES = {
+    "nothing": (b"", r"is empty: expected one line per page"),
+    "comments only": (b"# a\n# b\n", r"is empty"),
+    "ragged text": (b"0101\n01011\n", r"line 2: expected 4 characters.*as in line 1; found 5"),
+    "ragged in a later batch": (GOOD + b"010\n", rf"line {BATCH + 2}: expected 4 characters.*found 3"),
+    "another character": (b"0101\n0121\n", r"line 2, cycle 3: expected 0 or 1; found '2'"),
+    "a dot in text": (b"01.1\n", r"line 1, cycle 3: expected 0 or 1; found '\.'"),
+    "an empty line": (b"0101\n\n0101\n", r"line 2: expected a page; found an empty line"),
+    "spaces": (b"0 1 0 1\n", r"line 1, cycle 2: expected 0 or 1; found ' '"),
+    "prose": (b"hello world\n", r"line 1, cycle 1: expected 0 or 1; found 'h'.*site<TAB>page<TAB>bits"),
+    "binary": (bytes(range(128, 256)), r"line 1, cycle 1: expected 0 or 1"),
+    "two columns": (b"s\tp\t01\ns\tp\n", r"line 2: expected site<TAB>page<TAB>bits; found 2 of the 3"),
+    "text in TSV": (b"# x\ns\tp\t01\n01\n", r"line 3: expected site<TAB>page<TAB>bits; found 1 of the 3"),
+    "no bits": (b"s\tp\t\n", r"line 1: expected bits in column 3; found nothing"),
+    "ragged TSV": (b"# x\ns\tp\t01\ns\tq\t0\n", r"line 3: expected 2 characters.*as in line 2; found 1"),
+    "TSV with a letter": (b"s\tp\t0x\n", r"line 1, cycle 2: expected 0, 1 or \. .*found 'x'"),
+    "TSV in text": (b"0101\na\tb\t0101\n", r"line 2: expected 4 characters.*found 8"),
+    "zip without arrays": (b"PK\x03\x04nonsense", r"no readable .npz archive.*expected arrays changed"),
+}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_file_that_is_no_history_is_refused(tmp_path, what, suffix):
+    """The error names file and line, what was expected and what was found; in gzip files too."""
+    content, said = BAD_FILES[what]
+    path = tmp_path / f"bad{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix else content)
+    with pytest.raises(HistoryError, match=said) as caught:
+        read_history(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays_", "said"),
+    [
+        ({"site": np.zeros(2, int)}, "changed missing, found site"),
+        ({"changed": np.zeros((2, 2), bool)}, "site missing, found changed"),
+        ({"changed": np.zeros((2, 2)), "site": np.zeros(2, int)}, "'changed' .*float64"),
+        ({"changed": np.zeros((2, 2), bool), "site": np.zeros(3, int)}, "'site' .*2 pages"),
+        ({"changed": np.zeros((2, 2), bool), "site": np.array([{}, {}])}, "no readable .npz"),
+    ],
+)
+def test_an_archive_with_other_arrays_is_refused(tmp_path, arrays_, said):
+    """Missing arrays, wrong types and shapes, and pickles are refused with the file's name."""
+    np.savez(tmp_path / "h.npz", **arrays_)
+    with pytest.raises(HistoryError, match=said) as caught:
+        read_history(tmp_path / "h.npz")
+    assert "h.npz" in str(caught.value)
+
+
+def test_damaged_gzip_is_refused_wherever_it_breaks(tmp_path):
+    """Cut off in the header, in the data, before the checksum; or with a flipped bit: one clear error."""
+    rng = random.Random(0)
+    text = "".join("".join(rng.choices("01", k=57)) + "\n" for _ in range(3000)).encode()
+    good = gzip.compress(text)
+    path = tmp_path / "h.gz"
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 255
+    for bad in (
+        good[:2],
+        good[:5],
+        good[: len(good) // 2],
+        good[:-4],
+        bytes(flipped),
+        good[:-8] + b"12345678",
+    ):
+        path.write_bytes(bad)
+        with pytest.raises(HistoryError):
+            read_history(path)
+    path.write_bytes(good[: len(good) // 2])
+    with pytest.raises(HistoryError, match=r"h\.gz: the gzip data is damaged or cut off"):
+        read_history(path)
+
+
+def test_a_file_that_cannot_be_opened_or_made_is_refused(tmp_path):
+    """Reading a missing file and writing into a missing directory name the path."""
+    with pytest.raises(HistoryError, match=r"cannot read .*missing: No such file"):
+        read_history(tmp_path / "missing")
+    history = ChangeHistory(np.ones((1, 1), bool), np.zeros(1, int))
+    with pytest.raises(HistoryError, match=r"cannot write .*h\.tsv: No such file"):
+        write_tsv(tmp_path / "missing" / "h.tsv", history)
+
+
+@pytest.mark.parametrize(("site", "page"), [("#s", "p"), ("a\tb", "p"), ("s", "a\nb"), ("s", "")])
+def test_names_that_tsv_cannot_hold_are_refused(tmp_path, site, page):
+    """A name with a tab or newline, an empty one, or a site that would be a comment cannot be written."""
+    history = ChangeHistory(np.ones((1, 1), bool), np.zeros(1, int), site_names=[site], page_names=[page])
+    with pytest.raises(HistoryError, match="TSV history"):
+        write_tsv(tmp_path / "h.tsv", history)
+
+
+@given(st.lists(st.text(max_size=9)))
+def test_packed_names_are_a_sequence_of_the_names(names):
+    """Names behave like the list they were made of: length, items, slices, iteration, selection."""
+    packed = Names(names)
+    assert list(packed) == names
+    assert list(packed[1:]) == names[1:]
+    assert list(packed.take(np.arange(len(names))[::-1])) == names[::-1]
+    assert list(packed.take(slice(1, None)).take(slice(1, None))) == names[2:]
+    if names:
+        assert packed[-1] == names[-1]
+    with pytest.raises(IndexError):
+        packed[len(names)]
+    packed.extend(names)
+    assert list(packed) == names + names
+
+
+MEASURE = """
+import resource, sys
+import numpy as np
+from training.history import read_history
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+history = read_history(sys.argv[1])
+assert (history.pages, history.cycles) == (417_048, 57), history
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_reading_the_papers_collection_takes_little_memory(tmp_path):
+    """417,048 pages x 57 cycles (24 MB of bits), with names: below 80 MB above the interpreter."""
+    path = tmp_path / "h.tsv"
+    bits = "01" * 28 + "0"
+    with open(path, "w") as file:
+        for page in range(417_048):
+            file.write(f"site{page // 58}\thttp://site{page // 58}.example/p{page}\t{bits}\n")
+    done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 80

@@ -1,0 +1,224 @@
+"""The plan of a cycle, against a model that sorts everything in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scrapy.settings import Settings as ScrapySettings
+
+from scrapy_gp4c.page_state.outcomes import KINDS
+from scrapy_gp4c.policies.top_k import MAX_WAIT_CYCLES, TopK
+from scrapy_gp4c.scoring import ranking
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import Best
+from scrapy_gp4c.scoring.terminals import STATE
+from scrapy_gp4c.settings import Settings
+
+CYCLE = 40
+Row = dict[str, int]
+
+
+class Blocks:
+    """What `TopK` reads of a store: its page columns, in blocks of a given size."""
+
+    def __init__(self, rows: list[Row], block_rows: int) -> None:
+        self.rows = rows
+        self.pages = len(rows)
+        self.block_rows = block_rows
+
+    def blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the columns block by block."""
+        for first in range(0, self.pages, self.block_rows):
+            rows = self.rows[first : first + self.block_rows]
+            yield (
+                first,
+                {
+                    name: np.array([row.get(name, 0) for row in rows], dtype)
+                    for name, dtype in {
+                        **STATE,
+                        "key": "u8",
+                        "has_copy": "u1",
+                        "failures": "u1",
+                        "gone": "u1",
+                        "last_attempt": "i4",
+                    }.items()
+                },
+            )
+
+
+def plan_of(given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3) -> list[tuple[int, str]]:
+    """Plan of cycle `CYCLE` as (page, kind)."""
+    planner = TopK(Settings.load(ScrapySettings(given_settings)))
+    chunks = list(planner.plan(Blocks(rows, block_rows), CYCLE))  # type: ignore[arg-type]
+    plan = [(int(row["page"]), KINDS[row["kind"]]) for chunk in chunks for row in chunk]
+    assert planner.counts["known"] == len(rows)
+    assert sum(planner.counts[kind] for kind in ("new", "warmup", "panel", "ranked")) == len(plan)
+    return plan
+
+
+def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, str]]:
+    """Return the same plan, page by page, without numpy, blocks or selection: the text of `TopK`."""
+    loaded = Settings.load(ScrapySettings(given_settings))
+    draw = draws(np.array([row["key"] for row in rows], np.uint64), loaded.seed, CYCLE).tolist()
+    plan: dict[str, list[int]] = {"panel": [], "warmup": [], "new": []}
+    rest = []
+    alive = 0
+    for page, row in enumerate(rows):
+        alive += row["gone"] < loaded.gone_after
+        wait = min(2 ** (row["failures"] - 1), MAX_WAIT_CYCLES) if row["failures"] else 0
+        if row["gone"] >= loaded.gone_after or CYCLE - row["last_attempt"] < wait:
+            continue
+        if not row["n"] and not row["has_copy"]:
+            plan["new"].append(page)
+        elif row["n"] < loaded.warmup_visits:
+            plan["warmup"].append(page)
+        elif row["key"] < Fraction(loaded.panel) * 2**64:
+            plan["panel"].append(page)
+        else:
+            rest.append(page)
+    rest.sort(key=lambda page: ((rows[page]["last_cycle"] - CYCLE) * (rows[page]["X"] + 0.5), draw[page]))
+    room = max(0, loaded.budget_pages(alive) - len(plan["panel"]))
+    new = plan["new"] if loaded.new_pages is None else plan["new"][: loaded.new_pages]
+    kinds = {"panel": plan["panel"], "ranked": rest[:room], "warmup": plan["warmup"], "new": new}
+    return [(page, kind) for kind, pages in kinds.items() for page in pages]
+
+
+ROW = st.fixed_dictionaries(
+    {
+        "n": st.integers(0, 4),
+        "X": st.integers(0, 2),
+        "last_cycle": st.integers(36, 39),
+        "has_copy": st.integers(0, 1),
+        "failures": st.sampled_from([0, 0, 0, 1, 2, 3, 7, 255]),
+        "gone": st.sampled_from([0, 0, 0, 1, 2, 3, 255]),
+        "last_attempt": st.integers(0, 39),
+        "key": st.integers(0, 2**64 - 1),
+    }
+)
+GIVEN = st.fixed_dictionaries(
+    {
+        "GP4C_BUDGET": st.one_of(st.integers(1, 30), st.floats(0.0, 1.0, exclude_min=True)),
+        "GP4C_NEW_PAGES": st.none() | st.integers(0, 5),
+        "GP4C_WARMUP_VISITS": st.integers(0, 4),
+        "GP4C_PANEL": st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+        "GP4C_GONE_AFTER": st.integers(1, 3),
+        "GP4C_SEED": st.integers(0, 5),
+    }
+)
+
+
+@settings(deadline=None)
+@given(GIVEN, st.lists(ROW, max_size=40, unique_by=lambda row: row["key"]), st.integers(1, 10))
+def test_plan_equals_the_model(given_settings: dict[str, Any], rows: list[Row], block_rows: int) -> None:
+    """Kinds, order, ties, budget, caps, back-off and gone pages, whatever the pages' state."""
+    assert plan_of(given_settings, rows, block_rows) == model(given_settings, rows)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=8),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(1, 3),
+)
+def test_stream_of_blocks_selects_what_a_plain_sort_does(
+    blocks: list[list[int]], k_bound: int, k: int, tie_values: int
+) -> None:
+    """In bounded memory, with as many ties as there can be, in scores and even in the draws."""
+    k = min(k, k_bound)
+    best = Best(k_bound)
+    everything = []
+    page = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "SLACK_ROWS", 2)
+        for block in blocks:
+            scores = np.array(block, float)
+            ties = np.array([(page + i) * 7 % tie_values for i in range(len(block))], np.uint64)
+            pages = np.arange(page, page + len(block), dtype=np.uint32)
+            everything += list(zip((-scores).tolist(), ties.tolist(), pages.tolist(), strict=True))
+            best.add(scores, ties, pages)
+            assert best._rows <= 2 * k_bound + 4 * ranking.SLACK_ROWS + len(block)
+            page += len(block)
+    pages, scores = best.result(k)
+    expected = sorted(everything)[:k]
+    assert pages.tolist() == [page for _, _, page in expected]
+    assert scores.tolist() == [-score for score, _, _ in expected]
+
+
+def page(**values: int) -> Row:
+    """Return a settled page: warmed up, quiet, visited in the last cycle."""
+    defaults = {"n": 5, "X": 1, "last_cycle": 39, "has_copy": 1, "failures": 0, "gone": 0, "last_attempt": 39}
+    return {**defaults, "key": 2**63, **values}
+
+
+@pytest.mark.parametrize(("failures", "wait_cycles"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 32), (255, 32)])
+def test_failing_pages_wait_longer_and_longer(failures: int, wait_cycles: int) -> None:
+    """A page that failed f times in a row is tried again after 1, 2, 4, ... at most 32 cycles."""
+    budget = {"GP4C_BUDGET": 1.0}
+    early = page(failures=failures, last_attempt=CYCLE - wait_cycles + 1)
+    late = page(failures=failures, last_attempt=CYCLE - wait_cycles)
+    assert plan_of(budget, [early]) == []
+    assert plan_of(budget, [late]) == [(0, "ranked")]
+
+
+def test_a_dead_host_leaves_the_budget_to_the_others() -> None:
+    """Pages that wait take no place: the budget goes to pages that can be visited."""
+    rows = [page(failures=9, X=5, key=i) for i in range(10)] + [page(key=100 + i) for i in range(10)]
+    planned = plan_of({"GP4C_BUDGET": 5}, rows)
+    assert len(planned) == 5
+    assert all(number >= 10 for number, _ in planned)
+
+
+def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
+    """Equal pages take turns: another cycle or seed picks others, the same pick is repeated exactly."""
+    rows = [page(key=i * 2**50) for i in range(200)]
+    planner = {seed: TopK(Settings.load(ScrapySettings({"GP4C_SEED": seed}))) for seed in (0, 1)}
+    picks = {
+        (seed, cycle): frozenset(
+            np.concatenate(list(planner[seed].plan(Blocks(rows, 64), cycle)))["page"].tolist()  # type: ignore[arg-type]
+        )
+        for seed in (0, 1)
+        for cycle in (50, 51, 50)
+    }
+    assert len(set(picks.values())) == 4
+    assert all(len(pick) == 10 for pick in picks.values())
+
+
+def test_panel_is_a_random_fixed_share_inside_the_budget() -> None:
+    """About the wanted share of pages, decided by the page's key alone, taken off the budget."""
+    keys = np.random.default_rng(1).integers(0, 2**64, 4000, dtype=np.uint64).tolist()
+    planned = plan_of({"GP4C_PANEL": 0.1, "GP4C_BUDGET": 0.15}, [page(key=key) for key in keys], 512)
+    panel = [number for number, kind in planned if kind == "panel"]
+    assert len(planned) == 600
+    assert math.isclose(len(panel), 400, abs_tol=5 * math.sqrt(400 * 0.9))
+    assert all(keys[number] < 0.1 * 2**64 for number in panel)
+
+
+def test_a_panel_larger_than_the_budget_is_visited_in_full() -> None:
+    """The panel observes without bias: a small budget does not cut it, nothing is ranked besides."""
+    rows = [page(key=i) for i in range(20)] + [page(key=2**63 + i) for i in range(20)]
+    planned = plan_of({"GP4C_PANEL": 0.25, "GP4C_BUDGET": 3}, rows)
+    assert planned == [(number, "panel") for number in range(20)]
+
+
+def test_scores_are_in_the_plan() -> None:
+    """Ranked pages carry their score, best first; the others have none."""
+    rows = [page(X=2, last_cycle=30), page(n=0, X=0), page(X=3)]
+    settings = Settings.load(ScrapySettings({"GP4C_BUDGET": 1.0, "GP4C_SCORE_FUNCTION": "t * X"}))
+    chunks = list(TopK(settings).plan(Blocks(rows, 2), CYCLE))  # type: ignore[arg-type]
+    plan = np.concatenate(chunks)
+    assert plan["page"].tolist() == [0, 2, 1]
+    assert plan["score"][:2].tolist() == [20.0, 3.0]
+    assert np.isnan(plan["score"][2])
+
+
+def test_no_pages_no_plan() -> None:
+    """An empty store plans nothing."""
+    assert plan_of({}, []) == []

@@ -1,0 +1,212 @@
+"""Real ``kill -9`` of a crawling process: nothing committed is lost or doubled, every fold is resumed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
+from scrapy_gp4c.store.lmdb_store import fold, store
+from scrapy_gp4c.store.lmdb_store.store import Store
+
+PAGES = 60
+NEW_PER_CYCLE = 7
+CYCLES = 4
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(fold, "BLOCKS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(fold, "PAGES_PER_TRANSACTION", 3)
+    monkeypatch.setattr(fold, "VISITS_PER_CHUNK", 5)
+    monkeypatch.setattr(store, "COMMIT_VISITS", 10)
+
+
+def key(number: int) -> int:
+    """A well-mixed key for page `number`."""
+    return (number + 1) * 0x9E3779B97F4A7C15 % 2**64
+
+
+def outcome(page: int, cycle: int) -> str:
+    """A fixed outcome for every page and cycle."""
+    return OUTCOMES[(page * 7 + cycle * 3) % len(OUTCOMES)]
+
+
+def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
+    """Run, or go on with, cycles 1..CYCLES; a pure function of the store's state."""
+    while kept.last_cycle < CYCLES:
+        cycle = kept.open_cycle or kept.begin_cycle({"started": 1.0})
+        if kept.planned() is None:
+            rows = np.zeros(kept.pages, PLAN)
+            rows["page"] = np.arange(kept.pages)
+            kept.write_plan(iter([rows]))
+        for chunk in list(kept.plan()):
+            for page in chunk["page"].tolist():
+                if not kept.visited(page):
+                    kept.record(
+                        page, outcome(page, cycle), time=float(cycle), fingerprint=page * 1000 + cycle
+                    )
+                    if page % 5 == 0:
+                        kept.commit()
+                        committed(cycle, len(kept.open_visits()))
+        for number in range(NEW_PER_CYCLE):
+            new = key(PAGES + cycle * NEW_PER_CYCLE + number)
+            if kept.find(new) is None:
+                page = kept.add_page(new, {"url": f"http://h/new/{cycle}/{number}"})
+                kept.record(page, "first", time=float(cycle), fingerprint=page)
+        kept.finish_cycle({"finished": 2.0})
+        committed(cycle, -1)
+
+
+def content(path: Path) -> dict[str, Any]:
+    """All that a store holds but its id."""
+    with Store(path) as kept:
+        assert kept.verify() == []
+        return {
+            "blocks": [(first, columns.pack(block)) for first, block in kept.blocks()],
+            "visits": [(cycle, visits.tobytes()) for cycle, visits in kept.visits()],
+            "cycles": kept.cycles(),
+            "requests": kept.requests(range(kept.pages)),
+            "ids": [kept.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
+        }
+
+
+def build(path: Path) -> None:
+    """Create a store with PAGES pages."""
+    with Store(path) as kept:
+        kept.add_pages((key(number), {"url": f"http://h/{number}"}) for number in range(PAGES))
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Start `work` in a process of its own; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def crawl_and_confirm(path: Path, parent: socket.socket) -> None:
+    """Crawl; after each commit say to `parent` its cycle and visits (-1: finished), and wait for leave."""
+
+    def committed(cycle: int, count: int) -> None:
+        parent.sendall(f"{cycle} {count}\n".encode())
+        parent.recv(1)
+
+    with Store(path) as kept:
+        crawl(kept, committed)
+
+
+def wait(child: int) -> int:
+    """Return the exit status of a child: minus the signal that ended it, if one did."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def uninterrupted(path: Path) -> dict[str, Any]:
+    """The content of a store whose crawl was never killed."""
+    build(path)
+    with Store(path) as kept:
+        crawl(kept, lambda cycle, count: None)
+    return content(path)
+
+
+@contextmanager
+def kill_at(transactions: int, after_commit: bool) -> Iterator[None]:
+    """Kill this process in its n-th write transaction: just before its commit, or just after."""
+    original = Store.transaction
+    left = transactions
+
+    @contextmanager
+    def transaction(self: Store, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
+        nonlocal left
+        left -= write
+        with original(self, write=write, buffers=buffers) as txn:
+            yield txn
+            if write and left == 0 and not after_commit:
+                os.kill(os.getpid(), signal.SIGKILL)
+        if write and left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Store.transaction = transaction  # type: ignore[method-assign]
+    yield
+
+
+@pytest.mark.parametrize("after_commit", [False, True])
+def test_a_kill_in_any_transaction_changes_nothing(tmp_path: Path, after_commit: bool) -> None:
+    """Killed in its every n-th write transaction, folds included, the crawl ends as if never killed."""
+    expected = uninterrupted(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    build(killed)
+
+    def work(transactions: int) -> None:
+        with kill_at(transactions, after_commit), Store(killed) as kept:
+            crawl(kept, lambda cycle, count: None)
+
+    kills = 0
+    numbers = random.Random(7)
+    while True:
+        transactions = numbers.choice((1, 2, 3, 5, 8, 21))
+        status = wait(in_child(partial(work, transactions)))
+        if status != -signal.SIGKILL:
+            break
+        kills += 1
+        assert kills < 500
+    assert status == 0
+    assert kills > 30
+    assert content(killed) == expected
+
+
+def test_a_kill_at_any_time_loses_no_committed_visit(tmp_path: Path) -> None:
+    """Killed from outside at random moments: what a commit confirmed is there once; nothing else changes."""
+    expected = uninterrupted(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    build(killed)
+    moments = random.Random(11)
+    kills = 0
+    while True:
+        here, there = socket.socketpair()
+        child = in_child(partial(crawl_and_confirm, killed, there))
+        there.close()
+        with here, here.makefile("r") as confirmed:
+            lines = []
+            for _ in range(moments.randrange(4)):
+                lines += [line] if (line := confirmed.readline()) else []
+                with suppress(BrokenPipeError):
+                    here.send(b"+")
+            time.sleep(moments.uniform(0.0, 0.005))
+            os.kill(child, signal.SIGKILL)
+            status = wait(child)
+            lines += confirmed.readlines()
+        with Store(killed, readonly=True) as kept:
+            if lines:
+                cycle, count = map(int, lines[-1].split())
+                if count < 0:
+                    assert kept.last_cycle >= cycle
+                elif kept.last_cycle < cycle:
+                    assert kept.open_cycle == cycle
+                    assert len(kept.open_visits()) >= count
+            finished = kept.last_cycle == CYCLES and kept.fold_state is None
+        with Store(killed) as kept:
+            assert kept.verify() == []
+        kills += status == -signal.SIGKILL
+        if finished:
+            break
+        assert kills < 500
+    assert kills > 15
+    assert content(killed) == expected

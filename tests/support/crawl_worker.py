@@ -1,0 +1,105 @@
+"""Crawls in processes of their own, to be killed: forked from a process that has everything imported.
+
+``python crawl_worker.py`` reads one JSON object per line, the arguments of `run`; it answers with the process
+id of the crawl at once, and with its exit status (negative: the signal that ended it) when it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerProcess
+
+from scrapy_gp4c import scheduler
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.store.lmdb_store import fold, store
+
+PRELOAD = (
+    "requests",  # by tldextract, when it is first asked
+    "scrapy.core.downloader.contextfactory",
+    "scrapy.core.downloader.handlers.http11",
+    "scrapy.core.engine",
+    "scrapy.downloadermiddlewares.cookies",
+    "scrapy.downloadermiddlewares.httpcompression",
+    "scrapy.downloadermiddlewares.robotstxt",
+    "scrapy.extensions.feedexport",
+    "scrapy.extensions.remote_control",  # since Scrapy 2.19
+    "scrapy.utils._remote_control",
+    "scrapy_gp4c.middleware",
+    "tldextract",
+)
+"""What a crawl imports beyond the modules above, but for the reactor: each child installs its own."""
+
+
+class Listed(Spider):
+    """Follows every link of the listing, and those of the pages."""
+
+    name = "listed"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        yield from response.follow_all(css="a")
+
+
+def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | None = None) -> None:
+    """Crawl with small blocks and frequent commits.
+
+    ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
+    SIGKILL before this block of the fold is written.
+    """
+    columns.BLOCK_ROWS = 16
+    fold.BLOCKS_PER_TRANSACTION = 1
+    scheduler.COMMIT_INTERVAL_S = 0.05
+    store.COMMIT_VISITS = 10
+    log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    commit = store.Store.commit
+    apply_visits = columns.apply_visits
+    folded = 0
+
+    def noting_commit(self: store.Store) -> None:
+        commit(self)
+        if self.open_cycle is not None:
+            os.write(log, f"{self.open_cycle} {len(self.open_visits())}\n".encode())
+
+    def killing_apply(*arguments: Any) -> None:
+        nonlocal folded
+        if folded == kill_in_fold:
+            os.kill(os.getpid(), signal.SIGKILL)
+        folded += 1
+        apply_visits(*arguments)
+
+    store.Store.commit = noting_commit  # type: ignore[method-assign]
+    columns.apply_visits = killing_apply
+    process = AsyncCrawlerProcess(settings)
+    process.crawl(Listed, start_urls=[url])
+    process.start()
+
+
+def main() -> None:
+    """Serve the requests on standard input."""
+    for name in PRELOAD:
+        with suppress(ImportError):
+            import_module(name)
+    assert "twisted.internet.reactor" not in sys.modules
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            try:
+                run(**json.loads(line))
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The evaluation command: its table, its files, its refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from scrapy_gp4c.errors import Gp4cError, HistoryError
+from training.comparing.evaluation import DEFAULT_SCORES, evaluate, summary
+from training.evaluate import main, parse_budget, parse_cycles
+from training.histories.formats import write_text
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.replaying.metrics import METRICS
+from training.replaying.replay import replay
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A history of 60 pages and 12 cycles as a file."""
+    rng = np.random.default_rng(7)
+    changed = rng.random((12, 60)) < rng.random(60) * 0.6
+    path = tmp_path_factory.mktemp("history") / "h.txt.gz"
+    write_text(path, ChangeHistory(changed, np.zeros(60, int)))
+    return path
+
+
+@given(st.lists(st.floats(-1, 1, allow_subnormal=False), min_size=2, max_size=40))
+def test_the_interval_is_students(values):
+    """Mean and half-width are those of scipy's t interval; the values are kept."""
+    out = summary(np.array(values))
+    assert out["per_cycle"] == values
+    assert out["mean"] == pytest.approx(sum(values) / len(values), abs=1e-12)
+    if max(values) - min(values) > 1e-6:
+        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+        assert out["ci95"] == pytest.approx((high - low) / 2)
+
+
+def test_a_single_cycle_has_no_interval():
+    """One value says nothing about the spread: null in JSON, not NaN."""
+    assert summary(np.array([0.5])) == {"mean": 0.5, "ci95": None, "per_cycle": [0.5]}
+
+
+def test_the_json_file_holds_what_replay_found(path, tmp_path, capsys):
+    """Every score exactly as given, every metric per cycle as the replay gives it, settings and digest."""
+    scores = ["age", " t *  X", "oracle", "random"]
+    out = tmp_path / "out.json"
+    arguments = [path, "--score", *scores[:2], "--score", *scores[2:], "--budget", "0.1", "--warmup", "3"]
+    arguments += ["--ties", "order", "--clock", "cycles", "--seed", "5", "--json", out]
+    assert main([str(argument) for argument in arguments]) == 0
+    document = json.loads(out.read_text())
+    history = read_history(path)
+    assert document["history"]["sha256"] == history.sha256
+    assert document["history"]["scored_cycles"] == list(range(4, 13))
+    settings = {"budget": 0.1, "k": 6, "warmup": 3, "ties": "order", "clock": "cycles", "seed": 5}
+    assert document["settings"] == settings
+    assert [result["score"] for result in document["results"]] == scores
+    assert [result["formula"] for result in document["results"]] == ["t", "t * X", "oracle", "random"]
+    assert [result["clock"] for result in document["results"]] == ["cycles", "cycles", None, "cycles"]
+    for result in document["results"]:
+        expected = replay(
+            history, result["score"], budget=0.1, warmup=3, ties="order", clock="cycles", seed=5
+        )
+        for name in METRICS:
+            assert result[name]["per_cycle"] == getattr(expected, name).tolist()
+            assert result[name]["mean"] == pytest.approx(getattr(expected, name).mean())
+        assert result["pending"] == expected.pending.tolist()
+    assert "seed 5" in capsys.readouterr().out
+
+
+def test_the_csv_file_has_a_row_per_score_and_cycle(path, tmp_path):
+    """Rows carry the cycle's number in the whole history, also when only a part is evaluated."""
+    out, all_ = tmp_path / "out.csv", tmp_path / "out.json"
+    arguments = [path, "--score", "age", "cg", "--cycles", "5:9", "--csv", out, "--json", all_]
+    assert main([str(argument) for argument in arguments]) == 0
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["score"], row["cycle"]) for row in rows] == [
+        (score, str(cycle)) for score in ("age", "cg") for cycle in (7, 8, 9)
+    ]
+    document = json.loads(all_.read_text())
+    assert document["history"]["first_cycle"] == 5
+    for row, freshness in zip(rows[3:], document["results"][1]["freshness"]["per_cycle"], strict=True):
+        assert float(row["freshness"]) == freshness
+
+
+def test_the_table_lists_all_baselines_by_default(path, capsys):
+    """Without --score: every named score function and the oracle, one row each, with intervals."""
+    assert main([str(path)]) == 0
+    captured = capsys.readouterr()
+    for name in DEFAULT_SCORES:
+        assert re.search(rf"│ {re.escape(name)} +│ +\d\.\d{{4}} ± \d\.\d{{4}} │", captured.out)
+    for heading in ("change rate", "NDCG", "freshness", "harmonic staleness"):
+        assert heading in captured.out
+    assert captured.err == ""
+
+
+def test_a_part_of_the_cycles_is_a_history_of_its_own(path):
+    """--cycles cuts the history: warm-up and page statistics begin anew at A, as in the journal."""
+    history = read_history(path)
+    part = evaluate(history.take(cycles=slice(4, 9)), ["cg"], first_cycle=5, budget=10)
+    alone = replay(history.take(cycles=slice(4, 9)), "cg", budget=10)
+    assert part["results"][0]["change_rate"]["per_cycle"] == alone.change_rate.tolist()
+    assert part["history"]["scored_cycles"] == [7, 8, 9]
+
+
+def test_cycles_are_counted_from_1_and_both_ends_belong_to_the_part():
+    """39:57 are the journal's test days; an end left out is the history's own."""
+    assert parse_cycles("39:57", 57) == slice(38, 57)
+    assert parse_cycles("3:", 9) == slice(2, 9)
+    assert parse_cycles(":3", 9) == slice(0, 3)
+    assert parse_cycles(":", 9) == slice(0, 9)
+    for text in ("0:4", "5:4", "1:10", "4", "a:b", "-1:3", "1:2:3"):
+        with pytest.raises(HistoryError, match=r"--cycles: expected A:B.*1 <= A <= B <= 9"):
+            parse_cycles(text, 9)
+
+
+def test_a_budget_is_a_share_or_a_count():
+    """The point decides: 1.0 is everything, 1 is one page."""
+    assert (parse_budget("1"), parse_budget("1.0"), parse_budget("0.05")) == (1, 1.0, 0.05)
+    assert isinstance(parse_budget("1"), int)
+    with pytest.raises(HistoryError, match="--budget: expected a share such as"):
+        parse_budget("5%")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--score", "t * Y"], "Y"),
+        (["--score", "age", "missing.json"], "missing.json"),
+        (["--budget", "1.5"], "1.5"),
+        (["--budget", "0.001"], "less than one visit"),
+        (["--warmup", "12"], "warm-up"),
+        (["--cycles", "4:99"], "--cycles"),
+        (["--json", "/nowhere/at/all.json", "--score", "age"], "cannot write /nowhere/at/all.json"),
+    ],
+)
+def test_bad_input_is_told_without_a_traceback(path, capsys, arguments, said):
+    """Exit code 2 and the error alone on stderr; nothing that looks like a result on stdout."""
+    assert main([str(path), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_every_score_is_checked_before_the_first_replay(path):
+    """A mistake in the last score function does not cost the replays of the others."""
+    replays = []
+    with pytest.raises(Gp4cError):
+        evaluate(read_history(path), ["age", "log("], advance=lambda: replays.append(1))
+    assert replays == []
+
+
+def test_the_module_is_a_command(tmp_path):
+    """`python -m training.evaluate` on a missing file: one line on stderr and exit code 2."""
+    missing = tmp_path / "missing.tsv"
+    command = [sys.executable, "-m", "training.evaluate", str(missing)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert str(missing) in done.stderr

@@ -1,0 +1,215 @@
+"""The command `python -m training.learn`: from a history file to a score file; kills and bad input too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.expression import parse
+from training.evolution.simplify import readable
+from training.histories.formats import write_npz
+from training.histories.history import ChangeHistory
+from training.histories.models import generate
+from training.learn import main
+from training.reporting.terminal import interval
+
+COMMAND = [sys.executable, "-m", "training.learn"]
+FAST = ["--population", "12", "--seeds", "2", "--budget", "0.1", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A small history file."""
+    path = tmp_path_factory.mktemp("history") / "history.npz"
+    write_npz(path, generate("poisson", 300, 24, 1))
+    return path
+
+
+def content(path: Path) -> dict[str, object]:
+    """A score file without the time it was written."""
+    read = json.loads(path.read_text())
+    read.pop("created")
+    return dict(read)
+
+
+def test_from_history_to_settings(history, tmp_path, capsys):
+    """The score file loads as live crawls load it; the terminal shows formula, values and settings line."""
+    output = tmp_path / "score.json"
+    assert (
+        main([str(history), *FAST, "--generations", "3", "--terminals", "n,X,t,cg", "-o", str(output)]) == 0
+    )
+    out, err = capsys.readouterr()
+    loaded = functions.load(str(output))
+    written = content(output)
+    assert loaded.expression is not None
+    assert loaded.formula == written["expression"]
+    assert set(loaded.terminals) <= {"n", "X", "t", "cg"}
+    for part in ("training", "validation", "test"):
+        assert {"ndcg", "change_rate", "freshness"} <= set(written[part])
+    assert written["history"]["pages"] == 300
+    assert written["parameters"]["population"] == 12
+    assert f"score = {readable(loaded.formula)}" in out
+    assert f'GP4C_SCORE_FUNCTION = "{output}"' in out
+    for name in ("learned", *functions.NAMED, "oracle"):
+        assert re.search(rf"^. {re.escape(name)} +. +0\.\d{{4}}|^. {re.escape(name)} +. +1\.0000", out, re.M)
+    assert f"{written['test']['ndcg']:.4f}" in out
+    assert "generation 3/3: best ndcg 0." in err
+    assert not (tmp_path / "score.json.checkpoint").exists(), "a finished run leaves no checkpoint"
+
+
+def test_journal_protocol_shows_means_and_intervals(history, tmp_path, capsys):
+    """Five functions, and 95% confidence intervals over the folds."""
+    output = tmp_path / "score.json"
+    arguments = [str(history), *FAST, "--generations", "2", "--protocol", "journal", "-o", str(output)]
+    assert main([*arguments, "--fitness", "freshness", "--selection", "avg"]) == 0
+    out = capsys.readouterr().out
+    assert [line[:7] for line in out.splitlines() if line.startswith("fold ")] == [
+        f"fold {i}:" for i in range(1, 6)
+    ]
+    assert re.search(r"learned +.( +0\.\d{4} ± 0\.\d{4} .){3}", out)
+
+
+def test_killed_run_resumes_to_the_same_result(history, tmp_path):
+    """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
+    arguments = [str(history), *FAST, "--generations", "40"]
+    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
+    output = tmp_path / "killed.json"
+    checkpoint = tmp_path / "killed.json.checkpoint" / "checkpoint.json"
+    run = subprocess.Popen(
+        [*COMMAND, *arguments, "-o", str(output)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    done = 0
+    for _ in range(6000):
+        if checkpoint.exists():
+            done = json.loads(checkpoint.read_text())["states"][0]["generation"]
+        if done >= 2 or run.poll() is not None:
+            break
+        time.sleep(0.01)
+    run.kill()
+    run.wait()
+    assert 2 <= done < 40
+    assert not output.exists()
+    assert main([*arguments, "-o", str(output)]) == 2, "an unfinished run is not overwritten"
+    assert main([*arguments, "-o", str(output), "--resume"]) == 0
+    assert content(output) == content(tmp_path / "whole.json")
+    assert not checkpoint.exists()
+
+
+def test_ctrl_c_writes_what_it_has(history, tmp_path):
+    """SIGINT to the whole process group, workers included: exit 130, a usable score file, and the way on."""
+    output = tmp_path / "score.json"
+    checkpoint = tmp_path / "c" / "checkpoint.json"
+    arguments = [
+        str(history),
+        *FAST,
+        "--generations",
+        "500",
+        "--jobs",
+        "2",
+        "--checkpoint",
+        str(tmp_path / "c"),
+    ]
+    run = subprocess.Popen(
+        [*COMMAND, *arguments, "-o", str(output)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for _ in range(6000):
+        if checkpoint.exists() or run.poll() is not None:
+            break
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.killpg(run.pid, signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err
+    found = re.search(r"Stopped after generation (\d+) of 500", err)
+    assert found
+    assert "--resume" in err
+    assert functions.load(str(output)).expression is not None
+    assert content(output)["parameters"]["generations_done"] == int(found[1])
+    assert json.loads(checkpoint.read_text())["states"][0]["generation"] == int(found[1])
+    assert "GP4C_SCORE_FUNCTION" in out
+
+
+def refused(capsys, *arguments: str) -> str:
+    """Run the command, expect exit code 2, give the error."""
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--terminals", "n,size"], "there is no terminal 'size'"),
+        (["--fitness", "speed"], "there is no fitness 'speed'"),
+        (["--budget", "301"], "the budget of 301 visits per cycle is above the 300 pages"),
+        (["--budget", "0.001"], "less than one visit per cycle"),
+        (["--population", "1"], "population must be at least 2"),
+        (["--warmup", "8"], "needs at least 5 pages and 27 cycles"),
+        (["--output", "/missing/score.json"], "cannot write '/missing/score.json'"),
+        (["--backend", "dask"], "needs the address of a scheduler"),
+    ],
+)
+def test_bad_arguments(history, tmp_path, capsys, arguments, words):
+    """Before any long work: exit code 2, one message, and nothing written."""
+    where = ["--output", str(tmp_path / "score.json")]
+    assert words in refused(capsys, str(history), *FAST, *where, *arguments)
+    assert not (tmp_path / "score.json").exists()
+
+
+def test_bad_histories(tmp_path, capsys):
+    """A file that is not there, one page, and pages that never change."""
+    output = ["-o", str(tmp_path / "score.json")]
+    assert "missing.npz" in refused(capsys, str(tmp_path / "missing.npz"), *output)
+    for name, changed, words in (
+        ("one.npz", np.ones((30, 1), np.bool_), "has 1 pages"),
+        ("still.npz", np.zeros((30, 40), np.bool_), "no page changes in the training part"),
+        ("short.npz", np.eye(6, 40, dtype=np.bool_), "40 pages and 6 cycles"),
+    ):
+        path = tmp_path / name
+        write_npz(path, ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32)))
+        assert words in refused(capsys, str(path), "--budget", "0.2", *output)
+
+
+def test_checkpoint_of_another_run(history, tmp_path, capsys):
+    """Resuming with other choices names what differs."""
+    directory = tmp_path / "score.json.checkpoint"
+    directory.mkdir()
+    state = {"format": "gp4c-checkpoint/1", "run": {"fitness": "age"}, "states": []}
+    (directory / "checkpoint.json").write_text(json.dumps(state))
+    error = refused(capsys, str(history), *FAST, "-o", str(tmp_path / "score.json"), "--resume")
+    assert "belongs to another run" in error
+    assert "fitness is 'age' there and 'ndcg' here" in error
+
+
+def test_interval_is_students():
+    """Mean and half width of the 95% confidence interval; a single fold has none."""
+    values = [0.71, 0.69, 0.72, 0.7, 0.68]
+    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    assert interval(values) == f"0.7000 ± {(high - low) / 2:.4f}"
+    assert interval([0.25]) == "0.2500"
+    assert interval([0.25], "+") == "+0.2500"
+
+
+def test_readable_formula():
+    """Constants are rounded for the eye; the formula stays one that can be used."""
+    assert readable("t * 0.3333333333333333 + 1000.0") == "t * 0.3333 + 1000.0"
+    assert parse(readable("X / 2.718281828459045")).terminals == ("X",)

@@ -1,0 +1,1 @@
+"""Score functions side by side: statistics, evaluation, the published experiment, promotion."""

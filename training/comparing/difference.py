@@ -1,0 +1,181 @@
+"""Where two score functions differ: which kinds of pages each visits, and what it finds there.
+
+Both are replayed page by page on the same history; every visit is noted with the page's observed state at
+that moment (n judged visits, X changes found, t cycles since the last visit) and its outcome.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.scoring import functions
+from training.evolution.choices import Choices
+from training.histories.history import ChangeHistory
+from training.replaying.arranged import prepare
+from training.replaying.dense import replay_dense
+from training.replaying.metrics import Ints
+
+Bits = npt.NDArray[np.bool_]
+
+CLASSES: Final[dict[str, tuple[int, ...]]] = {
+    "n": (0, 3, 5, 9, 17, 33),
+    "X": (0, 1, 2, 3, 5, 9),
+    "t": (1, 2, 3, 5, 9, 17),
+}
+"""State -> first value of each of its classes; the last class is open."""
+
+
+class Visits(NamedTuple):
+    """All visits of a replay, V in the order of time, each array ``[V]``."""
+
+    cycle: Ints
+    page: Ints
+    n: Ints
+    X: Ints
+    t: Ints
+    found: Bits
+    """Whether the page had changed."""
+
+
+class Group(NamedTuple):
+    """Visits to one kind of pages, by two score functions."""
+
+    name: str
+    share: float
+    """Of the visits of the first function."""
+    other_share: float
+    rate: float
+    """Change rate of these visits; nan where there are none."""
+    other_rate: float
+
+
+class Difference(NamedTuple):
+    """Where `one` differs from `other`, on the pages of one or several test sets."""
+
+    common: float
+    """Share of a cycle's visits that both make, mean over cycles and test sets."""
+    alone_rate: float
+    """Change rate of the visits that only the first makes in that cycle."""
+    other_alone_rate: float
+    by: dict[str, list[Group]]
+    """``n``, ``X``, ``t`` -> its classes."""
+    by_site: list[Group]
+    """The sites that differ most in their share of the visits."""
+    X_t: npt.NDArray[np.float64]
+    """``[X classes, t classes]``: share of the visits of the first less that of the other."""
+
+
+def visits_of(history: ChangeHistory, text: str, choices: Choices, budget: float) -> Visits:
+    """Replay an expression and note every visit. Raises HistoryError and ExpressionError as `replay`."""
+    truth = prepare(history, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
+    function = functions.load(text)
+    n = np.full(truth.pages, truth.warmup)
+    X = truth.changed[: truth.warmup].sum(axis=0)
+    last = np.full(truth.pages, truth.warmup)
+    rows: list[tuple[npt.NDArray[Any], ...]] = []
+
+    def watch(cycle: int, pages: Ints, found: Bits) -> None:
+        rows.append((np.full(len(pages), cycle), pages, n[pages], X[pages], cycle - last[pages], found))
+        n[pages] += 1
+        X[pages] += found
+        last[pages] = cycle
+
+    if function.clock != choices.clock:
+        function = functions.ScoreFunction(
+            function.text, function.expression, function.callable, function.terminals, choices.clock
+        )
+    replay_dense(truth, function, (), watch)
+    return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+
+
+def differ(
+    histories: Sequence[ChangeHistory],
+    texts: Sequence[str],
+    others: Sequence[str],
+    choices: Choices,
+    budget: float,
+    sites: int = 8,
+) -> Difference:
+    """Compare two score functions, given for every test set, on these test sets together."""
+    common, ones, twos, one_alone, other_alone = [], [], [], [], []
+    site_counts: dict[str, list[int]] = {}
+    for history, text, other in zip(histories, texts, others, strict=True):
+        one, two = (visits_of(history, function, choices, budget) for function in (text, other))
+        keys = [visits.cycle * history.pages + visits.page for visits in (one, two)]
+        shared, mine = np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])
+        common.append(float(shared.mean()))
+        one_alone.append(one.found[~shared])
+        other_alone.append(two.found[~mine])
+        ones.append(one)
+        twos.append(two)
+        for side, visits in enumerate((one, two)):
+            found_sites, inverse = np.unique(history.site[visits.page], return_inverse=True)
+            counts = np.bincount(inverse), np.bincount(inverse, weights=visits.found)
+            for number, visited, found in zip(found_sites.tolist(), *counts, strict=True):
+                names = history.site_names
+                entry = site_counts.setdefault(
+                    f"site {number}" if names is None else str(names[number]), [0, 0, 0, 0]
+                )
+                entry[side] += int(visited)
+                entry[2 + side] += int(found)
+    one = Visits(*(np.concatenate(column) for column in zip(*ones, strict=True)))
+    two = Visits(*(np.concatenate(column) for column in zip(*twos, strict=True)))
+    return Difference(
+        float(np.mean(common)),
+        _rate(np.concatenate(one_alone)),
+        _rate(np.concatenate(other_alone)),
+        {name: _groups(name, one, two) for name in CLASSES},
+        _sites(site_counts, len(one.page), len(two.page), sites),
+        _table(one) - _table(two),
+    )
+
+
+def class_names(name: str) -> list[str]:
+    """The classes of a state as text: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
+    bounds = CLASSES[name]
+    texts = [f"{low}" if high - low == 1 else f"{low}–{high - 1}" for low, high in itertools.pairwise(bounds)]
+    return [*texts, f"{bounds[-1]}+"]
+
+
+def _classes(name: str, values: Ints) -> Ints:
+    return np.searchsorted(CLASSES[name], values, side="right") - 1
+
+
+def _groups(name: str, one: Visits, two: Visits) -> list[Group]:
+    groups = []
+    of_one, of_two = (_classes(name, getattr(visits, name)) for visits in (one, two))
+    for index, text in enumerate(class_names(name)):
+        in_one, in_two = of_one == index, of_two == index
+        if in_one.any() or in_two.any():
+            rates = _rate(one.found[in_one]), _rate(two.found[in_two])
+            groups.append(Group(text, float(in_one.mean()), float(in_two.mean()), *rates))
+    return groups
+
+
+def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: int) -> list[Group]:
+    groups = [
+        Group(
+            name,
+            v / visits,
+            w / other_visits,
+            found / v if v else float("nan"),
+            other / w if w else float("nan"),
+        )
+        for name, (v, w, found, other) in counts.items()
+    ]
+    return sorted(groups, key=lambda group: -abs(group.share - group.other_share))[:most]
+
+
+def _table(visits: Visits) -> npt.NDArray[np.float64]:
+    table = np.zeros((len(CLASSES["X"]), len(CLASSES["t"])))
+    np.add.at(table, (_classes("X", visits.X), _classes("t", visits.t)), 1.0 / len(visits.page))
+    return table
+
+
+def _rate(found: Bits) -> float:
+    return float(found.mean()) if len(found) else float("nan")

@@ -1,0 +1,174 @@
+"""Champion and challenger: `python -m training.learn STORE --promote PATH`.
+
+A function learned on the older cycles of some pages replaces the one in use only if it is significantly
+better on the newest cycles of other pages. docs/closing-the-loop.md tells what is compared and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+
+from scrapy_gp4c.errors import HistoryError, StoreError
+from scrapy_gp4c.scoring import draws, functions
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from training.comparing.decision import GUARD_MARGIN, Floats, decide, truths_of, values_on
+from training.evolution.checkpoint import check_writable
+from training.evolution.choices import Choices, arrange
+from training.evolution.fitness import load_fitness
+from training.evolution.learning import Watch, learn
+from training.evolution.score_file import write_learned
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.histories.splits import Split
+from training.replaying.metrics import budget_pages
+
+PROMOTED: Final = 0
+KEPT: Final = 3
+"""Exit codes."""
+PAGE_ENDS: Final = (3, 4)
+"""Of eight equal parts of the pages, three train and one validates; the other four are judged."""
+
+
+def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
+    """Parts to learn on and, as the split's test part, the pages to judge on; and how many cycles to judge.
+
+    Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
+    quarters of them for training and one for validation; the others are judged over their newer cycles.
+    A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.draws.draws`): it stays the same while
+    pages come and go, and whatever the order in which the crawl found them. Histories without keys
+    divide by position.
+
+    Raises HistoryError if a part gets no page.
+    """
+    keys = np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
+    drawn = draws.draws(np.ascontiguousarray(keys), seed, 0)
+    order = np.argsort(drawn, kind="stable")
+    # The first bits of the drawn number are its eighth: 0 to 7.
+    ends = np.searchsorted(drawn[order] >> np.uint64(61), np.array(PAGE_ENDS, np.uint64))
+    train, validation, held_out = np.split(order, ends)
+    if not (len(train) and len(validation) and len(held_out)):
+        raise HistoryError(
+            f"{history.source} has {history.pages:,} pages, too few to learn on some and judge on others; "
+            "raise GP4C_PANEL"
+        )
+    newest = history.cycles // 2
+    older = slice(0, history.cycles - newest)
+    return Split(history.take(train, older), history.take(validation, older), history.take(held_out)), newest
+
+
+def fresh_enough(
+    texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
+) -> set[str]:
+    """Those of the texts whose freshness is not worse than `champion`'s in any part.
+
+    ``parts``: training and validation, never the pages that are judged. Each text is replayed like in the
+    decision, with several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
+    """
+    fitness = load_fitness(choices.fitness)
+    arranged = [truths_of(part, choices) for part in parts]
+
+    def freshness(function: ScoreFunction) -> Floats:
+        return np.array([values_on(truths, function, fitness)[1].mean() for truths in arranged])
+
+    least = freshness(champion) - GUARD_MARGIN
+    return {text for text in texts if (freshness(_function(text, choices)) >= least).all()}
+
+
+def _function(text: str, choices: Choices) -> ScoreFunction:
+    expression = parse(text)
+    return ScoreFunction(text, expression, None, expression.terminals, choices.clock)
+
+
+def in_use(path: Path, store: Path) -> ScoreFunction:
+    """The function in use: the score file at `path`; without one, that of the store's newest cycle.
+
+    Raises ScoreError for a file that cannot be used, HistoryError where neither is there.
+    """
+    if path.exists():
+        return functions.load(str(path))
+    record = _last_record(store)
+    if record is None or "formula" not in record:
+        raise HistoryError(
+            f"there is no score function in use to compare with: {path} does not exist, and {store} records "
+            "none. Write one with `python -m training.learn` first"
+        )
+    return replace(functions.load(record["formula"]), clock=record["clock"])
+
+
+def _last_record(path: Path) -> dict[str, Any] | None:
+    from scrapy_gp4c.store.lmdb_store.store import Store  # needs lmdb; only a store does
+
+    if not path.is_dir():
+        return None
+    try:
+        with Store(path, readonly=True) as store:
+            records = store.cycles()
+    except StoreError as error:
+        raise HistoryError(str(error)) from error
+    return records[-1] if records else None
+
+
+def promote(
+    source: Path, path: Path, choices: Choices, parallel: Any, console: Console, watch: Watch | None = None
+) -> int:
+    """Learn from `source`, compare with the function in use, and replace the score file at `path` or keep it.
+
+    Returns `PROMOTED` or `KEPT`; tells why on `console`. The file is replaced atomically: at any moment it
+    is the old or the new one, complete. Raises Gp4cError where nothing could be compared.
+    """
+    check_writable(path)
+    champion = in_use(path, source)
+    history = read_history(source)
+    choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
+    split, newest = divide(history, choices.seed)
+    # Before hours of learning: is there enough to judge on?
+    decide(split.test, champion, champion, choices, newest)
+    learned = learn(
+        history,
+        choices,
+        parallel,
+        folds=arrange(history, choices, [split]),
+        watch=watch,
+        allow=partial(fresh_enough, parts=split[:2], champion=champion, choices=choices),
+    )
+    if not learned.complete:
+        raise KeyboardInterrupt
+    challenger = _function(learned.best.text, choices)
+    decision = decide(split.test, champion, challenger, choices, newest)
+    if decision.promoted:
+        instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}
+        write_learned(path, learned, choices, history, {"promotion": {**asdict(decision), **instead}})
+    for line in (
+        f"in use:     {champion.formula}",
+        f"challenger: {challenger.formula}",
+        str(decision),
+        f"written to {path}" if decision.promoted else f"{path} is as it was",
+    ):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    return PROMOTED if decision.promoted else KEPT
+
+
+def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
+    """Share of the pages it ranked that the crawl's newest cycle chose; tells so on `console`.
+
+    ``otherwise``: the share where `source` is no store, or its newest cycle left nothing to choose.
+    """
+    plan = (_last_record(source) or {}).get("plan") or {}
+    if not plan.get("ranked") or plan["ranked"] == plan["rankable"]:
+        return otherwise
+    share = float(plan["ranked"] / plan["rankable"])
+    console.print(
+        f"budget: {share:.3g} of the pages, as the crawl's newest cycle chose of those it ranked (--budget)",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
+    return share

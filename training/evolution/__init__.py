@@ -1,0 +1,1 @@
+"""Genetic programming over score functions (GP4C)."""

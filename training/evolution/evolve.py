@@ -1,0 +1,233 @@
+"""Genetic programming over score functions: GP4C (Santos et al. 2014, Listing 1; thesis Algorithm 1).
+
+An `Evolution` is one run of the process on one training set with one seed. It is driven from outside,
+generation by generation: `ask` for the texts to evaluate, `tell` their outcomes. So it knows nothing of
+histories, replay or processes, and several runs can share workers and a cache.
+
+Randomness: generation g of run r draws from a generator seeded by (seed, r, g) alone. A run therefore
+needs no generator state to be continued, and its result depends on nothing but its seed, its parameters
+and the outcomes it was told.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
+from training.evolution.canonical import canonical
+from training.evolution.variation import (
+    RATES,
+    Depths,
+    Individual,
+    breed,
+    drawing_from,
+    expression_of,
+    half_and_half,
+    individual_of,
+    primitive_set,
+)
+
+UNIQUE_ATTEMPTS: Final = 50
+"""Draws for a new member of the initial population before a repeated one is accepted."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of the process; the defaults are those of journal section 5.2 and thesis 4.4.
+
+    Raises LearningError when a value cannot be used, ExpressionError for an unknown terminal.
+    """
+
+    terminals: tuple[str, ...] = terminals.BASIC
+    population: int = 300
+    generations: int = 50
+    tournament: int = 2
+    operators: str = "journal"
+    """Key of `training.evolution.variation.RATES`."""
+    depths: Depths = field(default_factory=Depths)
+    elite: int = 1
+    """Best individuals that enter the next generation untouched."""
+    kept: int = 50
+    """N_b: best individuals over all generations that go to validation."""
+    parsimony: float = 0.0
+    """Taken off the fitness per node of the canonical tree."""
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        lowest = {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "kept": 1}
+        for name, least in lowest.items():
+            if getattr(self, name) < least:
+                raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
+        if self.elite >= self.population:
+            raise LearningError(
+                f"the elite ({self.elite}) must be smaller than the population ({self.population})"
+            )
+        if self.operators not in RATES:
+            raise LearningError(f"operators must be one of {', '.join(RATES)}; found {self.operators!r}")
+        if not (math.isfinite(self.parsimony) and self.parsimony >= 0):
+            raise LearningError(f"parsimony must be a number from 0 on; found {self.parsimony}")
+        if not self.terminals:
+            raise LearningError(f"learning needs at least one terminal of {', '.join(terminals.NAMES)}")
+        for name in self.terminals:
+            check_terminals(Expression((name,)), terminals.NAMES)
+
+
+class Outcome(NamedTuple):
+    """What an evaluation says about a score function on the training set."""
+
+    value: float
+    """Higher is better; NaN counts as the worst."""
+    behaviour: str
+    """Equal for functions that did the same in every cycle (a digest of the values per cycle)."""
+
+
+class Kept(NamedTuple):
+    """One of the best individuals over all generations."""
+
+    text: str
+    """Canonical text."""
+    value: float
+    fitness: float
+    """The value less the price of its nodes."""
+    behaviour: str
+    nodes: int
+
+
+class Evolution:
+    """One run: see the module's text.
+
+    ``generation`` counts the generations evaluated so far; ``population`` is the last one; ``kept`` the best
+    over all of them, best first, without two of the same text or the same behaviour (of those the
+    shortest stays); ``best`` the best fitness of every generation.
+    """
+
+    def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
+        """Start a run; ``run`` tells apart runs of one seed (fold and number, say)."""
+        self.parameters = parameters
+        self.generation = 0
+        self.population: list[Individual] = []
+        self.kept: list[Kept] = []
+        self.best: list[float] = []
+        self._seed = seed
+        self._run = tuple(run)
+        self._primitives = primitive_set(parameters.terminals)
+        self._forms: list[Expression] = []
+        """Canonical forms of the population that was asked for."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all generations are evaluated."""
+        return self.generation >= self.parameters.generations
+
+    def ask(self) -> list[str]:
+        """Breed the next generation; the canonical texts whose outcome `tell` needs, each once.
+
+        Individuals that name no terminal are left out: every page would score the same.
+        """
+        if not self._forms:
+            self.population = self._next()
+            self._forms = [canonical(expression_of(tree)) for tree in self.population]
+        return list(dict.fromkeys(form.text for form in self._forms if form.terminals))
+
+    def tell(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Take the outcomes of the texts that `ask` gave (more do no harm) and close the generation."""
+        candidates = {kept.text: kept for kept in self.kept}
+        for tree, form in zip(self.population, self._forms, strict=True):
+            outcome = outcomes[form.text] if form.terminals else None
+            if outcome is None or math.isnan(outcome.value):
+                tree.fitness = -math.inf
+                continue
+            tree.fitness = outcome.value - self.parameters.parsimony * len(form.tokens)
+            candidates[form.text] = Kept(
+                form.text, outcome.value, tree.fitness, outcome.behaviour, len(form.tokens)
+            )
+        self._forms = []
+        self.kept = _best(candidates.values(), self.parameters.kept)
+        self.best.append(max(tree.fitness for tree in self.population))
+        self.generation += 1
+
+    def _next(self) -> list[Individual]:
+        rng = self._generator(self.generation)
+        if not self.population:
+            return self._initial(rng)
+        return breed(
+            self.population,
+            self._primitives,
+            rng,
+            rates=RATES[self.parameters.operators],
+            depths=self.parameters.depths,
+            tournament=self.parameters.tournament,
+            elite=self.parameters.elite,
+        )
+
+    def _initial(self, rng: random.Random) -> list[Individual]:
+        """Ramped half-and-half without repeats; every member names a terminal."""
+        population: list[Individual] = []
+        seen: set[str] = set()
+        with drawing_from(rng):
+            for index in range(self.parameters.population):
+                for _ in range(UNIQUE_ATTEMPTS):
+                    tree = half_and_half(self._primitives, index, self.parameters.depths)
+                    form = canonical(expression_of(tree))
+                    if form.terminals and form.text not in seen:
+                        break
+                seen.add(form.text)
+                population.append(tree)
+        return population
+
+    def _generator(self, generation: int) -> random.Random:
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(*self._run, generation))
+        return random.Random(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, as plain JSON types; to be taken between `tell` and `ask`."""
+        return {
+            "generation": self.generation,
+            "population": [[expression_of(tree).text, tree.fitness] for tree in self.population],
+            "kept": [list(kept) for kept in self.kept],
+            "best": list(self.best),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of a run with the same parameters, seed and ``run``."""
+        self.generation = state["generation"]
+        self.population = [
+            Individual(individual_of(parse(text).tokens, self._primitives), fitness)
+            for text, fitness in state["population"]
+        ]
+        self.kept = [Kept(*kept) for kept in state["kept"]]
+        self.best = list(state["best"])
+        self._forms = []
+
+
+def _best(candidates: Iterable[Kept], count: int) -> list[Kept]:
+    best: list[Kept] = []
+    behaviours: set[str] = set()
+    for kept in sorted(candidates, key=lambda kept: (-kept.fitness, kept.nodes, kept.text)):
+        if kept.behaviour not in behaviours:
+            behaviours.add(kept.behaviour)
+            best.append(kept)
+            if len(best) == count:
+                break
+    return best
+
+
+def evolve(
+    evaluate: Callable[[list[str]], Mapping[str, Outcome]],
+    parameters: Parameters,
+    seed: int,
+    run: Sequence[int] = (0,),
+) -> Evolution:
+    """Drive one run to its end; ``evaluate`` maps texts to outcomes."""
+    evolution = Evolution(parameters, seed, run)
+    while not evolution.finished:
+        evolution.tell(evaluate(evolution.ask()))
+    return evolution

@@ -1,0 +1,152 @@
+"""Fitness of a score function: what a replay says about it, as one number per scored cycle.
+
+Santos et al. 2014, section 4.2.2: the fitness of an individual is the mean over the scored cycles of the
+training set. Whatever the measure, higher is better here: what is to be small counts negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.evolve import Outcome
+from training.replaying.arranged import ArrangedHistory
+from training.replaying.metrics import METRICS
+from training.replaying.replay import ReplayResult, run_all
+from training.replaying.states import ranking
+
+Values = npt.NDArray[np.float64]
+
+MEASURES: Final[dict[str, float]] = {
+    "change_rate": 1.0,
+    "ndcg": 1.0,
+    "weighted_change_rate": 1.0,
+    "freshness": 1.0,
+    "harmonic_staleness": -1.0,
+    "age": -1.0,
+}
+"""Metric of `training.replaying.metrics.METRICS` -> its sign as fitness."""
+
+
+class Fitness(NamedTuple):
+    """A measure to learn for."""
+
+    name: str
+    metrics: tuple[str, ...]
+    """Metrics that the replay must compute for it."""
+    sign: float
+    """-1 for a metric that is to be small: the fitness is the metric times the sign."""
+    custom: Callable[[ReplayResult], npt.ArrayLike] | None = None
+
+    def values(self, result: ReplayResult) -> Values:
+        """Fitness per scored cycle, float64 ``[scored cycles]``, higher is better.
+
+        Raises LearningError when a custom function returns something else.
+        """
+        if self.custom is None:
+            metric = getattr(result, self.name)
+            return np.asarray(self.sign * metric, dtype=np.float64)
+        try:
+            values = np.array(self.custom(result), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise LearningError(f"the fitness function {self.name!r} failed: {error}") from error
+        if values.shape != result.scored_cycles.shape:
+            raise LearningError(
+                f"the fitness function {self.name!r} must return one number per scored cycle, shape "
+                f"{result.scored_cycles.shape}; it returned shape {values.shape}"
+            )
+        return values
+
+
+@lru_cache
+def load_fitness(name: str) -> Fitness:
+    """The fitness of this name: a metric of `MEASURES` or the dotted path of a function.
+
+    The function is called with a `ReplayResult` that has every metric and returns one number per scored
+    cycle, higher is better. Raises LearningError for anything else.
+    """
+    if name in MEASURES:
+        return Fitness(name, (name,), MEASURES[name])
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+        raise LearningError(
+            f"there is no fitness {name!r}; there are: {', '.join(MEASURES)}, or give the dotted path of a "
+            "function that takes a training.replaying.replay.ReplayResult and returns one number per scored cycle"
+        )
+    module, _, attribute = name.rpartition(".")
+    try:
+        function: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise LearningError(f"cannot load the fitness function {name!r}: {error}") from error
+    if not callable(function):
+        raise LearningError(f"the fitness {name!r} is a {type(function).__name__}, not a function")
+    return Fitness(name, tuple(METRICS), 1.0, function)
+
+
+def values_of(truth: ArrangedHistory, text: str, fitness: Fitness, clock: Clock) -> Values:
+    """Fitness per scored cycle of the score expression `text`."""
+    return values_of_all(truth, [text], fitness, clock)[0]
+
+
+def values_of_all(
+    truth: ArrangedHistory, texts: Iterable[str], fitness: Fitness, clock: Clock
+) -> list[Values]:
+    """Fitness per scored cycle of every text, in order; replayed together."""
+    functions = [_function(text, clock) for text in texts]
+    return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
+
+
+def _function(text: str, clock: Clock) -> ScoreFunction:
+    expression = parse(text)
+    return ScoreFunction(text, expression, None, expression.terminals, clock)
+
+
+class TextFitness:
+    """Evaluates score expressions on one training set, never the same ranking twice.
+
+    ``replays`` counts the functions replayed so far, ``replay_s`` the processor time that it took to score
+    the states and to replay, in seconds.
+    """
+
+    def __init__(self, truth: ArrangedHistory, fitness: Fitness, clock: Clock) -> None:
+        """Take the arranged training set."""
+        self.replays = 0
+        self.replay_s = 0.0
+        self._truth = truth
+        self._fitness = fitness
+        self._clock = clock
+        self._known: dict[bytes | str, Outcome] = {}
+        """By ranking."""
+
+    def outcomes(self, texts: Sequence[str]) -> list[Outcome]:
+        """The outcome of every text, in order."""
+        functions = [_function(text, self._clock) for text in texts]
+        start = time.thread_time()
+        keys = [ranking(self._truth, function) or function.text for function in functions]
+        self.replay_s += time.thread_time() - start
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        outcomes = {
+            key: Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
+            for key, values in zip(new, self.values(new.values()), strict=True)
+        }
+        self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
+        return [outcomes.get(key) or self._known[key] for key in keys]
+
+    def values(self, texts: Collection[str]) -> list[Values]:
+        """Fitness per scored cycle of every text, in order."""
+        start = time.thread_time()
+        values = values_of_all(self._truth, texts, self._fitness, self._clock)
+        self.replay_s += time.thread_time() - start
+        self.replays += len(texts)
+        return values

@@ -1,0 +1,184 @@
+"""Learn a score function from a recorded history (`training.learn` is the command).
+
+GP4C as a whole (Santos et al. 2014, Listing 1): several independent runs per fold of the protocol, all
+advancing in step and sharing workers; then the selection rule picks the function of each fold. What is
+learned depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
+workers nor on interruptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from scrapy_gp4c.scoring.functions import NAMED
+from training.evolution.checkpoint import Checkpoint
+from training.evolution.choices import PARTS, Choices, Parts, arrange
+from training.evolution.evolve import Evolution
+from training.evolution.fitness import load_fitness
+from training.evolution.selection import Allow, Pairs, choose
+from training.evolution.workers import Evaluator
+from training.histories.history import ChangeHistory
+from training.replaying import metrics
+from training.replaying.replay import run
+
+LEARNED: Final = "learned"
+ORACLE: Final = "oracle"
+
+
+class Watch(Protocol):
+    """What learning tells while it goes on."""
+
+    def generation(self, number: int, asked: int) -> None:
+        """Generation `number` (from 1) begins: so many individuals may need an evaluation."""
+
+    def advance(self, texts: int) -> None:
+        """So many of them are done."""
+
+    def best(self, fitness: Sequence[float]) -> None:
+        """The generation is done; the best fitness so far of every run."""
+
+
+Table = dict[str, dict[str, dict[str, float]]]
+"""Score function -> part -> metric -> mean over the scored cycles."""
+
+
+class Fold(NamedTuple):
+    """The result on one fold."""
+
+    text: str
+    """The learned function, simplified as far as it stays the same in training and validation."""
+    run: int
+    """The run that found it."""
+    selected: float
+    """Its value under the selection rule."""
+    table: Table
+    """`LEARNED`, every named score function and `ORACLE`."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned."""
+
+    folds: list[Fold]
+    best: Fold
+    """The fold whose function ships: the highest value under the selection rule."""
+    generations: int
+    """Generations that every run completed."""
+    complete: bool
+    """False: stopped by the user before the last generation."""
+    replays: int
+    """Individuals that were replayed, those of the selection included."""
+    replay_s: float
+    """Processor time of scoring and replaying in all workers, in seconds."""
+
+
+def learn(
+    history: ChangeHistory,
+    choices: Choices,
+    parallel: Any,
+    *,
+    folds: Sequence[Parts] | None = None,
+    checkpoint: Checkpoint | None = None,
+    states: list[dict[str, Any]] | None = None,
+    watch: Watch | None = None,
+    allow: Allow | None = None,
+) -> Learned:
+    """Learn score functions from `history`.
+
+    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange`
+    gave, if it was called before. ``checkpoint``: written after every
+    generation; ``states``: what it had, to go on from. ``allow``: leaves out what the selection rule is not
+    to choose, see `training.evolution.selection.choose`.
+
+    A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
+    It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
+    """
+    folds = arrange(history, choices) if folds is None else folds
+    evolutions = [
+        Evolution(choices.parameters, choices.seed, (fold, number))
+        for fold in range(len(folds))
+        for number in range(choices.seeds)
+    ]
+    _restore(evolutions, states)
+    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
+    evaluator = Evaluator(sets, choices.fitness, choices.clock, parallel)
+    try:
+        while not evolutions[0].finished:
+            _generation(evolutions, choices.seeds, evaluator, watch)
+            states = [evolution.state() for evolution in evolutions]
+            if checkpoint is not None:
+                checkpoint.save(states)
+    except KeyboardInterrupt:
+        if states is None:
+            raise
+        # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
+        _restore(evolutions, states)
+        if checkpoint is not None:
+            checkpoint.save(states)
+    complete = evolutions[0].finished
+    results = []
+    for number, parts in enumerate(folds):
+        runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
+        # After Ctrl-C the workers may be in any state.
+        values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
+        chosen = choose(
+            [evolution.kept for evolution in runs],
+            parts[:2],
+            choices.selection,
+            choices.fitness,
+            choices.clock,
+            values,
+            allow,
+            parts.draws,
+        )
+        results.append(Fold(*chosen, compare(parts, chosen.text, choices)))
+    best = max(results, key=lambda fold: fold.selected)
+    return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
+
+
+def _restore(evolutions: Sequence[Evolution], states: Sequence[Mapping[str, Any]] | None) -> None:
+    if states is not None:
+        for evolution, state in zip(evolutions, states, strict=True):
+            evolution.restore(state)
+
+
+def _generation(
+    evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: Watch | None
+) -> None:
+    """Breed and evaluate one generation of every run; workers evaluate one run while the next is bred."""
+    if watch is not None:
+        asked = len(evolutions) * evolutions[0].parameters.population
+        watch.generation(evolutions[0].generation + 1, asked)
+    requests = ((index // seeds, evolution.ask()) for index, evolution in enumerate(evolutions))
+    evaluator.evaluate(requests, *([] if watch is None else [watch.advance]))
+    for index, evolution in enumerate(evolutions):
+        evolution.tell(evaluator.known[index // seeds])
+    if watch is not None:
+        watch.best([evolution.kept[0].fitness for evolution in evolutions if evolution.kept])
+
+
+def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -> Pairs:
+    numbers = (fold, folds + fold)
+    values = evaluator.values((number, texts) for number in numbers)
+    return [(values[numbers[0]][text], values[numbers[1]][text]) for text in texts]
+
+
+def compare(parts: Parts, text: str, choices: Choices) -> Table:
+    """Replay the learned expression, every named score function and the oracle on every part."""
+    fitness = load_fitness(choices.fitness)
+    given_by_name = {LEARNED: text} | NAMED | {ORACLE: ORACLE}
+    table: Table = {}
+    for name, given in given_by_name.items():
+        table[name] = {}
+        for part, truth in zip(PARTS, parts[:3], strict=True):
+            result = run(truth, given, clock=choices.clock)
+            row = {metric: float(np.mean(getattr(result, metric))) for metric in metrics.METRICS}
+            if fitness.custom is not None:
+                row[fitness.name] = float(np.mean(fitness.values(result)))
+            table[name][part] = row
+    return table

@@ -1,0 +1,198 @@
+"""Which of the best individuals becomes the score function: Best, Sum_sigma, Avg_sigma, or Best with guards.
+
+Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
+mean values over the training and the validation cycles, and sigma the (population) standard deviation
+of its values over all training and validation cycles together:
+
+* ``best``: T
+* ``sum``: T + V - sigma
+* ``avg``: (T + V) / 2 - sigma
+
+Ours, ``guarded``: of those that do not lose in validation to what everybody knows, the named function that
+is best there, the shortest that is as good as the one with the highest T. Not to lose is to be behind by no
+more than one standard error of the paired difference per cycle (so Breiman, Friedman, Olshen & Stone 1984,
+section 3.4.3, choose the simplest tree); as good, by no more than `SHORTER_ERRORS` of it, in training and in
+validation. Validation may veto, but does not choose: a single other window would otherwise be fitted as
+well. Where training forgets changes, T is the mean over several draws of what is forgotten, so that nobody
+is chosen for the draw that evolution fitted.
+
+`choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.functions import NAMED
+from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.evolve import Kept
+from training.evolution.fitness import load_fitness, values_of, values_of_all
+from training.evolution.simplify import simplify
+from training.replaying.arranged import ArrangedHistory
+
+Values = npt.NDArray[np.float64]
+
+
+def best(training: Values, validation: Values) -> float:
+    """Mean over the training cycles."""
+    return float(np.mean(training))
+
+
+def sum_sigma(training: Values, validation: Values) -> float:
+    """Sum of both means, less the standard deviation over all cycles."""
+    return float(np.mean(training) + np.mean(validation)) - _sigma(training, validation)
+
+
+def avg_sigma(training: Values, validation: Values) -> float:
+    """Mean of both means, less the standard deviation over all cycles."""
+    return float(np.mean(training) + np.mean(validation)) / 2 - _sigma(training, validation)
+
+
+def _sigma(training: Values, validation: Values) -> float:
+    return float(np.std(np.concatenate((training, validation))))
+
+
+SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
+    "best": best,
+    "sum": sum_sigma,
+    "avg": avg_sigma,
+}
+"""Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
+the result."""
+GUARDED: Final = "guarded"
+SHORTER_ERRORS: Final = 0.5
+"""Standard errors by which a shorter function may be behind: with one, real gains went for brevity."""
+RULES: Final = (*SELECTIONS, GUARDED)
+
+
+def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
+    """Index of the candidate with the highest value under ``rule``; the first of equals."""
+    return int(np.argmax([SELECTIONS[rule](*candidate) for candidate in candidates]))
+
+
+def guarded(
+    candidates: Sequence[tuple[Values, Values]], named: Sequence[Values], nodes: Sequence[int]
+) -> int:
+    """Index of the shortest candidate that is as good as the best in training that `named` does not beat.
+
+    ``named``: values per validation cycle of the named functions; ``nodes``: the candidates' lengths. If
+    the named functions beat all candidates, the one that is best in validation is chosen.
+    """
+    training, validation = (np.array(values) for values in zip(*candidates, strict=True))
+    reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
+    # A draw that evolution did not see may have no value under a fitness of one's own.
+    standing = np.flatnonzero(_as_good(validation, reference, 1.0) & np.isfinite(training).all(axis=1))
+    if not standing.size:
+        return int(np.argmax(np.nan_to_num(validation.mean(axis=1), nan=-np.inf)))
+    best = standing[np.argmax(training[standing].mean(axis=1))]
+    as_good = [_as_good(values[standing], values[best], SHORTER_ERRORS) for values in (training, validation)]
+    return int(
+        min(standing[np.logical_and(*as_good)], key=lambda number: (nodes[number], -training[number].mean()))
+    )
+
+
+def _as_good(values: Values, reference: Values, errors: float) -> npt.NDArray[np.bool_]:
+    """Which rows have a mean behind `reference` by at most so many standard errors of the difference.
+
+    ``values``: ``[rows, cycles]``; ``reference``: ``[cycles]``. A row with NaN is not.
+    """
+    lead = values - reference
+    cycles = lead.shape[1]
+    error = np.std(lead, axis=1, ddof=1) / np.sqrt(cycles) if cycles > 1 else 0.0
+    return np.asarray(np.mean(lead, axis=1) >= -errors * error)
+
+
+Pairs = list[tuple[Values, Values]]
+"""Values per cycle of training and validation."""
+
+Allow = Callable[[Sequence[str]], Collection[str]]
+"""Picks the texts among which the selection rule decides."""
+
+
+class Chosen(NamedTuple):
+    """What was chosen of a fold's runs."""
+
+    text: str
+    """Simplified as far as it stays the same in training and validation."""
+    run: int
+    """The run that found it."""
+    selected: float
+    """Its value under the selection rule (``guarded``: that of ``best``)."""
+
+
+def choose(
+    kept: Sequence[Sequence[Kept]],
+    truths: Sequence[ArrangedHistory],
+    rule: str,
+    fitness: str,
+    clock: Clock,
+    values: Callable[[list[str]], Pairs] | None = None,
+    allow: Allow | None = None,
+    draws: Sequence[ArrangedHistory] = (),
+) -> Chosen:
+    """Choose one of the best individuals that the runs of a fold kept.
+
+    ``kept``: of every run; ``truths``: training and validation part; ``rule``: one of `RULES`.
+    ``values``: fitness per cycle of texts on both parts, where another process knows them; None: they are
+    replayed here. ``allow`` leaves out texts, unless it would leave out all. ``draws``: other draws of the
+    training part, for ``guarded``. Raises LearningError if no individual has a value.
+    """
+    candidates = sorted(
+        ((one, run) for run, best_of_run in enumerate(kept) for one in best_of_run),
+        key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
+    )
+    if not candidates:
+        raise LearningError(
+            f"no individual has a value for the fitness {fitness!r}: all were NaN or constant"
+        )
+    if allow is not None:
+        allowed = allow([one.text for one, _ in candidates])
+        candidates = [candidate for candidate in candidates if candidate[0].text in allowed] or candidates
+    if rule == "best":  # looks at training alone, and that is known
+        candidates = candidates[:1]
+    texts = [one.text for one, _ in candidates]
+    pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
+    if rule == GUARDED:
+        measure = load_fitness(fitness)
+        named = values_of_all(truths[1], NAMED.values(), measure, clock)
+        training = np.mean(
+            [
+                [training for training, _ in pairs],
+                *(values_of_all(draw, texts, measure, clock) for draw in draws),
+            ],
+            axis=0,
+        )
+        judged = [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
+        chosen = guarded(judged, named, [one.nodes for one, _ in candidates])
+    else:
+        chosen = select(pairs, rule)
+    text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
+    value = SELECTIONS.get(rule, best)(*pairs[chosen])
+    return Chosen(text, candidates[chosen][1], value)
+
+
+def _replayed(texts: list[str], truths: Sequence[ArrangedHistory], fitness: str, clock: Clock) -> Pairs:
+    measure = load_fitness(fitness)
+    training, validation = (values_of_all(truth, texts, measure, clock) for truth in truths)
+    return list(zip(training, validation, strict=True))
+
+
+def _shorten(
+    text: str, values: tuple[Values, Values], truths: Sequence[ArrangedHistory], fitness: str, clock: Clock
+) -> str:
+    """Simplify a function without changing its fitness in any cycle of training and validation."""
+    measure = load_fitness(fitness)
+
+    def same(expression: Expression) -> bool:
+        return all(
+            np.array_equal(values_of(truths[i], expression.text, measure, clock), values[i])
+            for i in (1, 0)  # the smaller part first
+        )
+
+    return simplify(parse(text), same).text

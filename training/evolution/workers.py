@@ -1,0 +1,279 @@
+"""Evaluate generations on worker processes, through joblib, so that the backend is the user's choice.
+
+Trees travel as text. A training set travels once to each worker that lacks it: a task names the set by its
+digest, a worker that does not have it says so, and only then the task is sent again with the set. This
+needs nothing from the backend but running a function, whether the workers are forks of one machine
+(loky), a Dask or a Ray cluster, and it survives workers that are replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import itertools
+import math
+import pickle
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import joblib
+from joblib.parallel import get_active_backend
+
+from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.evolve import Outcome
+from training.evolution.fitness import TextFitness, Values, load_fitness
+from training.replaying.arranged import ArrangedHistory
+
+MOST_TEXTS: Final = 160
+"""Texts of a task, at most: the more are replayed together, the more they share."""
+LEAST_TEXTS: Final = 20
+"""Texts for which another worker is worth a task."""
+MOST_JUDGES: Final = 16
+"""Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
+
+
+class Key(NamedTuple):
+    """What an evaluation depends on besides the text."""
+
+    digest: str
+    """Of the training set."""
+    fitness: str
+    clock: Clock
+
+
+class Task(NamedTuple):
+    """Texts to evaluate on one training set."""
+
+    number: int
+    """Of the training set, for the sender."""
+    key: Key
+    texts: list[str]
+    per_cycle: bool
+    """Whether to answer with the values per cycle instead of outcomes."""
+    payload: bytes | None = None
+    """The training set; None: the worker should have it."""
+
+
+class Report(NamedTuple):
+    """A worker's answer."""
+
+    task: Task
+    """Without its payload."""
+    answers: list[Outcome] | list[Values] | None
+    """One per text; None: the training set is not there."""
+    replays: int
+    """Texts that were replayed: of those that rank alike, one."""
+    replay_s: float
+    """Processor time of scoring and replaying, in seconds."""
+
+
+_JUDGES: Final[dict[Key, TextFitness]] = {}
+
+
+def work(task: Task) -> Report:
+    """Evaluate a task in this process."""
+    judge = _JUDGES.get(task.key)
+    if judge is None:
+        if task.payload is None:
+            return Report(task, None, 0, 0.0)
+        judge = _keep(task.key, pickle.loads(task.payload))
+    before = judge.replays, judge.replay_s
+    answers = judge.values(task.texts) if task.per_cycle else judge.outcomes(task.texts)
+    return Report(task._replace(payload=None), answers, judge.replays - before[0], judge.replay_s - before[1])
+
+
+def _work_away(task: Task) -> Report:
+    """`work` in a process of its own: there Ctrl-C is the parent's business."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return work(task)
+
+
+def _keep(key: Key, truth: ArrangedHistory) -> TextFitness:
+    while len(_JUDGES) >= MOST_JUDGES:
+        _JUDGES.pop(next(iter(_JUDGES)))
+    judge = TextFitness(truth, load_fitness(key.fitness), key.clock)
+    return _JUDGES.setdefault(key, judge)
+
+
+class Evaluator:
+    """Outcomes of score expressions on several training sets, each text evaluated once.
+
+    ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
+    reports.
+    """
+
+    def __init__(self, truths: Iterable[ArrangedHistory], fitness: str, clock: Clock, parallel: Any) -> None:
+        """Take the training sets and the `joblib.Parallel` to run on (see `workers`)."""
+        payloads = [pickle.dumps(truth, protocol=pickle.HIGHEST_PROTOCOL) for truth in truths]
+        self._keys = [Key(hashlib.sha256(payload).hexdigest(), fitness, clock) for payload in payloads]
+        self._payloads = payloads
+        self._parallel = parallel
+        self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
+        self.replays = 0
+        self.replay_s = 0.0
+
+    def evaluate(
+        self, requests: Iterable[tuple[int, list[str]]], advance: Callable[[int], None] = lambda texts: None
+    ) -> None:
+        """Evaluate the texts of every (number of the training set, texts), so that `known` has them all.
+
+        ``requests`` is consumed while workers already evaluate what it gave; ``advance`` hears of texts
+        done, those known before included.
+        """
+        for report in self._run(self._tasks(requests, advance)):
+            self.known[report.task.number].update(zip(report.task.texts, report.answers, strict=True))
+            advance(len(report.task.texts))
+
+    def values(self, requests: Iterable[tuple[int, list[str]]]) -> list[dict[str, Values]]:
+        """Fitness per scored cycle of the texts, by training set and text."""
+        values: list[dict[str, Values]] = [{} for _ in self._keys]
+        tasks = (
+            Task(number, self._keys[number], chunk, True)
+            for number, texts in requests
+            for chunk in self._chunks(texts)
+        )
+        for report in self._run(tasks):
+            values[report.task.number].update(zip(report.task.texts, report.answers, strict=True))
+        return values
+
+    def _tasks(
+        self, requests: Iterable[tuple[int, list[str]]], advance: Callable[[int], None]
+    ) -> Iterator[Task]:
+        """Tasks of the texts that are new, from all requests in a row for the same training set."""
+        sent: set[tuple[int, str]] = set()
+        for number, group in itertools.groupby(requests, lambda request: request[0]):
+            waiting: list[str] = []
+            for _, texts in group:
+                new = [
+                    text for text in texts if text not in self.known[number] and (number, text) not in sent
+                ]
+                advance(len(texts) - len(new))
+                sent.update((number, text) for text in new)
+                waiting += new
+                while len(waiting) >= MOST_TEXTS:
+                    yield Task(number, self._keys[number], waiting[:MOST_TEXTS], False)
+                    del waiting[:MOST_TEXTS]
+            for chunk in self._chunks(waiting):
+                yield Task(number, self._keys[number], chunk, False)
+
+    def _chunks(self, texts: list[str]) -> Iterator[list[str]]:
+        """Texts for tasks of about equal size, some for every worker."""
+        tasks = max(
+            math.ceil(len(texts) / MOST_TEXTS),
+            min(joblib.effective_n_jobs(self._parallel.n_jobs), len(texts) // LEAST_TEXTS),
+        )
+        for task in range(tasks):
+            yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
+
+    def _counted(self, report: Report) -> Report:
+        self.replays += report.replays
+        self.replay_s += report.replay_s
+        return report
+
+    def _run(self, tasks: Iterable[Task]) -> Iterator[Any]:
+        """Run the tasks, those whose training set a worker lacks a second time, with the set."""
+        function = work if self._parallel.n_jobs == 1 else _work_away
+        again: list[Task] = []
+        try:
+            for report in self._parallel(joblib.delayed(function)(task) for task in tasks):
+                if report.answers is None:
+                    again.append(report.task._replace(payload=self._payloads[report.task.number]))
+                else:
+                    yield self._counted(report)
+            if again:
+                for report in self._parallel(joblib.delayed(function)(task) for task in again):
+                    yield self._counted(report)
+        except BrokenExecutor as error:
+            raise LearningError(
+                "a worker process died, perhaps for want of memory: go on from the checkpoint with --resume, "
+                "with fewer --jobs"
+            ) from error
+
+
+@contextmanager
+def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) -> Iterator[Any]:
+    """A `joblib.Parallel` for an `Evaluator`, with its workers.
+
+    ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``loky`` (processes of this
+    machine), ``dask`` (with ``scheduler``, the address of a cluster's scheduler), ``ray``, or any other
+    that joblib knows. Raises LearningError when the backend or the cluster is not there.
+    """
+    options = {"return_as": "generator_unordered", "pre_dispatch": "all", "batch_size": 1}
+    client: Any = None
+    if jobs == 0:
+        raise LearningError(
+            "jobs must be a number of processes from 1 on, or -1 for one per processor; found 0"
+        )
+    if scheduler is not None and backend != "dask":
+        raise LearningError(f"a scheduler address goes with the backend 'dask'; found backend {backend!r}")
+    if backend == "dask":
+        client = _dask_client(scheduler)
+        jobs = -1
+    elif backend == "ray":
+        _register_ray()
+        jobs = -1
+    try:
+        try:
+            config = joblib.parallel_config(backend=backend, n_jobs=jobs)
+        except (ValueError, ImportError) as error:
+            raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
+        with config, _no_word_of_lost_work(), warnings.catch_warnings():
+            # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+            if not get_active_backend()[0].supports_return_generator:
+                options["return_as"] = "list"  # Ray: the answers of a generation come all at once
+            with joblib.Parallel(**options) as parallel:
+                yield parallel
+    finally:
+        if client is not None:
+            client.close()
+
+
+@contextmanager
+def _no_word_of_lost_work() -> Iterator[None]:
+    """Ctrl-C takes the pending work away from under loky's thread, which then ends: nobody needs to know."""
+    usual = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not (
+            isinstance(failure.exc_value, KeyError) and "ExecutorManager" in type(failure.thread).__name__
+        ):
+            usual(failure)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
+
+
+def _dask_client(scheduler: str | None) -> Any:
+    if scheduler is None:
+        raise LearningError(
+            "the backend 'dask' needs the address of a scheduler, such as tcp://127.0.0.1:8786"
+        )
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise LearningError(
+            "the backend 'dask' needs the package distributed: pip install 'scrapy-gp4c[dask]'"
+        ) from error
+    try:
+        return distributed.Client(scheduler, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise LearningError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
+
+
+def _register_ray() -> None:
+    try:
+        ray = importlib.import_module("ray.util.joblib")
+    except ImportError as error:
+        raise LearningError("the backend 'ray' needs the package ray: pip install ray") from error
+    ray.register_ray()

@@ -1,0 +1,1 @@
+"""Change histories: files, stores and git repositories that hold them, models that make them, their parts."""

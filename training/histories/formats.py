@@ -1,0 +1,297 @@
+"""File formats of change histories: reading and writing, streamed, in little memory.
+
+Three formats, each also gzip-compressed, told apart by what is in the file (docs/histories.md):
+
+* text: one page per line, character i is ``1`` if the page changed between cycle i - 1 and cycle i,
+  else ``0`` (the format of BRDC'12 as the authors' program read it);
+* TSV: ``site<TAB>page<TAB>bits``, further columns ignored, lines that start with ``#`` skipped; in the
+  bits ``.`` means that the outcome of the cycle was not observed;
+* npz: NumPy arrays ``changed`` bool ``[cycles, pages]``, ``site`` integer ``[pages]``, and optionally
+  ``weight`` float ``[pages]``, ``observed`` bool ``[cycles, pages]``, and ``site_names`` and
+  ``page_names``, either arrays of strings or uint8 (UTF-8, a null byte after each name).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from training.histories.packed_names import BATCH, UNDECODED, Names, batches
+
+if TYPE_CHECKING:
+    from training.histories.history import ChangeHistory
+
+Bits = npt.NDArray[np.bool_]
+Fields = dict[str, Any]
+"""Arguments of ChangeHistory but ``source`` and ``sha256``."""
+
+NAME_FIELDS: Final = ("site_names", "page_names")
+
+LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy .npz archive; each also gzip"
+
+
+def read_file(path: Path) -> Fields:
+    """Read a history file of any format of this module; errors as for `training.histories.reading.read_history`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            raw = stack.enter_context(open(path, "rb"))
+            file: IO[bytes] = raw
+            if raw.peek(2)[:2] == b"\x1f\x8b":
+                file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20))
+            with _unpacking(path):
+                head = file.peek(4)[:4]  # type: ignore[attr-defined]
+            if head == b"PK\x03\x04":
+                return _read_npz(path, file)
+            return _read_lines(path, file)
+        except OSError as error:
+            raise HistoryError(f"cannot read the change history {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _unpacking(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise HistoryError(
+            f"{path}: the gzip data is damaged or cut off ({error}); fetch or write the file again"
+        ) from error
+
+
+class _Pages:
+    """Collects pages batch by batch: bits packed, names in blocks, sites numbered."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.cycles, self.first_line = path, 0, 0
+        self.packed: list[npt.NDArray[np.uint8]] = []
+        self.site: list[npt.NDArray[np.int32]] = []
+        self.sites: dict[bytes, int] = {}
+        self.dropped = 0
+
+    def add(self, lines: list[int], bits: list[bytes], sites: list[bytes] | None) -> npt.NDArray[np.intp]:
+        """Add a page per entry (at least one); the positions of those kept."""
+        if not self.cycles:
+            self.cycles, self.first_line = len(bits[0]), lines[0]
+        length = np.fromiter(map(len, bits), np.int64, len(bits))
+        if (bad := np.flatnonzero(length != self.cycles)).size:
+            raise HistoryError(
+                f"{self.path}, line {lines[bad[0]]}: expected {self.cycles} characters, one per cycle, as in "
+                f"line {self.first_line}; found {length[bad[0]]}. Every page needs the same cycles."
+            )
+        values = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), self.cycles)
+        ones = values == ord("1")
+        other = values != ord("0")
+        other &= ~ones
+        kept = np.arange(len(bits))
+        if other.any():
+            if sites is not None:
+                unobserved = values == ord(".")
+                other &= ~unobserved
+                kept = np.flatnonzero(~unobserved.any(axis=1))
+            if other.any():
+                row, column = np.argwhere(other)[0]
+                allowed = "0, 1 or . (not observed)" if sites is not None else "0 or 1"
+                raise HistoryError(
+                    f"{self.path}, line {lines[row]}, cycle {column + 1}: expected {allowed}; "
+                    f"found {chr(values[row, column])!r}. A change history holds {LAYOUTS}."
+                )
+            self.dropped += len(bits) - len(kept)
+            ones = ones[kept]
+        self.packed.append(np.packbits(ones, axis=1))
+        if sites is None:
+            self.site.append(np.zeros(len(kept), np.int32))
+        else:
+            numbers = (self.sites.setdefault(sites[i], len(self.sites)) for i in kept.tolist())
+            self.site.append(np.fromiter(numbers, np.int32, len(kept)))
+        return kept
+
+    def fields(self) -> Fields:
+        if not self.packed:
+            raise HistoryError(f"{self.path} is empty: expected one line per page ({LAYOUTS})")
+        pages = sum(map(len, self.packed))
+        if not pages:
+            raise HistoryError(
+                f"{self.path}: each of its {self.dropped:,} pages has cycles that were not observed ('.'), "
+                "and only pages observed in every cycle can be used; choose a shorter window"
+            )
+        changed = np.empty((self.cycles, pages), np.bool_)
+        end = 0
+        for packed in self.packed:
+            start, end = end, end + len(packed)
+            changed[:, start:end] = np.unpackbits(packed, axis=1, count=self.cycles).T
+        return {"changed": changed, "site": np.concatenate(self.site), "dropped_pages": self.dropped}
+
+
+def _read_lines(path: Path, file: IO[bytes]) -> Fields:
+    pages, tabbed, line, blank = _Pages(path), None, 0, 0
+    names = Names()
+    with _unpacking(path):
+        for batch in batches(file):
+            numbers, rows = [], []
+            for text in batch:
+                line += 1
+                text = text.rstrip(b"\r\n")
+                if not text:
+                    blank = blank or line
+                elif not text.startswith(b"#"):
+                    if blank:
+                        raise HistoryError(f"{path}, line {blank}: expected a page; found an empty line")
+                    numbers.append(line)
+                    rows.append(text)
+            if not rows:
+                continue
+            if tabbed is None:
+                tabbed = b"\t" in rows[0]
+            if not tabbed:
+                pages.add(numbers, rows, None)
+                continue
+            columns = [row.split(b"\t", 3) for row in rows]
+            for number, row in zip(numbers, columns, strict=True):
+                if len(row) < 3 or not row[2]:
+                    raise HistoryError(
+                        f"{path}, line {number}: expected site<TAB>page<TAB>bits; found {len(row)} of the "
+                        "3 columns"
+                        if len(row) < 3
+                        else f"{path}, line {number}: expected bits in column 3; found nothing"
+                    )
+            kept = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
+            names.extend(columns[i][1] for i in kept.tolist())
+    fields = pages.fields()
+    if tabbed:
+        fields["site_names"] = [site.decode("utf-8", UNDECODED) for site in pages.sites]
+        fields["page_names"] = names
+    return fields
+
+
+def _read_npz(path: Path, file: IO[bytes]) -> Fields:
+    needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
+    with _unpacking(path):
+        content = file if file.seekable() and isinstance(file, io.BufferedReader) else io.BytesIO(file.read())
+        try:
+            with np.load(content, allow_pickle=False) as archive:
+                found = {name: archive[name] for name in archive.files}
+        except (ValueError, zipfile.BadZipFile, KeyError) as error:
+            raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
+    if missing := {"changed", "site"} - set(found):
+        raise HistoryError(
+            f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
+            f"found {', '.join(found) or 'nothing'}"
+        )
+    fields = {name: found[name] for name in ("changed", "site", "weight", "observed") if name in found}
+    for name in NAME_FIELDS:
+        if name in found and found[name].dtype == np.uint8:
+            fields[name] = Names(_split(found[name]))
+        elif name in found:
+            fields[name] = Names(found[name].astype(str).ravel().tolist())
+    return fields
+
+
+def _split(text: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+    ends = np.flatnonzero(text == 0) + 1
+    start = 0
+    for end in ends[BATCH - 1 :: BATCH].tolist() + ends[-1:].tolist():
+        yield from text[start:end].tobytes().split(b"\0")[:-1]
+        start = end
+
+
+def write_text(path: str | Path, history: ChangeHistory) -> None:
+    """Write the text format (no sites, names or weights); gzip if `path` ends in ``.gz``.
+
+    Raises HistoryError if the history has unobserved cycles.
+    """
+    if history.observed is not None:
+        raise HistoryError("the text format cannot say that a cycle was not observed: write TSV or npz")
+    with _create(path) as file:
+        for _, characters in _rows(history):
+            file.write(np.pad(characters, ((0, 0), (0, 1)), constant_values=ord("\n")).tobytes())
+
+
+def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = ()) -> None:
+    """Write TSV (no weights), numbers standing in for missing names; gzip if `path` ends in ``.gz``.
+
+    ``notes``: comment lines for its head.
+
+    Raises HistoryError for a name that the format cannot hold.
+    """
+    sites = [_column(history.site_names, i) for i in range(int(history.site.max()) + 1)]
+    if (bad := next((site for site in sites if site.startswith(b"#")), None)) is not None:
+        raise HistoryError(f"a site of a TSV history cannot begin with '#' (a comment); found {bad!r}")
+    with _create(path) as file:
+        file.writelines(f"# {' '.join(note.split())}\n".encode() for note in notes)
+        for first, characters in _rows(history):
+            for i, row in enumerate(characters, start=first):
+                page = _column(history.page_names, i)
+                file.write(b"\t".join((sites[history.site[i]], page, row.tobytes())) + b"\n")
+
+
+def write_npz(path: str | Path, history: ChangeHistory) -> None:
+    """Write an npz archive, compressed, with all there is; a page not observed in a cycle included.
+
+    Raises HistoryError for a name with a null character.
+    """
+    arrays: dict[str, Any] = {"changed": history.changed, "site": history.site}
+    arrays |= {"weight": history.weight, "observed": history.observed}
+    for field in NAME_FIELDS:
+        names = getattr(history, field)
+        if names is not None:
+            text = b"".join(_raw(names, i) + b"\0" for i in range(len(names)))
+            if text.count(b"\0") != len(names):
+                raise HistoryError(f"{field} of an npz history must not hold null characters")
+            arrays[field] = np.frombuffer(text, np.uint8)
+    content = io.BytesIO()  # an archive is written out of order, which gzip cannot
+    np.savez_compressed(content, **{name: value for name, value in arrays.items() if value is not None})
+    with _create(path) as file:
+        file.write(content.getbuffer())
+
+
+def _rows(history: ChangeHistory) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+    """The first page of each batch and the batch's characters, ``[pages, cycles]``."""
+    for first in range(0, history.pages, BATCH):
+        batch = np.s_[:, first : first + BATCH]
+        characters = history.changed[batch].astype(np.uint8) + np.uint8(ord("0"))
+        if history.observed is not None:
+            characters[~history.observed[batch]] = ord(".")
+        yield first, np.ascontiguousarray(characters.T)
+
+
+def _column(names: Sequence[str] | None, i: int) -> bytes:
+    if names is None:
+        return str(i).encode()
+    name = _raw(names, i)
+    if not name or any(character in name for character in b"\t\n\r"):
+        raise HistoryError(f"a name of a TSV history must not be empty or hold a tab or newline: {name!r}")
+    return name
+
+
+def _raw(names: Sequence[str], i: int) -> bytes:
+    return names.raw(i) if isinstance(names, Names) else names[i].encode("utf-8", UNDECODED)
+
+
+@contextlib.contextmanager
+def _create(path: str | Path) -> Iterator[IO[bytes]]:
+    try:
+        with open(path, "wb") as raw:
+            if str(path).endswith(".gz"):
+                # No file name and time in it: equal histories make equal files.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+    except OSError as error:
+        raise HistoryError(f"cannot write the change history {path}: {error.strerror or error}") from error
+
+
+WRITERS: Final = {
+    end: write
+    for name, write in {".txt": write_text, ".tsv": write_tsv, ".npz": write_npz}.items()
+    for end in ((name,) if name == ".npz" else (name, f"{name}.gz"))
+}

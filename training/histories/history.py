@@ -1,0 +1,142 @@
+"""Change histories: which page changed in which cycle, as a replay needs it.
+
+Cycle i of D tells what changed between download i - 1 and download i: a history of D cycles comes from
+D + 1 downloads, of which download 0 only sets the copies (thesis section 4.2; journal section 5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from training.histories.packed_names import Names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChangeHistory:
+    """A recorded history of P pages over D cycles. Raises HistoryError for arrays that do not fit."""
+
+    changed: npt.NDArray[np.bool_]
+    """``[D, P]``, C-contiguous: did the page change between cycle i - 1 and cycle i (row i - 1)?"""
+    site: npt.NDArray[np.int32]
+    """``[P]``: number of the page's site, from 0."""
+    weight: npt.NDArray[np.float64] | None = None
+    """``[P]``: importance, at least 0; None: all pages weigh the same."""
+    observed: npt.NDArray[np.bool_] | None = None
+    """``[D, P]``: False where the outcome is not known (`changed` means nothing there); None: all known.
+    A replay needs all known: `read_history` leaves other pages out."""
+    site_names: Sequence[str] | None = None
+    """By number of the site."""
+    page_names: Sequence[str] | None = None
+    """``[P]``; with the site, the identity of the page."""
+    key: npt.NDArray[np.uint64] | None = None
+    """``[P]``: key of the page in the crawl's store, which stays its own whatever pages come and go; None: a
+    page is known by its position."""
+    source: str = "memory"
+    """Where the history came from: a path as given."""
+    sha256: str = ""
+    """Digest of the file as it stands (of a store: of the bits read from it); empty: made in memory."""
+    dropped_pages: int = 0
+    """Pages that were left out because some of their cycles were not observed."""
+
+    def __post_init__(self) -> None:
+        changed, site = np.asarray(self.changed), np.asarray(self.site)
+        _check("changed", changed, "bool [cycles, pages]", changed.dtype == np.bool_ and changed.ndim == 2)
+        if not changed.size:
+            raise HistoryError(
+                f"a change history needs at least one page and one cycle; found {changed.shape}"
+            )
+        cycles, pages = changed.shape
+        fits = site.shape == (pages,) and site.dtype.kind in "iu" and 0 <= site.min() <= site.max() < 2**31
+        _check("site", site, f"integers of at least 0, one for each of {pages:,} pages", fits)
+        set_field = object.__setattr__
+        set_field(self, "changed", np.ascontiguousarray(changed))
+        set_field(self, "site", np.ascontiguousarray(site, np.int32))
+        if self.weight is not None:
+            weight = np.asarray(self.weight)
+            fits = weight.shape == (pages,) and weight.dtype.kind in "iuf"
+            fits = fits and bool(np.isfinite(weight).all()) and weight.min() >= 0
+            _check("weight", weight, f"finite numbers of at least 0, one for each of {pages:,} pages", fits)
+            set_field(self, "weight", np.ascontiguousarray(weight, np.float64))
+        if self.observed is not None:
+            observed = np.asarray(self.observed)
+            fits = observed.shape == changed.shape and observed.dtype == np.bool_
+            _check("observed", observed, f"bool [{cycles}, {pages}] like changed", fits)
+            set_field(self, "observed", np.ascontiguousarray(observed))
+        for names, least, what in (
+            (self.page_names, pages, "pages"),
+            (self.site_names, int(self.site.max()) + 1, "sites"),
+        ):
+            if names is not None and (len(names) < least or (what == "pages" and len(names) != least)):
+                raise HistoryError(f"a change history of {least:,} {what} has {len(names):,} names for them")
+
+    @property
+    def pages(self) -> int:
+        """P."""
+        return int(self.changed.shape[1])
+
+    @property
+    def cycles(self) -> int:
+        """D."""
+        return int(self.changed.shape[0])
+
+    def __repr__(self) -> str:
+        return f"<ChangeHistory {self.source}: {self.pages:,} pages, {self.cycles} cycles>"
+
+    def take(
+        self, pages: npt.NDArray[Any] | slice | None = None, cycles: slice = slice(None)
+    ) -> ChangeHistory:
+        """Part of the history: these pages (positions or a bool mask), these cycles (from 0). A copy.
+
+        The first of the cycles taken keeps its outcomes: they say what changed since the cycle before.
+        """
+        chosen = slice(None) if pages is None else pages
+
+        def cut(array: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+            return None if array is None else array[cycles][:, chosen]
+
+        names = self.page_names
+        if names is not None and pages is not None:
+            names = (names if isinstance(names, Names) else Names(names)).take(pages)
+        return ChangeHistory(
+            changed=self.changed[cycles][:, chosen],
+            site=self.site[chosen],
+            weight=None if self.weight is None else self.weight[chosen],
+            observed=cut(self.observed),
+            site_names=self.site_names,
+            page_names=names,
+            key=None if self.key is None else self.key[chosen],
+            source=self.source,
+            sha256=self.sha256,
+            dropped_pages=self.dropped_pages,
+        )
+
+    def observed_pages(self) -> ChangeHistory:
+        """The pages observed in every cycle; `dropped_pages` counts the others. HistoryError if none."""
+        if self.observed is None:
+            return self
+        full = np.asarray(self.observed.all(axis=0))
+        count = int(np.count_nonzero(full))
+        if not count:
+            raise HistoryError(
+                f"{self.source}: each of its {self.pages:,} pages has cycles that were not observed, and "
+                "only pages observed in every cycle can be used; choose a shorter window"
+            )
+        part = self.take(full)
+        object.__setattr__(part, "observed", None)
+        object.__setattr__(part, "dropped_pages", self.dropped_pages + self.pages - count)
+        return part
+
+
+def _check(name: str, array: npt.NDArray[Any], expected: str, fits: bool | np.bool_) -> None:
+    if not fits:
+        range_ = f" from {array.min()} to {array.max()}" if array.size and array.dtype.kind in "iuf" else ""
+        raise HistoryError(
+            f"{name!r} of a change history must be {expected}; found {array.dtype} of shape "
+            f"{list(array.shape)}{range_}"
+        )

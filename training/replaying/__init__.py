@@ -1,0 +1,1 @@
+"""Replay: what a policy would have found on a recorded history."""

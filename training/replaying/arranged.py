@@ -1,0 +1,237 @@
+"""All that a replay needs of a history and that does not depend on the score function.
+
+`prepare` computes it once per (history, budget, warmup, ties, seed) and keeps it, so that the hundreds
+of thousands of replays of a learning run share it; it is a plain bundle of arrays, cheap to pickle or
+to memory-map for worker processes.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from training.replaying.metrics import Ints, Weights, budget_pages, gain_sums
+
+if TYPE_CHECKING:
+    from training.histories.history import ChangeHistory
+
+Ties = Literal["random", "order"]
+TIES: Final[tuple[Ties, ...]] = get_args(Ties)
+Choice = tuple[float, int, Ties, int]
+Words = npt.NDArray[np.uint32 | np.uint64]
+
+PREFIX_SHARE: Final = 0.3
+"""At most this share of the pages is kept in drawn order per cycle (memory: 4 bytes each)."""
+
+
+@dataclass(frozen=True)
+class ArrangedHistory:
+    """A history arranged for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
+
+    changed: npt.NDArray[np.bool_]
+    """``[D, P]``: the history itself; row c - 1 tells what changed between cycles c - 1 and c."""
+    words: Words
+    """``[P, ceil(D / 64)]``: the same, page by page; bit c - 1 belongs to cycle c. Up
+    to 32 cycles need words of half the size: replay reads them in random order, so the cache counts."""
+    weights: Weights
+    k: int
+    """Visits per cycle."""
+    warmup: int
+    ties: Ties
+    seed: int
+    gain_sums: Ints
+    """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
+    pattern: npt.NDArray[np.uint32]
+    """``[P]``: pages with equal outcomes in all warm-up cycles share a pattern 0..Q-1."""
+    pattern_pages: npt.NDArray[np.uint32]
+    """``[P]``: pages by pattern, then page number."""
+    pattern_start: npt.NDArray[np.int32]
+    """``[Q + 1]``: where each pattern begins in `pattern_pages`."""
+    pattern_outcomes: npt.NDArray[np.bool_]
+    """``[W, Q]``: what the warm-up visits to the pages of each pattern found."""
+    untouched: Ints
+    """``[4, D + 2]``: tallies by cycle if no page were visited after the warm-up: pages pending; stale
+    weight; sum of weight * first missed cycle; penalty (see `metrics.Tallies`)."""
+    salts: npt.NDArray[np.uint64]
+    """``[S]``: salt of the draws of each scored cycle."""
+    drawn: npt.NDArray[np.uint32]
+    """Pages with the smallest draws of each scored cycle, in drawn order, cycle after cycle."""
+    drawn_start: Ints
+    """``[S + 1]``: where each scored cycle begins in `drawn`."""
+    states: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    """Needed state columns -> what `training.replaying.states` lists for them; does not travel."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What to pickle: the same before and after replays."""
+        return self.__dict__ | {"states": {}}
+
+    @property
+    def pages(self) -> int:
+        """P."""
+        return int(self.changed.shape[1])
+
+    @property
+    def cycles(self) -> int:
+        """D."""
+        return int(self.changed.shape[0])
+
+    @property
+    def scored_cycles(self) -> Ints:
+        """W + 1 .. D."""
+        return np.arange(self.warmup + 1, self.cycles + 1)
+
+    def first_state(self, columns: tuple[str, ...]) -> dict[str, terminals.Array]:
+        """State columns of every pattern after the warm-up, each ``[Q]``."""
+        everything = terminals.new_state(self.pattern_outcomes.shape[1])
+        for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):
+            terminals.observe(everything, outcomes, cycle)
+        return {name: everything[name] for name in columns}
+
+
+_KEPT: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+_TRUTHS: Final[dict[int, dict[Choice, ArrangedHistory]]] = {}
+KEEP: Final = 4
+"""Truths kept per history."""
+
+
+def prepare(
+    history: ChangeHistory, *, budget: float, warmup: int = 2, ties: Ties = "random", seed: int = 0
+) -> ArrangedHistory:
+    """Arrange `history` for replays with these choices, or return what an earlier call arranged.
+
+    Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
+    """
+    choice = (budget, warmup, ties, seed)
+    key = id(history)
+    if _KEPT.get(key) is not history:
+        _KEPT[key] = history
+        _TRUTHS[key] = {}
+        weakref.finalize(history, _TRUTHS.pop, key, None)
+    truths = _TRUTHS[key]
+    if choice not in truths:
+        truth = _arrange(history, *choice)
+        while len(truths) >= KEEP:
+            truths.pop(next(iter(truths)))
+        truths[choice] = truth
+    return truths[choice]
+
+
+def _arrange(history: ChangeHistory, budget: float, warmup: int, ties: Ties, seed: int) -> ArrangedHistory:
+    changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
+    cycles, pages = changed.shape
+    if pages == 0:
+        raise HistoryError("the history has no pages: there is nothing to replay")
+    if not 0 <= warmup < cycles:
+        raise HistoryError(
+            f"the warm-up takes {warmup!r} cycles of a history of {cycles}; it must leave at least one "
+            f"cycle to score: give a warm-up from 0 to {cycles - 1} or a longer history"
+        )
+    if ties not in TIES:
+        raise HistoryError(f"ties are broken by one of {', '.join(TIES)}; found {ties!r}")
+    k = budget_pages(budget, pages)
+    weights = Weights.of(history.weight, pages, cycles)
+    words = _words(changed)
+    pattern, start, outcomes = _patterns(changed, words, warmup)
+    scored = cycles - warmup
+    salts = np.array([draw_salt(seed, cycle) for cycle in range(warmup + 1, cycles + 1)])
+    if ties == "random":
+        drawn, drawn_start = _prefixes(pages, k, salts)
+    else:
+        drawn, drawn_start = np.empty(0, np.uint32), np.zeros(scored + 1, np.int64)
+    return ArrangedHistory(
+        changed,
+        words,
+        weights,
+        k,
+        warmup,
+        ties,
+        seed,
+        gain_sums(k),
+        pattern,
+        np.argsort(pattern, kind="stable").astype(np.uint32),
+        start,
+        outcomes,
+        _untouched(changed, weights, warmup),
+        salts,
+        drawn,
+        drawn_start,
+    )
+
+
+def _words(changed: npt.NDArray[np.bool_]) -> Words:
+    cycles, pages = changed.shape
+    packed = np.packbits(changed, axis=0, bitorder="little")
+    size = 4 if cycles <= 32 else 8
+    padded = np.zeros((pages, -(-cycles // (8 * size)) * size), np.uint8)
+    padded[:, : len(packed)] = packed.T
+    return padded.view(f"<u{size}").astype(f"u{size}", copy=False)
+
+
+def _patterns(
+    changed: npt.NDArray[np.bool_], words: Words, warmup: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Number the pages by what their warm-up visits find, refining the numbering word by word."""
+    pattern = np.zeros(len(words), np.int64)
+    for j in range(-(-warmup // 64)):
+        bits = min(64, warmup - 64 * j)
+        _, seen = np.unique(words[:, j] & np.uint64(2**bits - 1), return_inverse=True)
+        _, pattern = np.unique(pattern * (seen.max() + 1) + seen, return_inverse=True)
+    count = np.bincount(pattern)
+    start = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
+    example = np.empty(len(count), np.int64)
+    example[pattern] = np.arange(len(pattern))
+    return pattern.astype(np.uint32), start, changed[:warmup, example]
+
+
+def _untouched(changed: npt.NDArray[np.bool_], weights: Weights, warmup: int) -> Ints:
+    cycles, pages = changed.shape
+    tallies = np.zeros((4, cycles + 2), np.int64)
+    missed = np.zeros(pages, np.int16)
+    weighted = len(weights.values) > 0
+    for cycle in range(warmup + 1, cycles + 1):
+        now = np.flatnonzero(changed[cycle - 1])
+        first = now[missed[now] == 0]
+        missed[now] += 1
+        stale = int(weights.fixed[first].sum()) if weighted else len(first)
+        tallies[:, cycle] = tallies[:, cycle - 1]
+        tallies[0, cycle] += len(first)
+        tallies[1, cycle] += stale
+        tallies[2, cycle] += stale * cycle
+        tallies[3, cycle] += (
+            penalties(weights, now, missed[now]).sum() - penalties(weights, now, missed[now] - 1).sum()
+        )
+    return tallies
+
+
+def penalties(weights: Weights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
+    """Fixed-point harmonic penalties of `pages` that missed so many changes: int64, as long as both."""
+    values = weights.penalties[missed]
+    if len(weights.values):
+        values = values * weights.values[pages]
+    return np.asarray(np.rint(np.ldexp(values, weights.penalty_bits)), dtype=np.int64)
+
+
+def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
+    """Pages in drawn order, as far as `grouped` can use it.
+
+    Finding w of the m pages in a class of ties takes a walk over w * P / m pages in drawn order; drawing
+    for all m costs m: the walk pays up to sqrt(w * P) <= sqrt(k * P) pages.
+    """
+    share = min(1.0, PREFIX_SHARE, 1.1 * math.sqrt(k / pages))
+    limit = np.uint64(int(share * 2.0**64)) if share < 1.0 else np.uint64(2**64 - 1)
+    numbers = np.arange(pages, dtype=np.uint64)
+    rows = []
+    for salt in salts:
+        draws = salted_draws(numbers, salt)
+        small = np.flatnonzero(draws <= limit)
+        rows.append(small[np.argsort(draws[small])].astype(np.uint32))
+    start = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
+    return np.concatenate(rows), start

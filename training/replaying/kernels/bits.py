@@ -1,0 +1,97 @@
+"""Bits of words, and keys that order pages among ties."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from scrapy_gp4c.scoring import draws
+
+mix = njit(cache=True)(draws.mix)
+GOLDEN = np.uint64(draws.GOLDEN)
+ONE = np.uint64(1)
+
+
+@intrinsic
+def trailing_zeros(typingctx, word):
+    """Zero bits below the lowest one of a word that is not 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def ones(typingctx, word):
+    """Number of bits that are set."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+@njit(cache=True)
+def first_change(words, width, page, after, upto):
+    """First cycle in (after, upto] in which the page changed, or 0 (bit c - 1 belongs to cycle c)."""
+    if upto <= after:
+        return 0
+    own = np.int64(page) * width
+    j = after >> 6
+    last = (upto - 1) >> 6
+    word = words[own + j] & (~np.uint64(0) << np.uint64(after & 63))
+    while True:
+        if j == last:
+            word &= ~np.uint64(0) >> np.uint64(63 - ((upto - 1) & 63))
+        if word:
+            return (j << 6) + np.int64(trailing_zeros(word)) + 1
+        if j == last:
+            return 0
+        j += 1
+        word = words[own + j]
+
+
+@njit(cache=True)
+def bits_of(number):
+    """Bits that it takes to write a number."""
+    bits = 1
+    while number >> bits:
+        bits += 1
+    return bits
+
+
+@njit(cache=True)
+def fill_keys(pages, salt, by_draw, keys):
+    """Write to `keys` what orders `pages` among ties: distinct numbers."""
+    if by_draw:
+        for i in range(pages.size):
+            keys[i] = mix(mix(np.uint64(pages[i]) + GOLDEN) ^ salt)
+    else:
+        for i in range(pages.size):
+            keys[i] = np.uint64(pages[i])
+
+
+@njit(cache=True)
+def fill_marked_keys(pages, again, salt, by_draw, keys):
+    """`fill_keys`, with the lowest bit set if the page had changed."""
+    if by_draw:
+        for i in range(pages.size):
+            key = mix(mix(np.uint64(pages[i]) + GOLDEN) ^ salt)
+            keys[i] = (key & ~ONE) | np.uint64(again[i] != 0)
+    else:
+        for i in range(pages.size):
+            keys[i] = (np.uint64(pages[i]) << ONE) | np.uint64(again[i] != 0)
+
+
+@njit(cache=True)
+def insert(keys, n, key):
+    """Insert into `keys[:n]`, which are ascending."""
+    while n > 0 and keys[n - 1] > key:
+        keys[n] = keys[n - 1]
+        n -= 1
+    keys[n] = key

@@ -1,0 +1,270 @@
+"""Choose the k pages of a cycle: whole groups while the budget lasts, then pages of one class of ties."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from training.replaying.kernels.bits import ONE, bits_of, fill_keys, insert
+from training.replaying.kernels.memory import (
+    CLASSES,
+    COUNT,
+    LENGTH,
+    LOW,
+    MAX_BITS,
+    NOWHERE,
+    PLACE,
+    RUNS,
+    SLOT,
+    STAMP,
+    START,
+    TAIL,
+    TAKEN,
+    TOP,
+    TRACKED,
+    TRACKING,
+)
+
+
+@njit(cache=True)
+def choose(cycle, order, scores, salt, drawn, facts, slots, work):
+    """Choose the k pages of a cycle: runs, class by class.
+
+    `order`: live slots by score descending; slots of equal score are one class of ties, within which
+    draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known.
+    """
+    sizes = work.sizes
+    runs = work.runs
+    arena = work.arena
+    group_of = work.group_of
+    picked = work.picked
+    if sizes[TAIL] + 3 * facts.k > arena.size:
+        _compact(slots, work)
+    q = 0
+    classes = 0
+    place = 0
+    i = 0
+    while place < facts.k:
+        j = i
+        total = 0
+        while j < order.size and scores[order[j]] == scores[order[i]]:
+            slot = order[j]
+            total += slots[COUNT, slot]
+            j += 1
+        need = facts.k - place
+        known = False
+        if total <= need:
+            for c in range(i, j):
+                slot = order[c]
+                if slots[LENGTH, slot] > slots[COUNT, slot]:
+                    clean(slot, slots, arena, group_of)
+                start = slots[START, slot]
+                count = slots[COUNT, slot]
+                picked[place : place + count] = arena[start : start + count]
+                if slots[TRACKED, slot]:
+                    _forget(picked[place : place + count], group_of)
+                runs[SLOT, q] = slot
+                runs[PLACE, q] = place
+                slots[COUNT, slot] = 0
+                place += count
+                q += 1
+        else:
+            # A walk meets a page of the class every pages / total steps.
+            reach = float(total) * min(total, drawn.size if facts.by_draw else facts.pages)
+            if need * float(facts.pages) < reach:
+                known = _walk(cycle, order[i:j], need, drawn, facts, slots, work)
+            if not known:
+                _select(order[i:j], place, need, salt, facts, slots, work)
+            for c in range(i, j):
+                slot = order[c]
+                taken = slots[TAKEN, slot]
+                if taken:
+                    runs[SLOT, q] = slot
+                    runs[PLACE, q] = place
+                    slots[COUNT, slot] -= taken
+                    slots[TAKEN, slot] = place
+                    place += taken
+                    q += 1
+            if known:
+                _spread(need, slots, work)
+        work.class_end[classes] = place
+        work.class_known[classes] = known
+        classes += 1
+        i = j
+    runs[PLACE, q] = place
+    sizes[RUNS] = q
+    sizes[CLASSES] = classes
+
+
+@njit(cache=True)
+def _select(members, place, need, salt, facts, slots, work):
+    """Pick the pages with the `need` smallest keys from the lists of the slots `members`."""
+    arena = work.arena
+    picked = work.picked
+    keys = work.keys
+    m = 0
+    for slot in members:
+        if slots[LENGTH, slot] > slots[COUNT, slot]:
+            clean(slot, slots, arena, work.group_of)
+        start = slots[START, slot]
+        count = slots[COUNT, slot]
+        fill_keys(arena[start : start + count], salt, facts.by_draw, keys[m : m + count])
+        m += count
+    cut = _cut(keys[:m], need, 64 if facts.by_draw else bits_of(facts.pages), work.heads, work.sorted_keys)
+    m = 0
+    at = np.uint64(place)
+    for slot in members:
+        start = slots[START, slot]
+        count = slots[COUNT, slot]
+        own = arena[start : start + count]
+        own_keys = keys[m : m + count]
+        left = np.uint64(0)
+        before = at
+        for i in range(count):
+            page = own[i]
+            picked[at] = page
+            own[left] = page
+            is_taken = np.uint64(own_keys[i] <= cut)
+            at += is_taken
+            left += ONE - is_taken
+        m += count
+        slots[LENGTH, slot] = left
+        slots[TAKEN, slot] = at - before
+        if slots[TRACKED, slot]:
+            _forget(picked[before:at], work.group_of)
+
+
+@njit(cache=True)
+def _walk(cycle, members, need, drawn, facts, slots, work):
+    """Gather pages of the slots `members` in drawn (or page) order; False if `drawn` is too short."""
+    group_of = work.group_of
+    gathered = work.gathered
+    from_slot = work.from_slot
+    stamp = slots[STAMP]
+    taken = slots[TAKEN]
+    for slot in members:
+        if not slots[TRACKED, slot]:
+            _track(slot, slots, work)
+        stamp[slot] = cycle
+        taken[slot] = 0
+    low = np.int64(0) if facts.by_draw else facts.pages
+    if not facts.by_draw:
+        for slot in members:
+            low = min(low, slots[LOW, slot])
+    at = np.uint64(low)
+    end = np.uint64(drawn.size if facts.by_draw else facts.pages)
+    n = 0
+    while n < need and at < end:
+        page = drawn[at] if facts.by_draw else np.uint32(at)
+        at += ONE
+        slot = group_of[page]
+        gathered[n] = page
+        from_slot[n] = slot
+        is_member = stamp[slot] == cycle
+        taken[slot] += is_member
+        n += is_member
+    if n < need:
+        return False
+    if not facts.by_draw:
+        for slot in members:
+            slots[LOW, slot] = at
+    _forget(gathered[:need], group_of)
+    return True
+
+
+@njit(cache=True)
+def _spread(n, slots, work):
+    """Put the pages gathered by a walk into the runs of their slots, which begin at `TAKEN`."""
+    picked = work.picked
+    rank_of = work.rank_of
+    gathered = work.gathered
+    from_slot = work.from_slot
+    place = slots[TAKEN]
+    for i in range(n):
+        slot = from_slot[i]
+        at = np.uint32(place[slot])
+        place[slot] = at + 1
+        picked[at] = gathered[i]
+        rank_of[at] = i
+
+
+@njit(cache=True)
+def _track(slot, slots, work):
+    """Keep `Work.group_of` for a slot from now on."""
+    if not work.sizes[TRACKING]:
+        work.sizes[TRACKING] = True
+        work.group_of[:] = NOWHERE
+    slots[TRACKED, slot] = True
+    start = slots[START, slot]
+    for page in work.arena[start : start + slots[COUNT, slot]]:
+        work.group_of[page] = slot
+
+
+@njit(cache=True)
+def _forget(pages, group_of):
+    """Pages that leave a tracked slot are nowhere."""
+    for page in pages:
+        group_of[page] = NOWHERE
+
+
+@njit(cache=True)
+def clean(slot, slots, arena, group_of):
+    """Rid the list of a slot of pages that left."""
+    kept = np.uint64(slots[START, slot])
+    stop = kept + np.uint64(slots[COUNT, slot])
+    i = kept
+    while kept < stop:
+        page = arena[i]
+        i += ONE
+        arena[kept] = page
+        kept += np.uint64(group_of[page] == slot)
+    slots[LENGTH, slot] = slots[COUNT, slot]
+
+
+@njit(cache=True)
+def _compact(slots, work):
+    """Rid the arena of entries that are no longer used."""
+    arena = work.arena
+    gathered = work.gathered
+    at = 0
+    for slot in range(work.sizes[TOP]):
+        count = slots[COUNT, slot]
+        if count:
+            if slots[LENGTH, slot] > count:
+                clean(slot, slots, arena, work.group_of)
+            start = slots[START, slot]
+            gathered[at : at + count] = arena[start : start + count]
+            slots[START, slot] = at
+            at += count
+    arena[:at] = gathered[:at]
+    work.sizes[TAIL] = at
+
+
+@njit(cache=True)
+def _bucket(keys, width, heads):
+    """Count keys of `width` bits by their highest, few keys to a bucket; returns the bits to drop."""
+    bits = min(bits_of(keys.size) + 1, MAX_BITS, width)
+    drop = np.uint64(width - bits)
+    heads[: (1 << bits) + 1] = 0
+    for i in range(keys.size):
+        heads[(keys[i] >> drop) + ONE] += 1
+    return drop
+
+
+@njit(cache=True)
+def _cut(keys, need, width, heads, found):
+    """The `need`-th smallest key; `found` is scratch memory."""
+    drop = _bucket(keys, width, heads)
+    full = np.uint64(0)
+    while heads[full + ONE] < need:
+        need -= heads[full + ONE]
+        full += ONE
+    n = 0
+    for i in range(keys.size):
+        if keys[i] >> drop == full:
+            insert(found, n, keys[i])
+            n += 1
+    return found[need - 1]

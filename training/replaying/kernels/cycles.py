@@ -1,0 +1,242 @@
+"""Whole cycles: order the groups, choose and visit pages, and put these into groups anew."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from training.replaying.kernels.bits import GOLDEN, ONE, mix
+from training.replaying.kernels.choice import choose
+from training.replaying.kernels.memory import (
+    COUNT,
+    FREE,
+    FREES,
+    LAST,
+    LENGTH,
+    LOW,
+    PLACE,
+    RUNS,
+    SLOT,
+    START,
+    TAIL,
+    TOP,
+    TRACKED,
+)
+from training.replaying.kernels.visits import visit
+
+
+@njit(cache=True)
+def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used):
+    """Choose and visit the pages of a cycle; `scores`: of every slot in use.
+
+    Returns how many moves pages made, and writes these to `used`.
+    """
+    live = np.empty(scores.size, np.int64)
+    falling = np.empty(scores.size)
+    n = 0
+    for slot in range(scores.size):
+        if slots[COUNT, slot]:
+            live[n] = slot
+            falling[n] = -scores[slot]
+            n += 1
+    order = live[:n][np.argsort(falling[:n])]
+    choose(cycle, order, scores, salt, drawn, facts, slots, work)
+    visit(cycle, salt, facts, slots, work, counts)
+    moved = 0
+    for move in range(2 * work.sizes[RUNS]):
+        if work.moves[move]:
+            used[moved] = move
+            moved += 1
+    return moved
+
+
+@njit(cache=True)
+def tell_apart(scores, sizes, k):
+    """Tell score functions apart by what they choose; label them with numbers from 0 on.
+
+    `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
+    the same order, up to the one in which the k-th page is found.
+    """
+    functions, groups = scores.shape
+    labels = np.empty(functions, np.int64)
+    chosen = np.zeros((functions, groups), np.int32)
+    lengths = np.zeros(functions, np.int64)
+    falling = np.empty(groups)
+    known = 0
+    for f in range(functions):
+        own = scores[f]
+        for g in range(groups):
+            falling[g] = -own[g]
+        order = np.argsort(falling, kind="mergesort")  # stable: ascending within a class
+        row = chosen[known]
+        m = 0
+        i = 0
+        left = k
+        while left > 0:
+            begin = m
+            score = own[order[i]]
+            while i < groups and own[order[i]] == score:
+                if sizes[order[i]]:
+                    row[m] = order[i]
+                    left -= sizes[order[i]]
+                    m += 1
+                i += 1
+            if m > begin:
+                row[m - 1] = -1 - row[m - 1]  # the end of a class
+        label = 0
+        while label < known:
+            same = m if lengths[label] == m else 0
+            other = chosen[label]
+            at = 0
+            while at < same and row[at] == other[at]:
+                at += 1
+            if at == m:
+                break
+            label += 1
+        labels[f] = label
+        lengths[label] = m
+        known = max(known, label + 1)
+    return labels
+
+
+@njit(cache=True)
+def replay_states(
+    done, stop, salts, drawn, drawn_start, scores, score_at, aged, after, state_of, facts, slots, work, counts
+):
+    """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
+
+    Returns how far it came: it stops early when it needs more slots.
+
+    `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
+    its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
+    int64 ``[1, slots]``, state by slot.
+    """
+    by_slot = np.empty(slots.shape[1])
+    keys = np.empty((1, work.moves.size), np.int64)
+    used = np.empty(work.moves.size, np.int64)
+    for i in range(done, stop):
+        cycle = facts.warmup + 1 + i
+        top = work.sizes[TOP]
+        if 3 * top > slots.shape[1]:  # every group may become two more
+            return i
+        for slot in range(top):
+            if slots[COUNT, slot]:
+                at = score_at[state_of[0, slot]]
+                if aged:
+                    at += cycle - slots[LAST, slot] - 1
+                by_slot[slot] = scores[at]
+        moved = advance(
+            cycle, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
+            facts, slots, work, counts[i], used,
+        )  # fmt: skip
+        if i + 1 == salts.size and not facts.penalised:
+            break  # nobody asks for the groups after the last cycle
+        for u in range(moved):
+            keys[0, u] = after[state_of[0, work.runs[SLOT, used[u] >> 1]], used[u] & 1]
+        settle(cycle, used[:moved], keys, state_of, slots, work)
+    return stop
+
+
+@njit(cache=True)
+def settle(cycle, used, keys, states, slots, work):
+    """Put the visited pages into new groups, merging moves that end in equal state.
+
+    `used`: the moves that pages made; `keys[:, u]`: the state after move `used[u]`, as int64 bits.
+    `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
+    """
+    sizes = work.sizes
+    runs = work.runs
+    new_slots = work.new_slots
+    for q in range(sizes[RUNS]):
+        slot = runs[SLOT, q]
+        if slots[COUNT, slot] == 0:
+            slots[FREE, sizes[FREES]] = slot
+            sizes[FREES] += 1
+    size = 4
+    while size < 2 * used.size:
+        size *= 2
+    table = work.table
+    table[:size] = -1
+    groups = 0
+    for u in range(used.size):
+        move = used[u]
+        h = np.uint64(0)
+        for c in range(keys.shape[0]):
+            h = mix(h ^ (np.uint64(keys[c, u]) + GOLDEN))
+        at = np.int64(h & np.uint64(size - 1))
+        group = -1
+        while table[at] >= 0 and group < 0:
+            group = table[at]
+            for c in range(keys.shape[0]):
+                if states[c, new_slots[group]] != keys[c, u]:
+                    group = -1
+                    break
+            at = (at + 1) & (size - 1)
+        if group < 0:
+            group = groups
+            table[at] = group
+            if sizes[FREES]:
+                sizes[FREES] -= 1
+                slot = slots[FREE, sizes[FREES]]
+            else:
+                slot = sizes[TOP]
+                sizes[TOP] += 1
+            new_slots[group] = slot
+            for c in range(keys.shape[0]):
+                states[c, slot] = keys[c, u]
+            slots[LENGTH, slot] = 0
+            slots[LAST, slot] = cycle
+            slots[LOW, slot] = 0
+            slots[TRACKED, slot] = False
+            groups += 1
+        slot = new_slots[group]
+        work.target[move] = slot
+        slots[LENGTH, slot] += work.moves[move]
+    tail = sizes[TAIL]
+    for g in range(groups):
+        slot = new_slots[g]
+        slots[START, slot] = tail
+        slots[COUNT, slot] = 0
+        # One entry more than pages: `_part` writes one too far.
+        tail += slots[LENGTH, slot] + 1
+    sizes[TAIL] = tail
+    _part(slots, work)
+
+
+@njit(cache=True)
+def _part(slots, work):
+    """Append the pages of every run to the lists of the groups that their outcomes lead to."""
+    runs = work.runs
+    moves = work.moves
+    target = work.target
+    picked = work.picked
+    again = work.again
+    arena = work.arena
+    for q in range(work.sizes[RUNS]):
+        place = runs[PLACE, q]
+        stop = runs[PLACE, q + 1]
+        n = stop - place
+        found = moves[2 * q + 1]
+        one = target[2 * q + (found > 0)]
+        other = target[2 * q + (found == n)]
+        end = np.uint64(slots[START, one] + slots[COUNT, one])
+        run = picked[place:stop]
+        if one == other:
+            arena[end : end + np.uint64(n)] = run
+            slots[COUNT, one] += n
+            continue
+        other = target[2 * q]
+        other_end = np.uint64(slots[START, other] + slots[COUNT, other])
+        slots[COUNT, one] += found
+        slots[COUNT, other] += n - found
+        run_again = again[place:stop]
+        for r in range(n):
+            page = run[r]
+            arena[end] = page
+            arena[other_end] = page
+            changed = np.uint64(run_again[r] != 0)
+            end += changed
+            other_end += ONE - changed

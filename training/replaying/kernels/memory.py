@@ -1,0 +1,92 @@
+"""What the compiled loops work on: the facts of a replay, its memory, and the names of rows and places."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+MAX_BITS = 16
+"""Binary logarithm of the most buckets that keys are spread over."""
+MAX_FIELD = 22
+"""Binary logarithm of the most bits of a field; its 64-bit words are counted in `Work.heads`, so at most
+MAX_BITS + 6."""
+LANES = 4
+"""Histograms kept side by side, so that equal neighbours do not wait for each other."""
+
+
+class Facts(NamedTuple):
+    """What stays the same in a replay; see `truth.ArrangedHistory`."""
+
+    words: Array
+    """``[P * width]``: `ArrangedHistory.words`, page after page"""
+    width: int
+    gains: Array
+    gain_sums: Array
+    fixed: Array
+    weights: Array
+    penalties: Array
+    scale: float
+    pages: int
+    cycles: int
+    warmup: int
+    k: int
+    by_draw: bool
+    ranked: bool
+    aged: bool
+    penalised: bool
+
+
+class Work(NamedTuple):
+    """Pages by group, the runs of a cycle, and scratch memory."""
+
+    group_of: Array
+    """slot by page, of tracked slots; else `NOWHERE`"""
+    arena: Array
+    sizes: Array
+    """see `TOP`"""
+    picked: Array
+    """the pages of the cycle, run by run"""
+    runs: Array
+    """int32 ``[2, k + 1]``, see `SLOT`"""
+    class_end: Array
+    """place after the last page of each class of ties"""
+    class_known: Array
+    """whether `rank_of` holds the order of the class"""
+    rank_of: Array
+    """by place: rank within the class"""
+    again: Array
+    """by place: cycles until the page changes again if the visit found a change, else 0"""
+    moves: Array
+    """``moves[2 * q + o]``: pages of run q whose visit had outcome o"""
+    target: Array
+    new_slots: Array
+    table: Array
+    gathered: Array
+    from_slot: Array
+    keys: Array
+    sorted_keys: Array
+    heads: Array
+    field: Array
+    lanes: Array
+    again_count: Array
+    again_weight: Array
+    penalty_change: Array
+
+
+NOWHERE = 0
+"""The slot that is never used."""
+TOP, FREES, TAIL, RUNS, CLASSES, TRACKING, SIZES = range(7)
+"""Slots ever used, free slots on the stack, entries of the arena in use, runs and classes of this cycle,
+whether any slot was ever tracked."""
+LAST, START, LENGTH, COUNT, LOW, TRACKED, STAMP, TAKEN, FREE, FIELDS = range(10)
+"""Rows of the table of slots, int32 ``[FIELDS, slots]``: cycle of the last visit; where the list begins; its
+length; the listed pages that are still there (fewer, if some were picked page by page); a number that no
+page is below; whether it is tracked; the last cycle in which the class was picked from page by page; how
+many pages were taken in the choice just made; a stack of empty slots."""
+SLOT, PLACE = range(2)
+"""Rows of the runs: slot; place of the first page in `Work.picked` (one more entry ends the last run)."""
+CHANGED, DCG, NEW, IDLE, WEIGHT, DIVERGED, COUNTS = range(7)

@@ -1,0 +1,182 @@
+"""Visit the chosen pages: what had changed, when it had, and what that counts for."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from training.replaying.kernels.bits import ONE, first_change, trailing_zeros
+from training.replaying.kernels.choice import clean
+from training.replaying.kernels.memory import (
+    CHANGED,
+    COUNT,
+    DCG,
+    DIVERGED,
+    IDLE,
+    LANES,
+    LAST,
+    LENGTH,
+    NEW,
+    PLACE,
+    RUNS,
+    SLOT,
+    START,
+    TOP,
+    WEIGHT,
+)
+from training.replaying.kernels.ranks import rank
+
+_TOP_BIT = np.uint64(1 << 63)
+
+
+@njit(cache=True)
+def visit(cycle, salt, facts, slots, work, counts):
+    """TextFitness the visits to the chosen pages and count them."""
+    k = facts.k
+    runs = work.runs
+    moves = work.moves
+    again = work.again
+    held = work.keys
+    new = 0
+    idle = 0
+    changed = 0
+    if facts.width == 1:
+        words = facts.words
+        picked = work.picked
+        for r in range(k):
+            held[r] = words[picked[r]]
+    for q in range(work.sizes[RUNS]):
+        before = slots[LAST, runs[SLOT, q]]
+        place = runs[PLACE, q]
+        stop = runs[PLACE, q + 1]
+        if facts.width == 1:
+            found = _judge(cycle, before, held[place:stop], again[place:stop])
+        else:
+            found = _judge_long(cycle, before, work.picked[place:stop], facts, again[place:stop])
+        moves[2 * q] = stop - place - found
+        moves[2 * q + 1] = found
+        changed += found
+        if before == facts.warmup:
+            new += stop - place
+        if before != cycle - 1:
+            idle += stop - place
+    _count_again(cycle, again[:k], work.lanes, work.again_count)
+    counts[CHANGED] = changed
+    counts[NEW] = new
+    counts[IDLE] = idle
+    counts[WEIGHT] = changed
+    if facts.aged or facts.fixed.size:
+        _weigh(cycle, facts, slots, work, counts)
+    if facts.ranked:
+        counts[DCG] = rank(salt, facts, work)
+    if facts.penalised:
+        for q in range(work.sizes[RUNS]):
+            before = slots[LAST, runs[SLOT, q]]
+            for r in range(runs[PLACE, q], runs[PLACE, q + 1]):
+                _penalise(work.picked[r], before, cycle, facts, work)
+
+
+@njit(cache=True)
+def _judge(cycle, before, held, again):
+    """TextFitness pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
+    low = np.uint64(before)
+    high = np.uint64(64 - cycle + before)
+    seen = np.uint64(cycle - 1)
+    found = 0
+    for r in range(held.size):
+        word = held[r]
+        changed = ((word >> low) << high) != np.uint64(0)
+        until = trailing_zeros(((word >> seen) >> ONE) | _TOP_BIT) + ONE
+        again[r] = until if changed else np.uint64(0)
+        found += changed
+    return found
+
+
+@njit(cache=True)
+def _judge_long(cycle, before, pages, facts, again):
+    """`_judge` for histories of more than 64 cycles."""
+    found = 0
+    for r in range(pages.size):
+        again[r] = 0
+        if first_change(facts.words, facts.width, pages[r], before, cycle):
+            until = first_change(facts.words, facts.width, pages[r], cycle, facts.cycles)
+            again[r] = (until if until else facts.cycles + 1) - cycle
+            found += 1
+    return found
+
+
+@njit(cache=True)
+def _count_again(cycle, again, lanes, again_count):
+    """Count the pages by the cycle in which they change again; those who do not count after the last."""
+    lanes[:] = 0
+    for r in range(again.size):
+        lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
+    for until in range(1, lanes.size // LANES):
+        for lane in range(LANES):
+            again_count[min(cycle + until, again_count.size - 1)] += lanes[LANES * until + lane]
+
+
+@njit(cache=True)
+def _weigh(cycle, facts, slots, work, counts):
+    """Sum up weights, and when the changes found had happened."""
+    weight = 0
+    diverged = 0
+    for q in range(work.sizes[RUNS]):
+        before = slots[LAST, work.runs[SLOT, q]]
+        for r in range(work.runs[PLACE, q], work.runs[PLACE, q + 1]):
+            if work.again[r]:
+                page = work.picked[r]
+                own = facts.fixed[page] if facts.fixed.size else 1
+                weight += own
+                diverged += own * first_change(facts.words, facts.width, page, before, cycle)
+                work.again_weight[min(cycle + work.again[r], facts.cycles + 1)] += own
+    counts[WEIGHT] = weight
+    counts[DIVERGED] = diverged
+
+
+@njit(cache=True)
+def _penalise(page, before, cycle, facts, work):
+    """Account for the changes that a page missed in (before, cycle), now that the interval is over.
+
+    Until its first visit after the warm-up a page is accounted for in `ArrangedHistory.untouched`, to the end:
+    then the rest is taken back instead.
+    """
+    change = work.penalty_change
+    untouched = before == facts.warmup
+    importance = facts.weights[page] if facts.weights.size else 1.0
+    missed = 0
+    level = np.int64(0)
+    at = before
+    while True:
+        at = first_change(facts.words, facts.width, page, at, facts.cycles if untouched else cycle - 1)
+        if not at or at >= cycle:
+            break
+        missed += 1
+        fine = np.int64(np.rint(facts.penalties[missed] * importance * facts.scale))
+        if not untouched:
+            change[at] += fine - level
+        level = fine
+    change[cycle] -= level
+    while untouched and at:
+        missed += 1
+        fine = np.int64(np.rint(facts.penalties[missed] * importance * facts.scale))
+        change[at] -= fine - level
+        level = fine
+        at = first_change(facts.words, facts.width, page, at, facts.cycles)
+
+
+@njit(cache=True)
+def penalise_rest(facts, slots, work):
+    """Account for what the pages visited after the warm-up missed from their last visit to the end."""
+    for slot in range(work.sizes[TOP]):
+        before = slots[LAST, slot]
+        if before != facts.warmup and slots[COUNT, slot]:
+            if slots[LENGTH, slot] > slots[COUNT, slot]:
+                clean(slot, slots, work.arena, work.group_of)
+            start = slots[START, slot]
+            for page in work.arena[start : start + slots[COUNT, slot]]:
+                # The cycle after the end is never read: what is taken off there has no effect.
+                _penalise(page, before, facts.cycles + 1, facts, work)

@@ -1,0 +1,176 @@
+"""Replay: what a score function would have found on a recorded history, cycle by cycle.
+
+Thesis section 3.4, Algorithm 2; journal section 5.2. Every page is fetched in cycle 0 and visited in
+each warm-up cycle 1..W. Then in every cycle c = W + 1..D: score each page from what its earlier visits
+found, visit the k with the highest scores, and judge each visit by whether the page changed at all since
+its last one. docs/replay.md works an example by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
+from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring.expression import Expression, check_terminals
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.terminals import Clock
+from training.replaying.arranged import ArrangedHistory, Ties, prepare
+from training.replaying.dense import ORACLE, replay_dense
+from training.replaying.metrics import METRICS, NEEDS, Floats, Ints, Tallies, measure
+
+if TYPE_CHECKING:
+    from training.histories.history import ChangeHistory
+
+Engine = Literal["auto", "grouped", "dense"]
+ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """Outcome of a replay, one entry per scored cycle in every array; None: the metric was not asked for.
+
+    The metrics are defined in `training.replaying.metrics`.
+    """
+
+    score: str
+    """The score function: exactly the text given, or an expression's canonical text."""
+    k: int
+    """Visits per cycle."""
+    engine: Engine
+    """The engine that did it."""
+    scored_cycles: Ints
+    visited: Ints
+    changed: Ints
+    pending: Ints
+    """Pages that had changed since their last visit, before the visits of the cycle."""
+    change_rate: Floats
+    ndcg: Floats | None = None
+    weighted_change_rate: Floats | None = None
+    freshness: Floats | None = None
+    age: Floats | None = None
+    harmonic_staleness: Floats | None = None
+    new_pages: Floats | None = None
+    idle_pages: Floats | None = None
+
+
+def replay(
+    history: ChangeHistory,
+    score_function: str | Expression | ScoreFunction,
+    *,
+    budget: float,
+    warmup: int = 2,
+    ties: Ties = "random",
+    clock: Clock | None = None,
+    seed: int = 0,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> ReplayResult:
+    """Replay `score_function` on `history`.
+
+    ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the truth:
+    an upper bound of the change rate in every cycle), an Expression or a loaded ScoreFunction.
+    ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
+    visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
+    ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
+    the clock of the score file, else ``visits``. ``engine``: ``grouped`` scores groups of pages in equal
+    state, ``dense`` every page; both give the same numbers, ``auto`` takes the faster one. ``metrics``:
+    those of `metrics.METRICS` to compute.
+
+    Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
+    score function that cannot be used.
+    """
+    truth = prepare(history, budget=budget, warmup=warmup, ties=ties, seed=seed)
+    return run(truth, score_function, clock=clock, engine=engine, metrics=metrics)
+
+
+def run(
+    truth: ArrangedHistory,
+    score_function: str | Expression | ScoreFunction,
+    *,
+    clock: Clock | None = None,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> ReplayResult:
+    """Replay on what `prepare` arranged; parameters and errors as for `replay`."""
+    return run_all(truth, [score_function], clock=clock, engine=engine, metrics=metrics)[0]
+
+
+def run_all(
+    truth: ArrangedHistory,
+    score_functions: Sequence[str | Expression | ScoreFunction],
+    *,
+    clock: Clock | None = None,
+    engine: Engine = "auto",
+    metrics: Iterable[str] = tuple(METRICS),
+) -> list[ReplayResult]:
+    """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
+    wanted = tuple(metrics)
+    for given, known, what in (
+        *((metric, METRICS, "metric") for metric in wanted),
+        (engine, ENGINES, "engine"),
+        (clock or "visits", terminals.CLOCKS, "clock"),
+    ):
+        if given not in known:
+            raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
+    needs = {NEEDS[metric] for metric in wanted if metric in NEEDS}
+    functions = [_load(given, clock) for given in score_functions]
+    tallies: dict[int, Tallies] = {}
+    grouped: dict[int, ScoreFunction] = {}
+    for number, function in enumerate(functions):
+        if function is None or function.expression is None or "random" in function.terminals:
+            if engine == "grouped":
+                raise ScoreError(
+                    f"{score_functions[number]!s} scores every page by itself, so pages cannot be grouped: "
+                    "use the engine 'dense' or 'auto'"
+                )
+        elif engine != "dense":
+            grouped[number] = function
+    if grouped:
+        from training.replaying.grouped import replay_grouped  # compiles: only when it is used
+
+        tallies = dict(zip(grouped, replay_grouped(truth, list(grouped.values()), needs), strict=True))
+    measured: dict[int, dict[str, Floats]] = {}
+    results = []
+    for number, function in enumerate(functions):
+        if number not in tallies:
+            tallies[number] = replay_dense(truth, function, needs)
+        own = tallies[number]
+        if id(own) not in measured:
+            measured[id(own)] = measure(own, truth.weights)
+        results.append(
+            ReplayResult(
+                ORACLE if function is None else function.text,
+                truth.k,
+                "grouped" if number in grouped else "dense",
+                truth.scored_cycles,
+                # Copies: whoever writes to one result must not change another's.
+                own.visited.copy(),
+                own.changed.copy(),
+                own.pending.copy(),
+                **{name: values.copy() for name, values in measured[id(own)].items()},
+            )
+        )
+    return results
+
+
+def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> ScoreFunction | None:
+    if isinstance(given, str):
+        if given == ORACLE:
+            return None
+        try:
+            function = functions.load(given)
+        except ExpressionError as error:
+            raise ExpressionError(f"{error}\n(nor {ORACLE!r}, which a replay also knows)") from None
+    elif isinstance(given, Expression):
+        check_terminals(given, terminals.NAMES)
+        function = ScoreFunction(given.text, given, None, given.terminals)
+    else:
+        function = given
+    if clock is None or clock == function.clock:
+        return function
+    return ScoreFunction(
+        function.text, function.expression, function.callable, function.terminals, clock, function.sha256
+    )

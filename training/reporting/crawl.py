@@ -1,0 +1,254 @@
+"""The report of a crawl, from its store: what its cycles visited and found."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, OUTCOMES
+from scrapy_gp4c.scoring import functions
+from training.reporting.charts import Chart, Line, shown
+from training.reporting.crawl_story import Story, read_story
+from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
+from training.reporting.sections import formula_section
+from training.reporting.study import Formula
+
+CHOSEN: Final = ("ranked",)
+"""Kinds of visits that the score function answers for."""
+SLOWEST: Final = 10
+LEAST_VISITS: Final = 50
+"""Judged warm-up visits that a cycle's rate is shown for."""
+
+
+def crawl_page(path: Path) -> Page:
+    """The report of the store in a directory. Raises HistoryError as `read_story`."""
+    story = read_story(path)
+    rate = story.rate(slice(None), CHOSEN)
+    if math.isnan(rate):
+        rate = story.rate(slice(None))
+        headline = "of the visits found a change. The score function has not chosen any visit yet."
+    else:
+        headline = "of the visits that the score function chose found a change."
+        panel = story.rate(slice(None), ("panel",))
+        if not math.isnan(panel):
+            headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
+    last = story.records[-1]
+    visits = int(story.counts.sum())
+    changed = int(story.counts[:, :, CHANGED].sum())
+    judged = int(story.counts[:, :, list(JUDGED)].sum())
+    cards = [
+        Card("cycle", f"{len(story.records)}", [f"the last one ended {_time(last.get('finished'))}"]),
+        Card("pages", f"{story.known:,}", [f"on {len(story.hosts):,} hosts"]),
+        Card("visits", f"{visits:,}", [f"{judged:,} of them judged"]),
+        Card(
+            "change_rate",
+            shown(story.rate(slice(None)), True),
+            [f"over all visits: {changed:,} changes in {judged:,} judged visits"],
+        ),
+    ]
+    facts = [
+        ("Store", f"{story.path} ({story.store_id})"),
+        (
+            "Cycles",
+            f"1 to {len(story.records)}, {_time(story.records[0].get('started'))} to "
+            f"{_time(last.get('finished'))}",
+        ),
+        ("Budget", f"{_budget(last.get('budget'))} per cycle"),
+    ]
+    if story.open_cycle is not None:
+        facts.append(("Open cycle", f"{story.open_cycle} is not finished and not in this report"))
+    return Page(
+        f"Crawl “{Path(story.path).name}”",
+        headline,
+        shown(rate, True),
+        "visited pages that had changed / visited pages with a known outcome",
+        cards,
+        [_cycles(story), _score(story), _outcomes(story), _hosts(story), _top(story)],
+        facts,
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return datetime.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _budget(budget: Any) -> str:
+    return f"{budget:.1%} of the pages" if isinstance(budget, float) else f"{budget} pages"
+
+
+def _cycles(story: Story) -> Section:
+    cycles = [float(record["cycle"]) for record in story.records]
+    range_ = range(len(cycles))
+    none = [math.nan] * len(cycles)
+    kinds = {
+        "chosen by score": story.counts[:, KINDS.index("ranked")].sum(axis=1),
+        "warm-up": story.counts[:, KINDS.index("warmup")].sum(axis=1),
+        "new pages": story.counts[:, KINDS.index("new")].sum(axis=1),
+        "panel": story.counts[:, KINDS.index("panel")].sum(axis=1),
+        "other": story.counts[:, KINDS.index("other")].sum(axis=1),
+    }
+    rates = {
+        "chosen by score": [story.rate(i, CHOSEN) for i in range_],
+        "warm-up": [_unless_few(story, i) for i in range_],
+        "panel": [story.rate(i, ("panel",)) for i in range_],
+    }
+    lines = [Line(name, values, none) for name, values in rates.items() if not np.isnan(values).all()]
+    section = Section("Cycle by cycle")
+    if lines:
+        chart = Chart("rates", "Change rate", "cycle", "change rate", cycles, lines, True)
+        caption = Markup(
+            "{} by {}. Warm-up visits go to every page, so they show what visits without a choice find."
+        )
+        section.blocks.append(
+            figure(chart, caption.format(defined("change_rate"), defined("kind", "kind of visit")))
+        )
+    totals = [
+        Line(name, values.astype(float).tolist(), none) for name, values in kinds.items() if values.any()
+    ]
+    chart = Chart("visits", "Visits", "cycle", "visits", cycles, totals, False, True)
+    section.blocks.append(figure(chart, Markup("Visits by {}.").format(defined("kind", "kind"))))
+    rows = []
+    for i, record in enumerate(story.records):
+        ended, started = record.get("finished"), record.get("started")
+        took = "–" if ended is None or started is None else f"{ended - started:,.0f} s"
+        counts = story.counts[i]
+        rows.append(
+            [
+                f"{record['cycle']}",
+                Markup('<span class="time">{}</span>').format(_time(started)),
+                took,
+                _budget(record.get("budget")),
+                _count(record.get("known")),
+                _count(record.get("planned")),
+                f"{int(counts.sum()):,}",
+                f"{int(counts[:, CHANGED].sum()):,}",
+                shown(story.rate(i), True),
+                shown(story.rate(i, CHOSEN), True),
+            ]
+        )
+    head = [
+        defined("cycle", "cycle"), "started", "took", defined("budget"), "known", "planned",
+        defined("visits", "visited"), "changed", defined("change_rate"), "of chosen visits",
+    ]  # fmt: skip
+    section.blocks.append(table(head, rows, "All finished cycles", words=2))
+    return section
+
+
+def _unless_few(story: Story, cycle: int) -> float:
+    """Change rate of the warm-up visits of a cycle, where they are enough to tell."""
+    counts = story.counts[cycle, KINDS.index("warmup"), list(JUDGED)]
+    return story.rate(cycle, ("warmup",)) if counts.sum() >= LEAST_VISITS else math.nan
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _score(story: Story) -> Section:
+    last = story.records[-1]
+    text = str(last.get("formula") or last.get("score_function"))
+    name = str(last.get("score_function"))
+    try:
+        expression = functions.load(text).expression
+    except Gp4cError:  # a dotted path that is not importable here
+        expression = None
+    if expression is None:
+        section = Section(
+            "The score function in use", f"{name}: a function of the project, not an expression."
+        )
+    else:
+        shown_name = "In the last cycle" if name == text else f"In the last cycle: {name}"
+        section = formula_section([Formula(shown_name, expression.text, {})])
+        section.title = "The score function in use"
+    used: list[tuple[str, int, int]] = []
+    for record in story.records:
+        function, cycle = str(record.get("score_function")), int(record["cycle"])
+        if used and used[-1][0] == function:
+            used[-1] = (function, used[-1][1], cycle)
+        else:
+            used.append((function, cycle, cycle))
+    if len(used) > 1:
+        rows = [
+            [function, f"{first}–{end}", shown(story.rate(slice(first - 1, end), CHOSEN), True)]
+            for function, first, end in used
+        ]
+        head = ["score function", "cycles", Markup("{} of chosen visits").format(defined("change_rate"))]
+        section.blocks.append(table(head, rows, "Score functions over time", words=1))
+    return section
+
+
+def _outcomes(story: Story) -> Section:
+    visits = story.counts.sum(axis=(0, 1))
+    total = max(1, int(visits.sum()))
+    rows = [
+        [
+            name.replace("_", " "),
+            f"{int(visits[OUTCOMES.index(name)]):,}" if name in OUTCOMES else "–",
+            shown(int(visits[OUTCOMES.index(name)]) / total, True) if name in OUTCOMES else "–",
+            f"{pages:,}",
+        ]
+        for name, pages in story.last_outcomes.items()
+    ]
+    head = [defined("outcome", "outcome"), "visits", "share of visits", "pages whose last visit ended so"]
+    return Section("Pages and visits by outcome", "", [table(head, rows)])
+
+
+def _hosts(story: Story) -> Section:
+    section = Section("Slowest hosts")
+    measured = [host for host in story.hosts if any(len(part) for part in host.latencies_ms)]
+    if not measured:
+        section.lead = "No visit of this store has a latency: the download handler does not measure it."
+        return section
+    measured.sort(key=lambda host: -host.latency_ms(50))
+    rows = [
+        [
+            host.name,
+            f"{host.latency_ms(50):,.0f} ms",
+            f"{host.latency_ms(95):,.0f} ms",
+            f"{host.pages:,}",
+            f"{host.visits:,}",
+            f"{host.failed:,}",
+            shown(host.changed / host.judged, True) if host.judged else "–",
+        ]
+        for host in measured[:SLOWEST]
+    ]
+    middle = float(np.median([host.latency_ms(50) for host in measured]))
+    section.lead = Markup("By median {}. Half of the {} hosts answer within {:,.0f} ms.").format(
+        defined("latency"), f"{len(measured):,}", middle
+    )
+    head = [
+        "host", "median", "95th percentile", "pages", defined("visits"), "failed", defined("change_rate"),
+    ]  # fmt: skip
+    section.blocks.append(table(head, rows))
+    return section
+
+
+def _top(story: Story) -> Section:
+    section = Section("Most changing pages")
+    if not story.top:
+        section.blocks.append(paragraph("No page has changed yet."))
+        return section
+    rows = [
+        [
+            Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(page.url)
+            if page.url.startswith(("http://", "https://"))
+            else page.url,
+            f"{page.X:,}",
+            f"{page.n:,}",
+            f"{page.age_cycles:,}",
+            page.outcome.replace("_", " "),
+        ]
+        for page in story.top
+    ]
+    head = ["page", defined("X"), defined("n"), defined("t"), "last outcome"]
+    section.blocks.append(table(head, rows))
+    return section

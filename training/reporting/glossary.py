@@ -1,0 +1,65 @@
+"""The terms of the reports: name and meaning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from training.replaying.metrics import METRICS
+from training.reporting.charts import METRIC_NAMES
+
+DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
+    **{
+        metric: (METRIC_NAMES.get(metric, metric.replace("_", " ")), f"{meaning}.")
+        for metric, meaning in METRICS.items()
+    },
+    "interval": (
+        "± (95% interval)",
+        "half width of the 95% confidence interval of the mean (Student's t): were the experiment repeated, "
+        "95% of such intervals would hold the true mean.",
+    ),
+    "p": (
+        "p value",
+        "of a paired t test over the folds (over the cycles if there is one fold): how often a difference "
+        "at least as large would come up if there were none. Below 0.05 counts as significant.",
+    ),
+    "learned": ("learned", "the score function that genetic programming (GP4C) learned on training data."),
+    "baseline": (
+        "baseline",
+        "a published score function that needs no learning. The best one is picked on the test data "
+        "itself, which is an advantage for it.",
+    ),
+    "oracle": ("oracle", "ranks by the truth; no ranking can find more changes in a cycle."),
+    "cycle": ("cycles", "selection rounds, one a day for instance: each visits the budget's worth of pages."),
+    "budget": ("budget", "visits per cycle, as a share of the pages or a count."),
+    "visits": ("visits", "fetches of a page, each with one outcome."),
+    "fold": ("fold", "a part of the pages that is tested on once and was not learned from then."),
+    "n": ("n", "visits of the page so far whose outcome (changed or not) is known."),
+    "X": ("X", "changes that these visits found."),
+    "t": ("t", "cycles since the last visit."),
+    "cg": ("CG", "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))."),
+    "nad": ("NAD", "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)."),
+    "sad": ("SAD", "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)."),
+    "aad": ("AAD", "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)."),
+    "gad": ("GAD", "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)."),
+    "age": ("age", "score t: the page visited longest ago first."),
+    "random": ("random", "every page is as likely as any other."),
+    "victories": ("victories", "cycles in which the learned function is significantly better (p < 0.05)."),
+    "correlation": ("correlation", "Pearson's, over cycles, of the number of pages that changed."),
+    "outcome": (
+        "outcomes",
+        "first: first copy; unchanged, changed, not modified (304): compared with the copy before; error: "
+        "no answer or no success; gone: 404 or 410; excluded: forbidden by robots.txt or other rules.",
+    ),
+    "kind": (
+        "kinds of visits",
+        "new: first visit; warm-up: early visits outside the budget; panel: observed in every cycle; ranked: "
+        "chosen by the score function; other: asked for by the spider.",
+    ),
+    "pages": ("pages", "all URLs that the crawl knows, visited or not."),
+    "latency": (
+        "latency",
+        "from sending a request to the headers of its answer, of the last attempt of every visit; politeness "
+        "delays are not part of it.",
+    ),
+}
+"""Term -> its name and what it means: the report's glossary."""
