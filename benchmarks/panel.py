@@ -16,9 +16,9 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.common import machine
 from benchmarks.simulated_crawl import crawl, texts_of
 from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.crawling.shadows import SHADOW
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.records import SHADOW
 from training.histories import models
 
 SCENARIOS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@
 
 Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
 rate) in a temporary directory and does what the scheduler does when a spider opens: `TopK.plan` with a score
-function of 20 nodes and `Store.write_plan`; then it reads all stored requests of the plan in order of page
+function of 20 nodes and `add_round`; then it reads all stored requests of the plan in order of page
 id (and, outside the target, in order of rank, as a crawl reads them while it runs). Targets: 0.5 s for 1M
 pages, 4 s for 10M, and at 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
 As a yardstick, a bare pass over three of the columns is timed in the same run.
@@ -127,7 +127,7 @@ def measure(path: str) -> dict[str, float]:
         assert total
         with peak_memory(peak):
             start, cpu_start = time.perf_counter(), time.process_time()
-            store.write_plan(TopK(loaded).plan(store, store.open_cycle))
+            store.add_round(TopK(loaded).plan(store, store.open_cycle), seen=0)
             planned = time.perf_counter()
             plan = np.concatenate([chunk["page"] for chunk in store.plan()])
             assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)

@@ -104,6 +104,7 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
 
     from scrapy_gp4c.crawling.stored_requests import to_stored
     from scrapy_gp4c.store.lmdb_store.store import Store
+    from scrapy_gp4c.store.records import NewVisit
 
     spider = spider_class()
     requests = [Request(url, callback=spider.parse) for url in pages]
@@ -114,7 +115,9 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
             for page, url in enumerate(pages):
                 changed = f"//{SLOW_HOST}:" in url
                 outcome = "first" if cycle == 1 else "changed" if changed else "unchanged"
-                store.record(page=page, time=time.time(), kind="other", outcome=outcome, fingerprint=page)
+                store.record(
+                    NewVisit(page=page, time=time.time(), kind="other", outcome=outcome, fingerprint=page)
+                )
             store.finish_cycle({"finished": time.time()})
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.estimates import estimates
-from scrapy_gp4c.crawling.shadows import SHADOW, enter
+from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
@@ -26,6 +26,7 @@ from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import SHADOW
 
 Texts = npt.NDArray[np.uint64]
 
@@ -117,7 +118,7 @@ def crawl(
         if failing is not None:
             visits["outcome"][failing[cycle - 1, rows]] = ERROR
         new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
-        shadows = np.concatenate((shadows, enter(new, state)))
+        shadows = np.concatenate((shadows, enter(new, {name: column[new] for name, column in state.items()})))
         shadows, tally = panel.advance(shadows, visits, record, settings.warmup_visits, bits)
         outcome = visits["outcome"]
         record["panel"] = estimates(

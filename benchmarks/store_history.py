@@ -25,7 +25,8 @@ RUNS = 5
 
 WRITER = """
 import sys, time
-from scrapy_gp4c.store import Store
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 with Store(sys.argv[1]) as store:
     store.begin_cycle({})
     pages, times = iter(range(store.pages)), []
@@ -33,7 +34,7 @@ with Store(sys.argv[1]) as store:
     while time.monotonic() < deadline:
         start = time.perf_counter()
         for _ in range(100):  # the last one commits
-            store.record(page=next(pages), time=0.0, outcome="unchanged", kind="panel")
+            store.record(NewVisit(page=next(pages), time=0.0, outcome="unchanged", kind="panel"))
         times.append(time.perf_counter() - start)
         time.sleep(0.02)
     store.finish_cycle({})

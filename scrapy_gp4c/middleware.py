@@ -7,7 +7,8 @@ page once, decoded and final.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from scrapy.exceptions import IgnoreRequest
 
@@ -89,7 +90,9 @@ class FingerprintMiddleware:
         if validators != cycle.store.validators(visit.page):
             cycle.store.set_validators(visit.page, *validators)
 
-    def _outcome(self, cycle: Cycle, visit: Claim, request: Request, response: Response) -> dict[str, Any]:
+    def _outcome(
+        self, cycle: Cycle, visit: Claim, request: Request, response: Response
+    ) -> Mapping[str, object]:
         size_bytes = len(response.body)
         if "cached" in response.flags:  # not the page as it is now
             return cycle.end(visit, "excluded", size_bytes)

@@ -15,13 +15,14 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle, cycles
-from scrapy_gp4c.crawling.frontier import Frontier, Stored, host_of
+from scrapy_gp4c.crawling.frontier import Frontier, host_of
 from scrapy_gp4c.crawling.setup_requests import Preamble
 from scrapy_gp4c.crawling.stored_requests import META, PASSED, from_stored, is_page_request, to_stored
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from typing import Self
@@ -83,7 +84,7 @@ class RecrawlScheduler(Scheduler):
     def _open_cycle(self, spider: Spider) -> None:
         assert self.crawler is not None
         assert self.crawler.stats is not None
-        store = Store(self.gp4c.store_path(spider.name))
+        store = open_store(self.gp4c.store_path(spider.name))
         try:
             cycle = Cycle(store, self.gp4c, TopK(self.gp4c), self.crawler.stats)
             remaining = array("Q", cycle.remaining())
@@ -251,7 +252,7 @@ class RecrawlScheduler(Scheduler):
                 if not self._queue_planned(page, stored, cycle):
                     unused.append(host_of(stored["url"]))
 
-    def _queue_planned(self, page: int, stored: Stored, cycle: Cycle) -> bool:
+    def _queue_planned(self, page: int, stored: StoredRequest, cycle: Cycle) -> bool:
         visit = cycle.claim(page, host_of(stored["url"]))
         if visit is None:  # the spider itself has requested it in the meantime
             return False
@@ -323,5 +324,5 @@ def _is_crawl(spider: Spider, crawler: Crawler) -> bool:
     return not (is_shell or start.__module__.startswith("scrapy.commands."))
 
 
-def _callbacks(stored: Stored) -> tuple[Any, Any]:
+def _callbacks(stored: StoredRequest) -> tuple[Any, Any]:
     return stored.get("callback"), stored.get("errback")

@@ -12,11 +12,12 @@ import zlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.store.history_text import is_header
 from scrapy_gp4c.store.lmdb_store.restore import restore
+from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -63,13 +64,15 @@ def _check_callback(project: Project, callback: str | None) -> None:
 
 def _pages(
     project: Project, name: str, callback: str | None, failure: list[ImportFileError]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, StoredRequest]]:
     """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`."""
-    extra = {} if callback is None else {"callback": callback}
     try:
         for number, line in content_lines(name):
+            stored: StoredRequest = {"url": line}
+            if callback is not None:
+                stored["callback"] = callback
             try:
-                yield project.page({"url": line, **extra})
+                yield project.page(stored)
             except ValueError as error:
                 raise ImportFileError(
                     f"{name}, line {number}: {error}. The pages of the lines before it are in the store; "

@@ -11,7 +11,9 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings as ScrapySettings
@@ -36,13 +38,13 @@ class Project:
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
 
-    def open_store(self, *, readonly: bool = True) -> Store:
+    def open_store(self, *, readonly: bool = True) -> PageStore:
         """Open the spider's store; readers work beside a running crawl."""
-        return Store(self.store_path, readonly=readonly)
+        return open_store(self.store_path, readonly=readonly)
 
-    def page(self, stored: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
         """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
-        arguments = {
+        arguments: dict[str, Any] = {
             name: stored[name] for name in ("cb_kwargs", "meta", "cookies", "headers") if name in stored
         }
         request = Request(stored["url"], **arguments)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.estimates import describe
-from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, UNCHANGED
+from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, OUTCOMES, UNCHANGED
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -46,7 +47,7 @@ def run(project: Project, options: Namespace) -> None:
             print_table([HEADER, *(_row(store, record) for record in records)])
 
 
-def page_counts(store: Store, settings: Settings) -> dict[str, int]:
+def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
     """Count the pages by what the policy does with them; they sum up to the known pages."""
     counts: Counter[str] = Counter()
     for _, block in store.blocks():
@@ -61,9 +62,9 @@ def page_counts(store: Store, settings: Settings) -> dict[str, int]:
     return {name: counts[name] for name in ("never fetched", "in warm-up", "ranked", "gone")}
 
 
-def _row(store: Store, record: dict[str, Any]) -> tuple[str, ...]:
+def _row(store: PageStore, record: CycleRecord) -> tuple[str, ...]:
     if record["cycle"] == store.open_cycle:
-        outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(store.outcomes))
+        outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES))
         judged = int(outcomes[[UNCHANGED, CHANGED, NOT_MODIFIED]].sum())
         changed = int(outcomes[CHANGED])
         record = {

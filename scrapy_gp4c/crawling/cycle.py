@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,8 @@ from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
 from scrapy_gp4c.policies.top_k import Policy
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, PlanCounts, VisitResult
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -50,7 +51,7 @@ class Claim:
 class Cycle:
     """The open cycle: begun anew, or resumed where an interrupted run left it."""
 
-    def __init__(self, store: Store, settings: Settings, policy: Policy, stats: StatsCollector) -> None:
+    def __init__(self, store: PageStore, settings: Settings, policy: Policy, stats: StatsCollector) -> None:
         """Begin or resume the cycle of `store`."""
         self.store = store
         self.settings = settings
@@ -70,7 +71,7 @@ class Cycle:
             }
         )
         if store.planned() is None:  # begun just now, or killed while the plan was being written
-            store.write_plan(self._new_plan())
+            store.add_round(self._new_plan(), seen=0)
         plan: list[npt.NDArray[Any]] = list(store.plan())
         self._plan = np.concatenate(plan) if plan else np.empty(0, PLAN)
         self._by_page = np.argsort(self._plan["page"], kind="stable")
@@ -91,8 +92,7 @@ class Cycle:
     def _new_plan(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the plan, and keep the policy's counts in the record before the plan counts as written."""
         yield from self.policy.plan(self.store, self.number)
-        with self.store.transaction(write=True) as txn:
-            self.store.update_record(txn, self.number, {"plan": self.policy.counts})
+        self.store.amend_record(plan=cast(PlanCounts, self.policy.counts))
 
     @property
     def planned(self) -> int:
@@ -165,9 +165,7 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(
-        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0
-    ) -> dict[str, Any]:
+    def judge(self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0) -> VisitResult:
         """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
         row = self.store.page(visit.page)
         if not row.has_copy:
@@ -177,7 +175,7 @@ class Cycle:
         outcome = "changed" if changed else "unchanged"
         return self._end(visit, row, outcome, size_bytes, latency_s, fingerprint, bits)
 
-    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> dict[str, Any]:
+    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> VisitResult:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
         return self._end(visit, self.store.page(visit.page), outcome, size_bytes, latency_s)
 
@@ -190,19 +188,21 @@ class Cycle:
         latency_s: float,
         fingerprint: int = 0,
         distance_bits: int | None = None,
-    ) -> dict[str, Any]:
+    ) -> VisitResult:
         del self._under_way[visit.page]
         self._further.extend(self.policy.react(visit.page, outcome))
         try:
             self.store.record(
-                page=visit.page,
-                time=time.time(),
-                outcome=outcome,
-                kind=visit.kind,
-                fingerprint=fingerprint,
-                distance=NO_DISTANCE if distance_bits is None else distance_bits,
-                bytes=min(size_bytes, 2**32 - 1),
-                latency_s=latency_s,
+                NewVisit(
+                    page=visit.page,
+                    time=time.time(),
+                    outcome=outcome,
+                    kind=visit.kind,
+                    fingerprint=fingerprint,
+                    distance=NO_DISTANCE if distance_bits is None else distance_bits,
+                    bytes=min(size_bytes, 2**32 - 1),
+                    latency_s=latency_s,
+                )
             )
         except StoreError as error:
             self.failure = error
@@ -240,13 +240,13 @@ class Cycle:
         except StoreError as error:
             self.failure = error
 
-    def finish(self, reason: str) -> dict[str, Any]:
+    def finish(self, reason: str) -> CycleRecord:
         """Close the cycle: fold its visits into the store. Returns its record."""
         visits = self.store.open_visits()
-        outcomes = np.bincount(visits["outcome"], minlength=len(self.store.outcomes))
-        counts = dict(zip(self.store.outcomes, outcomes.tolist(), strict=True))
+        outcomes = np.bincount(visits["outcome"], minlength=len(OUTCOMES))
+        counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
         judged = int(outcomes[list(JUDGED)].sum())
-        record = {
+        record: CycleRecord = {
             "finished": time.time(),
             "reason": reason,
             "known": self.store.pages,

@@ -10,8 +10,10 @@ from __future__ import annotations
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
+
+from scrapy_gp4c.store.records import StoredRequest
 
 CHUNK_PAGES: Final = 256
 """Pages of the plan read at a time: a few milliseconds of the reactor's time."""
@@ -20,14 +22,12 @@ MIN_HOSTS: Final = 64
 MAX_WAITING: Final = 250_000
 """Stop reading ahead when this many pages wait behind the windows of their hosts."""
 
-Stored = dict[str, Any]
-
 
 class Frontier:
     """The not yet queued part of a plan."""
 
     def __init__(
-        self, pages: Iterable[int], read: Callable[[Sequence[int]], list[Stored]], window: int
+        self, pages: Iterable[int], read: Callable[[Sequence[int]], list[StoredRequest]], window: int
     ) -> None:
         """Take the plan.
 
@@ -49,7 +49,7 @@ class Frontier:
         """Append pages to the plan."""
         self._plan.extend(pages)
 
-    def feed(self, host_done: str | None = None) -> Iterator[tuple[int, Stored]]:
+    def feed(self, host_done: str | None = None) -> Iterator[tuple[int, StoredRequest]]:
         """Yield (page, stored request) of the pages to queue now.
 
         ``host_done``: the host of a page fed earlier that has just left the queue for the downloader.
@@ -67,7 +67,7 @@ class Frontier:
         ):
             yield from self._read_on()
 
-    def _refill(self, host: str) -> Iterator[tuple[int, Stored]]:
+    def _refill(self, host: str) -> Iterator[tuple[int, StoredRequest]]:
         """Fill the window of a host: half a window at a time, because one read costs as much as ten pages."""
         waiting = self._waiting[host]
         pages = [waiting.popleft() for _ in range(min(len(waiting), self._window - self._queued[host]))]
@@ -77,7 +77,7 @@ class Frontier:
         self._queued[host] += len(pages)
         yield from zip(pages, self._read(pages), strict=True)
 
-    def _read_on(self) -> Iterator[tuple[int, Stored]]:
+    def _read_on(self) -> Iterator[tuple[int, StoredRequest]]:
         chunk = self._plan[self._next : self._next + CHUNK_PAGES]
         self._next += len(chunk)
         for page, stored in zip(chunk, self._read(chunk), strict=True):

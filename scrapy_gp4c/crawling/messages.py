@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
@@ -20,7 +21,7 @@ def opening(cycle: Cycle, remaining: int) -> str:
     )
 
 
-def closing(cycle: Cycle, record: dict[str, Any]) -> str:
+def closing(cycle: Cycle, record: CycleRecord) -> str:
     """Return the line for a finished cycle with this record."""
     rate = record["change_rate"]
     return (

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
-from scrapy_gp4c.crawling.shadows import _entering, load, save
+from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.scoring import draws, functions, terminals
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -86,7 +86,7 @@ def advance(
 
 
 def close_cycle(
-    store: Store, record: Mapping[str, Any], share: float, warmup_visits: int, distance_bits: int
+    store: PageStore, record: Mapping[str, Any], share: float, warmup_visits: int, distance_bits: int
 ) -> dict[str, Any] | None:
     """Advance the shadows of the open cycle and return its estimates (see `estimates`).
 
@@ -97,12 +97,12 @@ def close_cycle(
     if share <= 0.0 or "cut" not in plan:
         return None
     cycle, visits = record["cycle"], store.open_visits()
-    shadows = load(store, cycle - 1)
+    shadows = store.shadows(cycle - 1)
     shadows = shadows[in_panel(np.ascontiguousarray(shadows["key"]), share)]
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
-    shadows = np.concatenate((shadows, _entering(store, entering)))
+    shadows = np.concatenate((shadows, enter(entering, store.columns_of(entering))))
     shadows, tally = advance(shadows, visits, record, warmup_visits, distance_bits)
-    save(store, cycle, shadows)
+    store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     counts = [int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,))]
     return estimates(tally, plan["copies"], *counts)

@@ -7,10 +7,12 @@ A page is remembered with what its spider needs to visit it again: URL, callback
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
+
+from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -55,7 +57,7 @@ def is_page_request(request: Request) -> bool:
     )
 
 
-def to_stored(request: Request, spider: Spider) -> dict[str, Any]:
+def to_stored(request: Request, spider: Spider) -> StoredRequest:
     """Return what the store keeps of a request, ready for JSON.
 
     Raises ValueError, with the reason, when the request could not be repeated from it: a callback that
@@ -85,7 +87,7 @@ def to_stored(request: Request, spider: Spider) -> dict[str, Any]:
         stored["dont_filter"] = True
     if request.priority:
         stored["priority"] = request.priority
-    return stored
+    return cast(StoredRequest, stored)
 
 
 def _as_json(name: str, value: Any) -> Any:
@@ -101,13 +103,13 @@ def _as_json(name: str, value: Any) -> Any:
     return repeated
 
 
-def from_stored(stored: dict[str, Any], spider: Spider) -> Request:
+def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     """Rebuild the request of a planned visit.
 
     Raises AttributeError when the spider has no such callback any more.
     """
     callbacks = {name: getattr(spider, stored[name]) for name in ("callback", "errback") if name in stored}
-    arguments = {name: stored[name] for name in ARGUMENTS if name in stored}
+    arguments: dict[str, Any] = {name: stored[name] for name in ARGUMENTS if name in stored}
     headers = {
         key.encode("latin-1"): [value.encode("latin-1") for value in values]
         for key, values in stored.get("headers", {}).items()

@@ -19,7 +19,7 @@ from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.ranking import Best
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
 
 NEW, WARMUP, PANEL, RANKED = (KINDS.index(kind) for kind in ("new", "warmup", "panel", "ranked"))
 MAX_WAIT_CYCLES: Final = 32
@@ -38,7 +38,7 @@ class Policy(Protocol):
     are not gone; ``rankable``, pages that were ranked; ``cut``, score and draw of the last one chosen.
     """
 
-    def plan(self, store: Store, cycle: int) -> Iterator[npt.NDArray[Any]]:
+    def plan(self, store: PageStore, cycle: int) -> Iterator[npt.NDArray[Any]]:
         """Yield the plan of `cycle` in chunks of dtype `PLAN`, the first to be visited first."""
 
     def react(self, page: int, outcome: str) -> Sequence[int]:
@@ -60,7 +60,7 @@ class TopK:
         self.settings = settings
         self.counts: dict[str, Any] = {}
 
-    def plan(self, store: Store, cycle: int) -> Iterator[npt.NDArray[Any]]:
+    def plan(self, store: PageStore, cycle: int) -> Iterator[npt.NDArray[Any]]:
         """Rank in one pass over the page columns; memory is bounded by the plan, not by the store."""
         settings = self.settings
         parts: dict[int, list[npt.NDArray[np.uint32]]] = {NEW: [], WARMUP: [], PANEL: []}

@@ -11,7 +11,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, OUTCOMES, UNCHANGED
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
 
 FORMAT: Final = "gp4c-history/1"
 
@@ -23,24 +23,23 @@ MATRIX_BYTES = 64_000_000
 """Memory for the bits of the pages exported in one pass over the visits."""
 
 
-def lines(store: Store) -> Iterator[str]:
+def lines(store: PageStore) -> Iterator[str]:
     """Yield the lines of a store's history up to its last finished cycle."""
     last = store.last_cycle
     records = [record for record in store.cycles() if record["cycle"] <= last]
     yield "# " + json.dumps({"format": FORMAT, "cycles": records})
-    cycles = max(0, last - 1)
-    blocks = max(1, MATRIX_BYTES // max(1, cycles * store.block_rows))
+    cycles = max(1, last - 1)
     group: list[tuple[int, Columns]] = []
-    for block in store.blocks():
-        group.append(block)
-        if len(group) == blocks:
+    for first, block in store.blocks():
+        if group and (first + len(block["n"]) - group[0][0]) * cycles > MATRIX_BYTES:
             yield from _lines(store, group, last)
             group = []
+        group.append((first, block))
     if group:
         yield from _lines(store, group, last)
 
 
-def _lines(store: Store, group: list[tuple[int, Columns]], last: int) -> Iterator[str]:
+def _lines(store: PageStore, group: list[tuple[int, Columns]], last: int) -> Iterator[str]:
     first = group[0][0]
     stop = group[-1][0] + len(group[-1][1]["n"])
     bits = np.full((stop - first, max(0, last - 1)), NOT_JUDGED, np.uint8)
@@ -52,10 +51,10 @@ def _lines(store: Store, group: list[tuple[int, Columns]], last: int) -> Iterato
         ids = np.arange(start, start + len(block["n"]))
         for row, request in enumerate(store.requests(ids)):
             text = bits[start - first + row].tobytes().decode("ascii")
-            url = request.pop("url")
+            url = request["url"]
             extra = _state(block, row, text) | _validators(store, start + row)
-            if request:
-                extra["request"] = request
+            if rest := {name: value for name, value in request.items() if name != "url"}:
+                extra["request"] = rest
             yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(extra)))
 
 
@@ -78,7 +77,7 @@ def _state(block: Columns, row: int, text: str) -> dict[str, Any]:
     return extra
 
 
-def _validators(store: Store, page: int) -> dict[str, Any]:
+def _validators(store: PageStore, page: int) -> dict[str, Any]:
     values = zip(("etag", "last_modified"), store.validators(page), strict=True)
     return {name: value for name, value in values if value is not None}
 

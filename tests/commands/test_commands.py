@@ -22,6 +22,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store import restore as restore_module
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 
 SPIDERS = """
 import scrapy
@@ -92,7 +93,9 @@ def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
         for of_page in outcomes:
             cycle = store.begin_cycle({"started": 86400.0, "score_function": "t * X"})
             for page, outcome in of_page.items():
-                store.record(page, outcome, time=1.0, fingerprint=cycle * 1000 + page, kind="ranked")
+                store.record(
+                    NewVisit(page, outcome, time=1.0, fingerprint=cycle * 1000 + page, kind="ranked")
+                )
             store.finish_cycle({"finished": 90000.0, "visited": len(of_page)})
 
 
@@ -115,13 +118,13 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
         for outcome in ("first", "changed", "unchanged"):
             kept.begin_cycle({"started": 86400.0, "score_function": "t * X"})
             for page in range(3):
-                kept.record(page, outcome, time=1.0, fingerprint=page)
+                kept.record(NewVisit(page, outcome, time=1.0, fingerprint=page))
             kept.finish_cycle(
                 {"finished": 90000.0, "visited": 3, "changed": 3, "change_rate": 0.5, "planned": 4}
             )
     with Store(tmp_path / "store") as kept:  # the commands work while a crawl has the store
         kept.begin_cycle({"started": 86400.0})
-        kept.record(4, "first", time=1.0)
+        kept.record(NewVisit(4, "first", time=1.0))
         kept.commit()
         status = scrapy_gp4c(project_directory, "status", "news", "-s", store)
         pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store)
@@ -304,7 +307,7 @@ def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_pat
     with project.open_store(readonly=False) as store:
         store.begin_cycle({"started": 1.0})
         page = store.add_page(*project.page({"url": "http://h.example/found"}))
-        store.record(page, "first", time=1.0)
+        store.record(NewVisit(page, "first", time=1.0))
     (tmp_path / "urls").write_text("http://h.example/found\nhttp://h.example/added\n")
     in_process(project, import_file, tmp_path / "urls")
     with project.open_store(readonly=False) as store:

@@ -22,9 +22,6 @@ from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
 from scrapy_gp4c.commands import status
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
-from scrapy_gp4c.crawling.shadows import SHADOW
-from scrapy_gp4c.crawling.shadows import load as load_shadows
-from scrapy_gp4c.crawling.shadows import save as save_shadows
 from scrapy_gp4c.fingerprint.distance import differ, is_changed
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
@@ -33,6 +30,7 @@ from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import SHADOW
 
 if TYPE_CHECKING:
     from tests.support.loopback import Site
@@ -210,18 +208,18 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     child = os.fork()
     if not child:
         deadly = {
-            "before the plan counts": (Store, "update_record"),
-            "before": (panel, "save"),
+            "before the plan counts": (Store, "amend_record"),
+            "before": (Store, "keep_shadows"),
             "after": (fold, "fold"),
             "in the fold": (fold, "put_visits"),
         }[where]
         function = getattr(*deadly)
         calls = iter(range(1000))
 
-        def kill(*arguments: Any) -> Any:
+        def kill(*arguments: Any, **fields: Any) -> Any:
             if next(calls) == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments)
+            return function(*arguments, **fields)
 
         setattr(*deadly, kill)
         run_cycles(tmp_path / "killed", 9)
@@ -236,10 +234,10 @@ def test_shadows_of_another_cycle_or_form_are_not_used(tmp_path: Path) -> None:
     """A cycle without a panel in between begins anew; so does a version with other columns."""
     with Store(tmp_path / "s") as store:
         shadows = np.ones(3, SHADOW)
-        save_shadows(store, 4, shadows)
-        save_shadows(store, 5, shadows[:2])
-        assert [len(load_shadows(store, cycle)) for cycle in (3, 4, 5, 6)] == [0, 3, 2, 0]
-        assert load_shadows(store, 4).tobytes() == shadows.tobytes()
+        store.keep_shadows(4, shadows)
+        store.keep_shadows(5, shadows[:2])
+        assert [len(store.shadows(cycle)) for cycle in (3, 4, 5, 6)] == [0, 3, 2, 0]
+        assert store.shadows(4).tobytes() == shadows.tobytes()
 
 
 def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Path) -> None:

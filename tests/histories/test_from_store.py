@@ -16,6 +16,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 from training import store_history
 from training.histories import models
 from training.histories.from_store import merge, read_with_report
@@ -33,7 +34,7 @@ def crawl(path: Path, cycles: list[Visits], pages: int = 4) -> None:
         for number, visits in enumerate(cycles, start=1):
             store.begin_cycle({})
             for page, (outcome, kind) in visits.items():
-                store.record(page=page, time=float(number), outcome=outcome, kind=kind)
+                store.record(NewVisit(page=page, time=float(number), outcome=outcome, kind=kind))
             store.finish_cycle({"finished": float(number)})
 
 
@@ -82,7 +83,7 @@ def test_the_order_in_which_pages_were_discovered_does_not_matter(tmp_path: Path
                 for number, page in enumerate(order):
                     if rows[page][cycle] != " ":
                         outcome = CODES[rows[page][cycle]]
-                        store.record(page=number, time=0.0, outcome=outcome, kind="other")
+                        store.record(NewVisit(page=number, time=0.0, outcome=outcome, kind="other"))
                 store.finish_cycle({"finished": 0.0})
         fields, _ = read_with_report(tmp_path / name, max_errors=0, partial=True)
         read.append(ChangeHistory(**fields))
@@ -245,15 +246,16 @@ def test_command_writes_brdc_text(tmp_path: Path, capsys: pytest.CaptureFixture[
 WRITER = """
 import sys
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 with Store(sys.argv[1]) as store:
     store.add_pages((page + 1, {"url": f"http://h/p{page}"}) for page in range(300))
     for cycle in range(1, 61):
         store.begin_cycle({})
         for page in range(store.pages):
             changed = "changed" if (cycle + page) % 2 else "unchanged"
-            store.record(page=page, time=0.0, outcome="first" if cycle == 1 else changed)
+            store.record(NewVisit(page=page, time=0.0, outcome="first" if cycle == 1 else changed))
         new = store.add_page(10_000 + cycle, {"url": f"http://h/new{cycle}"})
-        store.record(page=new, time=0.0, outcome="first")
+        store.record(NewVisit(page=new, time=0.0, outcome="first"))
         store.finish_cycle({})
         print(cycle, flush=True)
 """

@@ -20,6 +20,7 @@ from scrapy_gp4c.commands import report as command
 from scrapy_gp4c.errors import HistoryError, SettingsError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, project_directory, scrapy_gp4c, urls
 from tests.reporting.test_page import check
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
@@ -50,9 +51,11 @@ def make_store(path: Path, open_cycle: bool = False) -> Path:
             started = 1000.0 * number
             record = {"started": started, "budget": 0.3, "score_function": score, "formula": formula}
             store.begin_cycle(record)
-            store.write_plan([])
+            store.add_round([], seen=0)
             for page, (kind, outcome, latency_s) in visits.items():
-                store.record(page, outcome, time=started, kind=kind, latency_s=latency_s, fingerprint=page)
+                store.record(
+                    NewVisit(page, outcome, time=started, kind=kind, latency_s=latency_s, fingerprint=page)
+                )
             store.finish_cycle({"finished": started + 60.0, "visited": len(visits), "known": 8})
         if open_cycle:
             store.begin_cycle({"started": 5000.0})
@@ -103,7 +106,7 @@ def test_before_the_first_ranked_cycle(store_path: Path) -> None:
         store.add_pages((page + 1, {"url": url}) for page, url in enumerate(urls(2)))
         for outcome in ("first", "unchanged"):
             store.begin_cycle({"started": 0.0, "score_function": "my.function", "formula": "my.function"})
-            store.record(0, outcome, time=1.0)
+            store.record(NewVisit(0, outcome, time=1.0))
             store.finish_cycle({"finished": 2.0})
     page = crawl_page(store_path)
     assert "has not chosen any visit yet" in page.headline

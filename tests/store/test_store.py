@@ -21,6 +21,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 
 
 def pages(count: int, first: int = 0, padding: str = "") -> list[tuple[int, dict[str, str]]]:
@@ -65,7 +66,7 @@ def test_readers_work_beside_a_writer(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(10))
         store.begin_cycle({"started": 1.0})
-        store.record(3, "first", time=1.0)
+        store.record(NewVisit(3, "first", time=1.0))
         assert in_process(read, tmp_path / "store").stdout == "10 0 []\n"
         store.commit()
         assert in_process(read, tmp_path / "store").stdout == "10 1 []\n"
@@ -210,7 +211,7 @@ def crawl_until_full(store: Store) -> int:
         confirmed = len(store.open_visits())
         page = store.add_page(number + 10**9, {"url": f"http://new/{number}/" + "x" * 300})
         try:
-            store.record(page, "first", time=1.0, fingerprint=number)
+            store.record(NewVisit(page, "first", time=1.0, fingerprint=number))
         except StoreFullError:
             return confirmed - confirmed % 100
     raise AssertionError("the store never became full")
@@ -284,13 +285,13 @@ def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path, monkeypatch: pytest.
         store.add_pages(pages(2000))
         store.begin_cycle({"started": 1.0})
         for page in range(2000):
-            store.record(page, "first", time=1.0)
+            store.record(NewVisit(page, "first", time=1.0))
         store.commit()
         limit_file_size((path / "data.mdb").stat().st_size)
         with pytest.raises(StoreFullError):
             store.finish_cycle({"finished": 2.0})
         with pytest.raises(StoreError, match="could not complete cycle 1: free disk space"):
-            store.record(0, "first", time=1.0)
+            store.record(NewVisit(0, "first", time=1.0))
         if again == "open":
             store.close()
             with pytest.raises(StoreFullError):
@@ -314,10 +315,10 @@ def test_wrong_calls_are_refused(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(3))
         for call in (
-            lambda: store.record(0, "first", time=0.0),
+            lambda: store.record(NewVisit(0, "first", time=0.0)),
             lambda: store.finish_cycle({}),
             lambda: store.add_page(1, {}),
-            lambda: store.write_plan([]),
+            lambda: store.add_round([], seen=0),
         ):
             with pytest.raises(ValueError, match="no cycle is open"):
                 call()
@@ -326,13 +327,13 @@ def test_wrong_calls_are_refused(tmp_path: Path) -> None:
             store.begin_cycle({})
         for page in (-1, 3):
             with pytest.raises(ValueError, match="there is no page"):
-                store.record(page, "first", time=0.0)
+                store.record(NewVisit(page, "first", time=0.0))
             with pytest.raises(ValueError, match="there is no page"):
                 store.request(page)
         with pytest.raises(ValueError, match="not in"):
-            store.record(0, "perhaps", time=0.0)
+            store.record(NewVisit(0, "perhaps", time=0.0))
         with pytest.raises(struct.error):
-            store.record(0, "first", time=0.0, bytes=2**32)
+            store.record(NewVisit(0, "first", time=0.0, bytes=2**32))
         with pytest.raises(TypeError):
             store.set_request(0, {"url": object()})
         assert not store.visited(0)
@@ -366,11 +367,11 @@ def test_a_plan_is_there_only_when_it_is_complete(tmp_path: Path) -> None:
         store.begin_cycle({})
         assert store.planned() is None
         with pytest.raises(RuntimeError):
-            store.write_plan(failing())
+            store.add_round(failing(), seen=0)
         assert store.planned() is None
-        store.write_plan([])
+        store.add_round([], seen=0)
         assert store.planned() == 0
-        store.write_plan([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)])
+        store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], seen=0)
         assert np.concatenate(list(store.plan())).tolist() == [(2.5, 4, 3), (1.0, 0, 1)]
         assert store.planned() == 2
 
@@ -419,12 +420,12 @@ def test_verify_finds_what_does_not_fit(tmp_path: Path, expected: str) -> None:
         for outcome in ("first", "changed", "unchanged"):
             store.begin_cycle({})
             for page in range(5):
-                store.record(page, outcome, time=1.0)
+                store.record(NewVisit(page, outcome, time=1.0))
             store.finish_cycle({})
         store.begin_cycle({})
         plan = np.zeros(2, PLAN)
         plan["page"] = [3, 1]
-        store.write_plan([plan])
+        store.add_round([plan], seen=0)
         assert store.verify() == []
     _break(path, *BREAKS[expected])
     with Store(path, readonly=True) as store:
@@ -437,5 +438,5 @@ def test_latency_is_kept_in_milliseconds(tmp_path: Path) -> None:
         store.add_pages(pages(4))
         store.begin_cycle({"started": 1.0})
         for page, latency_s in enumerate((0.0, 0.0001, 0.25, 120.0)):
-            store.record(page, "first", time=1.0, latency_s=latency_s)
+            store.record(NewVisit(page, "first", time=1.0, latency_s=latency_s))
         assert store.open_visits()["latency_ms"].tolist() == [0, 1, 250, 65_535]

@@ -20,6 +20,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store import fold, store
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 
 PAGES = 60
 NEW_PER_CYCLE = 7
@@ -52,12 +53,14 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
         if kept.planned() is None:
             rows = np.zeros(kept.pages, PLAN)
             rows["page"] = np.arange(kept.pages)
-            kept.write_plan(iter([rows]))
+            kept.add_round(iter([rows]), seen=0)
         for chunk in list(kept.plan()):
             for page in chunk["page"].tolist():
                 if not kept.visited(page):
                     kept.record(
-                        page, outcome(page, cycle), time=float(cycle), fingerprint=page * 1000 + cycle
+                        NewVisit(
+                            page, outcome(page, cycle), time=float(cycle), fingerprint=page * 1000 + cycle
+                        )
                     )
                     if page % 5 == 0:
                         kept.commit()
@@ -66,7 +69,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
             new = key(PAGES + cycle * NEW_PER_CYCLE + number)
             if kept.find(new) is None:
                 page = kept.add_page(new, {"url": f"http://h/new/{cycle}/{number}"})
-                kept.record(page, "first", time=float(cycle), fingerprint=page)
+                kept.record(NewVisit(page, "first", time=float(cycle), fingerprint=page))
         kept.finish_cycle({"finished": 2.0})
         committed(cycle, -1)
 

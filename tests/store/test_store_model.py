@@ -17,6 +17,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store import fold, store
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
 
 JUDGED = ("unchanged", "changed", "not_modified")
 FAILED = ("error", "gone", "excluded")
@@ -131,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
         order.shuffle(pages)
         rows = np.zeros(len(pages), PLAN)
         rows["page"] = pages
-        self.store.write_plan(iter([rows[:2], rows[2:]]))
+        self.store.add_round(iter([rows[:2], rows[2:]]), seen=0)
         self.plan = pages
 
     @precondition(lambda self: self.open is not None)
@@ -157,9 +158,11 @@ class StoreMachine(RuleBasedStateMachine):
         page = data.draw(st.integers(0, len(self.pages) - 1))
         if page in self.open:
             with pytest.raises(ValueError, match="already"):
-                self.store.record(page, outcome, time=0.0)
+                self.store.record(NewVisit(page, outcome, time=0.0))
         else:
-            self.store.record(page, outcome, time=1.5, fingerprint=fingerprint, kind="ranked", bytes=7)
+            self.store.record(
+                NewVisit(page, outcome, time=1.5, fingerprint=fingerprint, kind="ranked", bytes=7)
+            )
             self.open[page] = outcome, fingerprint
 
     @precondition(lambda self: self.pages)
@@ -211,7 +214,7 @@ class StoreMachine(RuleBasedStateMachine):
             for page, outcome in enumerate(of_page[: len(self.pages)]):
                 if outcome is not None and page not in self.open:
                     fingerprint = self._key(page + 97 * number)
-                    self.store.record(page, outcome, time=1.5, fingerprint=fingerprint)
+                    self.store.record(NewVisit(page, outcome, time=1.5, fingerprint=fingerprint))
                     self.open[page] = outcome, fingerprint
             if reopen:
                 self.reopen()

@@ -19,6 +19,7 @@ from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.store.records import CycleRecord
 from training.comparing.decision import GUARD_MARGIN, Floats, decide, truths_of, values_on
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, arrange
@@ -103,13 +104,13 @@ def in_use(path: Path, store: Path) -> ScoreFunction:
     return replace(functions.load(record["formula"]), clock=record["clock"])
 
 
-def _last_record(path: Path) -> dict[str, Any] | None:
-    from scrapy_gp4c.store.lmdb_store.store import Store  # needs lmdb; only a store does
+def _last_record(path: Path) -> CycleRecord | None:
+    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     if not path.is_dir():
         return None
     try:
-        with Store(path, readonly=True) as store:
+        with open_store(path, readonly=True) as store:
             records = store.cycles()
     except StoreError as error:
         raise HistoryError(str(error)) from error

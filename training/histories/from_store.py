@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.page_store import PageStore
 from training.histories.formats import Fields
 from training.histories.history import ChangeHistory
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
@@ -88,10 +88,10 @@ def read_with_report(
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError as `read_store`.
     """
-    from scrapy_gp4c.store.lmdb_store.store import Store  # needs lmdb; only a store does
+    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:
-        with Store(path, readonly=True) as store:
+        with open_store(path, readonly=True) as store:
             return _read(path, store, max_errors, partial)
     except StoreError as error:
         raise HistoryError(
@@ -99,7 +99,7 @@ def read_with_report(
         ) from error
 
 
-def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fields, Report]:
+def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[Fields, Report]:
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
@@ -169,7 +169,7 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Fie
     return fields, report
 
 
-def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
+def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), Names()
     for start in range(0, len(chosen), BATCH):

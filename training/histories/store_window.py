@@ -12,7 +12,7 @@ import numpy as np
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 
 if TYPE_CHECKING:
-    from scrapy_gp4c.store.lmdb_store.store import Store
+    from scrapy_gp4c.store.page_store import PageStore
 
 COLLECTED_SHARE: Final = 0.5
 """A cycle belongs to a history if it judged at least this share of the pages that it could have."""
@@ -26,7 +26,7 @@ class Outcomes:
     The P pages are those of the panel if there is one, unless ``everything`` is wanted.
     """
 
-    def __init__(self, store: Store, everything: bool) -> None:
+    def __init__(self, store: PageStore, everything: bool) -> None:
         """Read them."""
         panel = np.zeros(store.pages, np.bool_)
         for _, visits in store.visits(1, store.last_cycle):

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, NOT_MODIFIED, OUTCOMES
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord
 
 TOP_PAGES: Final = 20
 
@@ -53,7 +55,7 @@ class Story:
 
     path: str
     store_id: str
-    records: list[dict[str, Any]]
+    records: list[CycleRecord]
     """Of the finished cycles, oldest first."""
     counts: npt.NDArray[np.int64]
     """``[cycles, kinds, outcomes]``: visits."""
@@ -75,7 +77,7 @@ class Story:
 def read_story(path: Path) -> Story:
     """Read a store. Raises HistoryError where there is none, or no finished cycle in it."""
     try:
-        with Store(path, readonly=True) as store:
+        with open_store(path, readonly=True) as store:
             if not store.last_cycle:
                 raise HistoryError(
                     f"the store {path} has no finished cycle: there is nothing to report yet; let the "
@@ -86,7 +88,7 @@ def read_story(path: Path) -> Story:
         raise HistoryError(f"there is no crawl to report in {path}: {error}") from error
 
 
-def _read(store: Store, path: str) -> Story:
+def _read(store: PageStore, path: str) -> Story:
     cycles = store.last_cycle
     hosts: dict[str, Host] = {}
     host_of = np.empty(store.merged_pages, np.int32)

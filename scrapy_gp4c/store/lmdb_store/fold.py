@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
     from scrapy_gp4c.store.lmdb_store.store import Store
@@ -41,7 +42,9 @@ def fold(store: Store, state: dict[str, Any]) -> None:
     _apply(store, visits[np.argsort(visits["page"], kind="stable")], cycle)
     put_visits(store, cycle, 0, visits)
     with store.transaction(write=True) as txn:
-        store.update_record(txn, cycle, {"finished": time.time(), **state["record"]})
+        record: CycleRecord = {"finished": time.time()}
+        record.update(state["record"])
+        store.update_record(txn, cycle, record)
         store.put_meta(txn, "last_cycle", cycle)
         for table in ("log", "new", "plans"):
             txn.drop(store.tables[table], delete=False)
@@ -128,7 +131,7 @@ def append_pages(store: Store, pages: list[tuple[int, bytes]], state: columns.Co
     store.pages = max(store.pages, store.merged_pages)
 
 
-def restore(store: Store, records: list[dict[str, Any]]) -> None:
+def restore(store: Store, records: list[CycleRecord]) -> None:
     """Give a store without cycles the JSON records of cycles 1..C, as finished.
 
     Their pages and visits follow by `append_pages` and `put_visits`. One transaction.

@@ -13,11 +13,10 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.store.lmdb_store.environment import damaged
 from scrapy_gp4c.store.lmdb_store.tables import KEY, U32, U32_PAIR, Tables, split
+from scrapy_gp4c.store.records import StoredRequest
 
 READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
-
-Request = dict[str, Any]
 
 
 class Pages(Tables):
@@ -92,7 +91,7 @@ class Pages(Tables):
             start = found[-1] + 1
         yield from [page for page, _ in self._unsaved_pages]
 
-    def request(self, page: int) -> Request:
+    def request(self, page: int) -> StoredRequest:
         """Return the stored request of one page."""
         self._check(page)
         value = self._request_buffer.get(page)
@@ -101,17 +100,17 @@ class Pages(Tables):
                 value = txn.get(U32.pack(page), db=self.tables["urls"])
                 if value is None:
                     value = self._new_request(txn, page)
-        request: Request = json.loads(value)
+        request: StoredRequest = json.loads(value)
         return request
 
-    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[Request]:
+    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
         ids = np.asarray(pages, dtype=np.int64)
         if len(ids):
             self._check(int(ids.min()))
             self._check(int(ids.max()))
         order = np.argsort(ids, kind="stable")
-        result: list[Request] = [{}] * len(ids)
+        result: list[StoredRequest] = [{"url": ""}] * len(ids)
         for start in range(0, len(ids), READ_PAGES):
             positions = order[start : start + READ_PAGES]
             found = self._read_requests(ids[positions])
@@ -119,7 +118,7 @@ class Pages(Tables):
                 result[position] = request
         return result
 
-    def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[Request]:
+    def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         buffered = self._request_buffer
         with self.transaction() as txn:
             keys = split(ids.astype(">u4").tobytes(), U32.size)
@@ -134,7 +133,7 @@ class Pages(Tables):
                     values[position] = buffered[page]
                 elif values[position] is None:
                     values[position] = self._new_request(txn, page)
-        decoded: list[Request] = json.loads(b"[" + b",".join(values) + b"]")
+        decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
         return decoded
 
     def _new_request(self, txn: Any, page: int) -> bytes:

@@ -23,6 +23,7 @@ from scrapy_gp4c.store.history_text import CHANGED_BIT, FORMAT, UNCHANGED_BIT, i
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import encode
+from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -36,7 +37,7 @@ class Page(NamedTuple):
 
     line: int
     key: int
-    request: dict[str, Any]
+    request: StoredRequest
     bits: bytes
     state: dict[str, Any]
 
@@ -66,7 +67,7 @@ def restore(project: Project, name: str, lines: Iterable[tuple[int, str]]) -> tu
 
 
 def _restore(project: Project, name: str, lines: Iterator[tuple[int, str]], store: Store) -> tuple[int, int]:
-    records: list[dict[str, Any]] | None = None
+    records: list[CycleRecord] | None = None
     first = next(lines)
     if is_header(first[1]):
         records = _records(name, first[1])
@@ -84,10 +85,10 @@ def _restore(project: Project, name: str, lines: Iterator[tuple[int, str]], stor
     return store.pages, cycles
 
 
-def _records(name: str, header: str) -> list[dict[str, Any]]:
+def _records(name: str, header: str) -> list[CycleRecord]:
     try:
         content = json.loads(header[1:])
-        records: list[dict[str, Any]] = content["cycles"]
+        records: list[CycleRecord] = content["cycles"]
         sound = content["format"] == FORMAT and all("finished" in record for record in records)
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
@@ -112,7 +113,7 @@ def _page(project: Project, name: str, number: int, line: str) -> Page:
         state = json.loads(fields[3]) if len(fields) == 4 else {"first_cycle": 1}
         if not isinstance(state, dict) or not isinstance(state.get("request", {}), dict):
             raise ValueError(f"expected a JSON object in the fourth field; found {fields[3][:40]!r}")
-        key, request = project.page({"url": fields[1], **state.get("request", {})})
+        key, request = project.page({"url": fields[1], **state.get("request", {})})  # type: ignore[typeddict-item]
         for column in ("first_cycle", "last_cycle", "failures", "gone", "last_attempt"):
             if not isinstance(state.get(column, 0), int):
                 raise ValueError(f"expected a whole number as {column}; found {state[column]!r}")

@@ -15,18 +15,19 @@ import os
 from collections.abc import Iterable
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.columns import Columns, PageRow, unpack
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store import fold
-from scrapy_gp4c.store.lmdb_store.open_cycle import Pages, Request
-from scrapy_gp4c.store.lmdb_store.tables import KEY, MAP_SIZE, PLAN_ROWS, U32, U32_PAIR, Record, encode
+from scrapy_gp4c.store.lmdb_store.open_cycle import Pages
+from scrapy_gp4c.store.lmdb_store.tables import KEY, MAP_SIZE, PLAN_ROWS, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.verify import problems
+from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundCounts, StoredRequest
 
 __all__ = ["KINDS", "NO_DISTANCE", "OUTCOMES", "PLAN", "VISIT", "PageRow", "Store"]
 
@@ -76,9 +77,9 @@ class Store(Pages):
                 self._visits.append(visits)
                 self._mark(visits["page"])
 
-    def _last_record(self, txn: Any) -> Record | None:
+    def _last_record(self, txn: Any) -> CycleRecord | None:
         cursor = txn.cursor(self.tables["cycles"])
-        record: Record | None = json.loads(cursor.value()) if cursor.last() else None
+        record: CycleRecord | None = json.loads(cursor.value()) if cursor.last() else None
         return record
 
     def _mark(self, pages: npt.NDArray[Any]) -> None:
@@ -102,7 +103,7 @@ class Store(Pages):
 
     # --- cycles and plans
 
-    def begin_cycle(self, record: Record) -> int:
+    def begin_cycle(self, record: CycleRecord) -> int:
         """Open the next cycle with its JSON record; returns its number, from 1 on."""
         self._writable()
         if self.open_cycle is not None:
@@ -147,13 +148,51 @@ class Store(Pages):
                 flush(last=False)
         flush(last=True)
 
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int) -> None:
+        """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first."""
+        self.write_plan(chunks)
+
+    def rounds(self) -> list[RoundCounts]:
+        """Return the open cycle's planned rounds."""
+        planned = self.planned()
+        return [] if planned is None else [{"planned": planned, "seen": 0}]
+
+    def amend_record(self, **fields: Unpack[CycleRecord]) -> None:
+        """Add to the record of the open cycle, at once."""
+        cycle = self._cycle()
+        with self.transaction(write=True) as txn:
+            self.update_record(txn, cycle, fields)
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
+        parts = [unpack(b"")]
+        of_page = pages // self.block_rows
+        for block in np.unique(of_page).tolist():
+            with self.transaction() as txn:
+                state = unpack(self.get_block(txn, block))
+            rows = pages[of_page == block] - np.uint32(block * self.block_rows)
+            parts.append({name: column[rows] for name, column in state.items()})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+        """Keep the shadows as `cycle` left them; those of the cycle before stay."""
+        with self.transaction(write=True) as txn:
+            txn.put(_shadows_key(cycle), _shadows_head(cycle) + shadows.tobytes(), db=self.tables["meta"])
+
+    def shadows(self, cycle: int) -> npt.NDArray[Any]:
+        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
+        with self.transaction() as txn:
+            value = txn.get(_shadows_key(cycle), db=self.tables["meta"], default=b"")
+        head = _shadows_head(cycle)
+        return np.frombuffer(value[len(head) :] if value.startswith(head) else b"", SHADOW)
+
     def planned(self) -> int | None:
         """Pages of the open cycle's plan; None while there is no complete one."""
         with self.transaction() as txn:
             record = self._last_record(txn)
         return record.get("planned") if self.open_cycle is not None and record else None
 
-    def finish_cycle(self, record: Record) -> None:
+    def finish_cycle(self, record: CycleRecord) -> None:
         """Close the open cycle with what `record` adds to its JSON record, and fold its visits.
 
         After a StoreFullError in the middle, the same call (or the next opening) goes on with the fold.
@@ -181,7 +220,7 @@ class Store(Pages):
 
     # --- pages
 
-    def add_page(self, key: int, request: Request) -> int:
+    def add_page(self, key: int, request: StoredRequest) -> int:
         """Remember a page discovered in the open cycle; its id is valid at once."""
         self._cycle()
         if key != self._missed and self.find(key) is not None:
@@ -194,7 +233,7 @@ class Store(Pages):
         self._visited.append(0)
         return page
 
-    def set_request(self, page: int, request: Request) -> None:
+    def set_request(self, page: int, request: StoredRequest) -> None:
         """Replace the stored request of a page, at the next commit."""
         self._writable()
         self._check(page)
@@ -206,7 +245,7 @@ class Store(Pages):
         self._check(page)
         self._validator_buffer[page] = etag, last_modified
 
-    def add_pages(self, pages: Iterable[tuple[int, Request]]) -> tuple[int, int]:
+    def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
         """Add pages in bulk, outside a crawl, in bounded memory; returns how many were added and known.
 
         Pages come as (key, request). What was added stays when `pages` raises.
@@ -220,24 +259,13 @@ class Store(Pages):
 
     # --- visits
 
-    def record(
-        self,
-        page: int,
-        outcome: str,
-        *,
-        time: float,
-        kind: str = "other",
-        fingerprint: int = 0,
-        distance: int = NO_DISTANCE,
-        bytes: int = 0,
-        latency_s: float = 0.0,
-    ) -> None:
+    def record(self, visit: NewVisit) -> None:
         """Note one visit of the open cycle; written with the next commit, at `COMMIT_VISITS` at latest.
 
-        ``time``: s since 1970; ``bytes``: of the body; ``latency_s``: from request to response headers, 0:
-        not measured. Raises ValueError for a second visit of a page in one cycle, struct.error for a number
-        that its field cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
+        Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
+        cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
         """
+        page, outcome, time, kind, fingerprint, distance, bytes, latency_s = visit
         self._cycle()
         self._check(page)
         if self._visited[page]:
@@ -292,3 +320,11 @@ class Store(Pages):
     def verify(self) -> list[str]:
         """Compare the tables with each other; returns the problems found, none for a sound store."""
         return list(problems(self))
+
+
+def _shadows_key(cycle: int) -> bytes:
+    return b"shadows%d" % (cycle % 2)
+
+
+def _shadows_head(cycle: int) -> bytes:
+    return encode({"cycle": cycle, "columns": SHADOW.descr}) + b"\n"

@@ -29,6 +29,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     store_error,
     translated,
 )
+from scrapy_gp4c.store.records import CycleRecord
 
 SCHEMA: Final = "gp4c-store/3"
 TABLES: Final = ("meta", "ids", "urls", "pages", "validators", "log", "new", "visits", "cycles", "plans")
@@ -36,13 +37,10 @@ MAP_SIZE: Final = 2**40
 """Address space, not disk: the most that a store can grow to."""
 PLAN_ROWS: Final = 16_384
 
-Record = dict[str, Any]
-
 U32: Final = struct.Struct(">I")
 U32_PAIR: Final = struct.Struct(">II")
 """Keys of tables by (cycle, number): big-endian, so that they sort."""
 KEY: Final = struct.Struct(">Q")
-
 
 _open: dict[str, Tables] = {}
 """What this process has open: LMDB allows one environment per file and process."""
@@ -113,7 +111,7 @@ class Tables:
         self.merged_pages: int = self.get_meta(txn, "pages")
         """Pages in `ids`, `urls` and the columns: ids below this number."""
         self.last_cycle: int = self.get_meta(txn, "last_cycle")
-        self.fold_state: Record | None = self.get_meta(txn, "fold")
+        self.fold_state: dict[str, Any] | None = self.get_meta(txn, "fold")
         """The fold's marker: where an interrupted fold goes on."""
 
     def close(self) -> None:
@@ -179,7 +177,7 @@ class Tables:
         """Write a value of the `meta` table."""
         txn.put(name.encode(), encode(value), db=self.tables["meta"])
 
-    def update_record(self, txn: Any, cycle: int, record: Record) -> None:
+    def update_record(self, txn: Any, cycle: int, record: CycleRecord) -> None:
         """Add to the JSON record of a cycle, creating it."""
         key = U32.pack(cycle)
         old = txn.get(key, db=self.tables["cycles"])
@@ -224,7 +222,7 @@ class Tables:
         value = txn.get(KEY.pack(key), db=self.tables["ids"])
         return None if value is None else int.from_bytes(value, "big")
 
-    def cycles(self) -> list[Record]:
+    def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
         with self.transaction() as txn:
             return [json.loads(value) for _, value in txn.cursor(self.tables["cycles"])]

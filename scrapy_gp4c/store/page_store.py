@@ -1,0 +1,158 @@
+"""What the other rooms may ask a store, and nothing of how it keeps that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
+
+Pages = Sequence[int] | npt.NDArray[Any]
+"""Page ids."""
+
+
+class PageStore(Protocol):
+    """A store, open for writing (one at a time) or for reading (beside a writer); used by one thread.
+
+    What was written counts when `commit` returned; a failed one keeps it for the next. Every method that
+    writes raises StoreError on a store opened for reading, and StoreFullError where there is no room.
+    """
+
+    committed_s: float
+    """When the last commit returned, by the monotonic clock."""
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+
+    @property
+    def store_id(self) -> str:
+        """Random hex digits that name it."""
+
+    @property
+    def pages(self) -> int:
+        """Number of known pages: ids are 0..pages-1, those found in the open cycle included."""
+
+    @property
+    def merged_pages(self) -> int:
+        """Number of pages with columns in `blocks`: all but those found in the open cycle."""
+
+    @property
+    def last_cycle(self) -> int:
+        """The last finished cycle; 0: none."""
+
+    @property
+    def open_cycle(self) -> int | None:
+        """The unfinished cycle."""
+
+    def close(self) -> None:
+        """Commit what is buffered and close."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    # --- cycles and plans
+
+    def begin_cycle(self, record: CycleRecord) -> int:
+        """Open the next cycle with its record; returns its number, from 1 on."""
+
+    def amend_record(self, **fields: Unpack[CycleRecord]) -> None:
+        """Add to the record of the open cycle, at once."""
+
+    def finish_cycle(self, record: CycleRecord) -> None:
+        """Close the open cycle with what `record` adds to its record; only now its visits count."""
+
+    def cycles(self) -> list[CycleRecord]:
+        """Records of all cycles, oldest first; that of the open one has no ``finished``."""
+
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int) -> None:
+        """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
+
+        ``seen``: visits of the cycle that it was made from. The round counts when all of it is written.
+        """
+
+    def rounds(self) -> list[RoundCounts]:
+        """Return the open cycle's planned rounds; empty while there is no complete one."""
+
+    def planned(self) -> int | None:
+        """Pages of all complete rounds of the open cycle; None while there is none."""
+
+    def plan(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the complete rounds' plan, dtype `PLAN`, in chunks, first to visit first."""
+
+    # --- pages
+
+    def find(self, key: int) -> int | None:
+        """Page id of a page key, or None."""
+
+    def page(self, page: int) -> PageRow:
+        """Columns of one page as the last finished cycle left them."""
+
+    def blocks(self) -> Iterator[tuple[int, Columns]]:
+        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
+
+    def request(self, page: int) -> StoredRequest:
+        """Return the stored request of one page."""
+
+    def requests(self, pages: Pages) -> list[StoredRequest]:
+        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
+
+    def validators(self, page: int) -> tuple[str | None, str | None]:
+        """ETag and Last-Modified of the page's copy, as the server sent them."""
+
+    def new_pages(self) -> Iterator[int]:
+        """Yield the ids of the pages found in the open cycle, in order."""
+
+    def add_page(self, key: int, request: StoredRequest) -> int:
+        """Remember a page found in the open cycle; its id is valid at once."""
+
+    def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
+        """Add (key, request) pairs in bulk, outside a crawl; returns how many were added and known."""
+
+    def set_request(self, page: int, request: StoredRequest) -> None:
+        """Replace the stored request of a page, at the next commit."""
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace the validators of a page, at the next commit."""
+
+    # --- visits
+
+    def record(self, visit: NewVisit) -> None:
+        """Note one visit of the open cycle; raises ValueError for the second one of a page."""
+
+    def visited(self, page: int) -> bool:
+        """Tell whether the page has an outcome in the open cycle, committed or not."""
+
+    def open_visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+
+    def visits(
+        self, first_cycle: int = 1, last_cycle: int | None = None
+    ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+
+    def commit(self) -> None:
+        """Write what is buffered."""
+
+    # --- the panel
+
+    def shadows(self, cycle: int) -> npt.NDArray[Any]:
+        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
+
+    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+        """Keep the shadows as `cycle` left them; those of the cycle before stay."""
+
+    def verify(self) -> list[str]:
+        """Compare all that is kept with each other; returns the problems found, none for a sound store."""

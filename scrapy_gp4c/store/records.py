@@ -1,0 +1,129 @@
+"""What a store keeps, as typed records: cycles, requests, visits, and the shadows of the panel.
+
+Those that are JSON in the store are dictionaries with known keys: a key that is absent stays absent, one that
+another version wrote stays, and so does their order, so that what was read is written back byte by byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
+
+import numpy as np
+
+from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
+from scrapy_gp4c.scoring import terminals
+
+
+class PlanCounts(TypedDict, total=False):
+    """What the planning of a cycle counted: pages."""
+
+    known: int
+    due: int
+    """New and warm-up pages that wait for their visit."""
+    copies: int
+    """Pages with a copy, and not gone: what the panel speaks for."""
+    rankable: int
+    """Pages that the policy could choose from."""
+    cut: tuple[float, int] | None
+    """Score and draw of the last page chosen; absent: the policy has no cut, and the panel no estimate."""
+    panel: int
+    ranked: int
+    warmup: int
+    new: int
+
+
+class RoundCounts(TypedDict):
+    """One planned round of a cycle."""
+
+    planned: int
+    """Pages of its plan."""
+    seen: int
+    """Visits of the cycle in the log when it was planned."""
+
+
+class CycleRecord(TypedDict, total=False):
+    """What is kept of a cycle; each version writes what it knows."""
+
+    cycle: int
+    started: float | None
+    """s since 1970, as is `finished`; None in a restored store that never knew."""
+    budget: int | float
+    policy: str
+    score_function: str
+    formula: str
+    score_file_sha256: str | None
+    clock: Literal["visits", "cycles"]
+    seed: int
+    planned: int | None
+    """Pages of all rounds' plans; None while the first is being written."""
+    plan: PlanCounts
+    rounds: list[RoundCounts]
+    finished: float | None
+    """Absent: the cycle is open."""
+    reason: str
+    known: int
+    visited: int
+    judged: int
+    changed: int
+    change_rate: float | None
+    outcomes: dict[str, int]
+    panel: Any
+
+
+class StoredRequest(TypedDict, total=False):
+    """How a page is requested; whatever is Scrapy's default is left out."""
+
+    url: Required[str]
+    callback: str
+    """Name of a method of the spider, as is `errback`."""
+    errback: str
+    cb_kwargs: dict[str, Any]
+    meta: dict[str, Any]
+    cookies: Any
+    headers: dict[str, list[str]]
+    priority: int
+    dont_filter: bool
+
+
+class VisitResult(TypedDict):
+    """What a callback finds in ``response.meta["gp4c"]``."""
+
+    page: int
+    outcome: str
+    changed: bool | None
+    """None: compared with nothing, or not comparable."""
+    distance: int | None
+    """Bits in which the fingerprints differ; None: not compared."""
+    n: int
+    X: int
+    cycle: int
+    kind: str
+    score: float | None
+
+
+class NewVisit(NamedTuple):
+    """One visit to be recorded."""
+
+    page: int
+    outcome: str
+    time: float
+    """s since 1970."""
+    kind: str = "other"
+    fingerprint: int = 0
+    distance: int = NO_DISTANCE
+    bytes: int = 0
+    """Of the body."""
+    latency_s: float = 0.0
+    """From request to response headers; 0: not measured."""
+
+
+SHADOW: Final = np.dtype(
+    [
+        ("page", "<u4"),
+        ("key", "<u8"),
+        ("current", "<u8"),  # fingerprint that the page's last visit brought
+        ("copy", "<u8"),  # fingerprint that the shadow's last visit brought
+        *terminals.STATE.items(),  # as the shadow's visits left it
+    ]
+)
+"""A shadow: the state that a panel page would have if it were no panel page."""
