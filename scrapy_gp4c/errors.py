@@ -21,6 +21,10 @@ class ScoreError(Gp4cError, ValueError):
     """A score function cannot be loaded: unknown name, damaged score file, wrong callable."""
 
 
+class PolicyError(Gp4cError, ValueError):
+    """A policy cannot be loaded, or it broke its contract."""
+
+
 class StoreError(Gp4cError, OSError):
     """The page store cannot be used; what was committed to it is still there."""
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy.exceptions import IgnoreRequest
 
-from scrapy_gp4c.crawling.cycle import Claim, Cycle, cycles
+from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.fingerprint import fingerprint
 
@@ -79,9 +80,9 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
         if isinstance(visit, Claim):
-            cycle = cycles.get(self._crawler)
-            if cycle is not None and cycle.is_under_way(visit):
-                return cycle, visit
+            run = runs.get(self._crawler)
+            if run is not None and run.cycle.is_under_way(visit):
+                return run.cycle, visit
         return None, None
 
     def _keep_validators(self, cycle: Cycle, visit: Claim, response: Response) -> None:

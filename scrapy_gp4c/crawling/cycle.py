@@ -11,29 +11,24 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.crawling.planning import Planner, as_begun
+from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
+from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
-from scrapy_gp4c.policies.top_k import Policy
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, PlanCounts, VisitResult
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
-
-cycles: WeakKeyDictionary[Crawler, Cycle] = WeakKeyDictionary()
-"""The open cycle of each crawler: how scheduler and middleware find the same one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -51,48 +46,89 @@ class Claim:
 class Cycle:
     """The open cycle: begun anew, or resumed where an interrupted run left it."""
 
-    def __init__(self, store: PageStore, settings: Settings, policy: Policy, stats: StatsCollector) -> None:
-        """Begin or resume the cycle of `store`."""
+    def __init__(self, store: PageStore, settings: Settings, stats: StatsCollector) -> None:
+        """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError."""
         self.store = store
         self.settings = settings
-        self.policy = policy
-        self.run = secrets.randbits(63)
         self.stats = stats
+        self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        self.number = store.open_cycle or store.begin_cycle(
-            {
-                "started": time.time(),
-                "budget": settings.budget,
-                "score_function": settings.score_function.text,
-                "formula": settings.score_function.formula,
-                "score_file_sha256": settings.score_function.sha256,
-                "clock": settings.score_function.clock,
-                "seed": settings.seed,
-            }
-        )
-        if store.planned() is None:  # begun just now, or killed while the plan was being written
-            store.add_round(self._new_plan(), seen=0)
-        plan: list[npt.NDArray[Any]] = list(store.plan())
-        self._plan = np.concatenate(plan) if plan else np.empty(0, PLAN)
-        self._by_page = np.argsort(self._plan["page"], kind="stable")
-        self._pages = self._plan["page"][self._by_page]
+        self.number = store.open_cycle or store.begin_cycle(_record_of(settings))
+        self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
         self._under_way: dict[int, bool] = {}
         """Page -> whether its request has left the queue for the downloader."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
-        self._further: list[int] = []
         self.failure: StoreError | None = None
         """Why visits can no longer be written (a full disk): the run has to stop."""
-        kinds = np.bincount(self._plan["kind"], minlength=len(KINDS))
-        self.planned_kinds = dict(zip(KINDS, kinds.tolist(), strict=True))
+        self._plan = np.empty(0, PLAN)
+        if store.planned() is None:  # begun just now, or killed while the plan was being written
+            self._planner.plan(self.record, np.empty(0, np.uint32))
+        self._read_plan()
         self._new_visits = self.planned_kinds["new"]
         for page in store.open_visits()["page"].tolist() if self.resumed else ():
             self._new_visits += self._position(page) is None
 
-    def _new_plan(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the plan, and keep the policy's counts in the record before the plan counts as written."""
-        yield from self.policy.plan(self.store, self.number)
-        self.store.amend_record(plan=cast(PlanCounts, self.policy.counts))
+    def _read_plan(self) -> None:
+        """Take over the rounds that are planned by now."""
+        plan: list[npt.NDArray[Any]] = list(self.store.plan())
+        self._plan = np.concatenate(plan) if plan else np.empty(0, PLAN)
+        self._by_page = np.argsort(self._plan["page"], kind="stable")
+        self._pages = self._plan["page"][self._by_page]
+        visited = np.isin(self._pages, self.store.open_visits()["page"])
+        self._without_outcome = len(self._pages) - int(np.count_nonzero(visited))
+        kinds = np.bincount(self._plan["kind"], minlength=len(KINDS))
+        self.planned_kinds = dict(zip(KINDS, kinds.tolist(), strict=True))
+
+    @property
+    def record(self) -> CycleRecord:
+        """The cycle's record, as it is in the store."""
+        return self.store.cycles()[-1]
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy that plans the cycle."""
+        return self._planner.policy_name
+
+    @property
+    def rounds_over(self) -> bool:
+        """Tell whether every round of the policy is planned."""
+        return self._planner.is_over
+
+    @property
+    def awaits_outcomes(self) -> bool:
+        """Tell whether pages of the rounds planned so far have no outcome yet."""
+        return self._without_outcome > 0
+
+    def plan_round(self) -> list[int]:
+        """Plan the next round; returns its pages, best first.
+
+        Raises PolicyError or ScoreError, and then plans no further round; so it does where the disk is full.
+        """
+        done = len(self._plan)
+        try:
+            self._planner.plan(self.record, np.ascontiguousarray(self._plan["page"]))
+        except StoreError as error:
+            self.failure = error
+            self._planner.stop()
+            return []
+        except Gp4cError:
+            self._planner.stop()
+            raise
+        self._read_plan()
+        pages: list[int] = self._plan["page"][done:].tolist()
+        return pages
+
+    @property
+    def has_cut(self) -> bool:
+        """Tell whether a score divides the pages that the policy chose from the others, for the panel."""
+        plan = self.record["plan"]
+        return plan["cut"] is not None or plan["ranked"] in (0, plan["rankable"])
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """Rounds planned so far, and rounds that the policy has in a cycle."""
+        return self._planner.planned_rounds, self._planner.rounds
 
     @property
     def planned(self) -> int:
@@ -113,11 +149,6 @@ class Cycle:
                 if not self.store.visited(page) and self._may_visit_new():
                     self._new_visits += 1
                     yield page
-
-    def further_pages(self) -> list[int]:
-        """Pages that the policy asked for since the last call."""
-        pages, self._further = self._further, []
-        return pages
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""
@@ -165,7 +196,9 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0) -> VisitResult:
+    def judge(
+        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0
+    ) -> VisitResult:
         """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
         row = self.store.page(visit.page)
         if not row.has_copy:
@@ -190,7 +223,7 @@ class Cycle:
         distance_bits: int | None = None,
     ) -> VisitResult:
         del self._under_way[visit.page]
-        self._further.extend(self.policy.react(visit.page, outcome))
+        self._without_outcome -= self._position(visit.page) is not None
         try:
             self.store.record(
                 NewVisit(
@@ -241,7 +274,7 @@ class Cycle:
             self.failure = error
 
     def finish(self, reason: str) -> CycleRecord:
-        """Close the cycle: fold its visits into the store. Returns its record."""
+        """Close the cycle: fold its visits into the store. Returns what it adds to the cycle's record."""
         visits = self.store.open_visits()
         outcomes = np.bincount(visits["outcome"], minlength=len(OUTCOMES))
         counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
@@ -257,7 +290,7 @@ class Cycle:
             "outcomes": counts,
             "panel": panel.close_cycle(
                 self.store,
-                self.store.cycles()[-1],
+                self.record,
                 self.settings.panel,
                 self.settings.warmup_visits,
                 self.settings.distance_bits,
@@ -271,7 +304,7 @@ class Cycle:
 
     def _is_new(self, page: int) -> bool:
         row = self.store.page(page)
-        return not row.n and not row.has_copy
+        return bool(is_unfetched(row.n, row.has_copy))
 
     def _position(self, page: int) -> int | None:
         # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
@@ -279,3 +312,17 @@ class Cycle:
         if position < len(self._pages) and self._pages[position] == page:
             return int(self._by_page[position])
         return None
+
+
+def _record_of(settings: Settings) -> CycleRecord:
+    """What the record of a cycle begins with: all that its plan follows from."""
+    return {
+        "started": time.time(),
+        "budget": settings.budget,
+        "policy": settings.policy.text,
+        "score_function": settings.score_function.text,
+        "formula": settings.score_function.formula,
+        "score_file_sha256": settings.score_function.sha256,
+        "clock": settings.score_function.clock,
+        "seed": settings.seed,
+    }

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-class Preamble:
+class SetupRequests:
     """Tells when the requests that set up a session are through, callbacks included.
 
     Planned pages may need the session that those requests set up. Once none is on its way, the plan is

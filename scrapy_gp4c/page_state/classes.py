@@ -1,12 +1,55 @@
-"""Page classes: what a cycle does with a page, told by the page's columns alone."""
+"""Page classes: what a cycle may do with a page, told by the page's columns alone."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+Bools = npt.NDArray[np.bool_]
 
-def in_panel(keys: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
+MAX_WAIT_CYCLES: Final = 32
+
+
+class Stages(NamedTuple):
+    """How far pages have come, each bool ``[P]``; every page is in exactly one stage."""
+
+    gone: Bools
+    """Not visited any more: ``gone`` so many times in a row."""
+    unfetched: Bools
+    """Known, and no visit has brought a copy yet."""
+    warming: Bools
+    """Fetched, and still to get the judged visits that every page gets."""
+    settled: Bools
+    """The score decides."""
+
+
+def stages(columns: Mapping[str, npt.NDArray[Any]], warmup_visits: int, gone_after: int) -> Stages:
+    """Tell the stage of pages by the columns ``n``, ``has_copy`` and ``gone``, each ``[P]``."""
+    gone = np.asarray(columns["gone"] >= gone_after)
+    unfetched = ~gone & is_unfetched(columns["n"], columns["has_copy"])
+    warming = ~gone & ~unfetched & (columns["n"] < warmup_visits)
+    return Stages(gone, unfetched, warming, ~gone & ~unfetched & ~warming)
+
+
+def is_unfetched(n: Any, has_copy: Any) -> Any:
+    """Tell whether pages were never fetched: of numbers or arrays."""
+    return (n == 0) & (has_copy == 0)
+
+
+def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
+    """Tell which pages may be visited in `cycle`: bool ``[P]``.
+
+    A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
+    attempts, so that dead hosts do not eat the budget.
+    """
+    wait_cycles = np.minimum(2.0 ** (columns["failures"].astype(np.float64) - 1.0), MAX_WAIT_CYCLES)
+    return np.asarray(cycle - columns["last_attempt"] >= wait_cycles)
+
+
+def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
     """Tell which pages are in the panel: bool ``[P]``; ``keys``: uint64 ``[P]``, uniformly distributed.
 
     A page's key decides, so that the choice is stable while pages come and go, and a larger share keeps

@@ -1,0 +1,209 @@
+"""Planning a cycle: the policy's rounds, and what goes beside them whatever the policy.
+
+In round 0 the panel comes first, then the policy's pages, pages in warm-up, and pages never fetched (at most
+``GP4C_NEW_PAGES``). Panel and chosen pages together fill the budget; the others are outside it. A round's plan
+is committed before its first request, with the number of logged visits that it saw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.crawling.evidence import LiveEvidence
+from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.policy import Chosen, Found, Pages, PolicySettings, Round, choose
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord, PlanCounts
+
+NEW, WARMUP, PANEL, RANKED = (KINDS.index(kind) for kind in ("new", "warmup", "panel", "ranked"))
+CHUNK: Final = 16_384
+
+
+class Survey(NamedTuple):
+    """What one pass over the page columns finds."""
+
+    due: dict[int, Pages]
+    """Kind -> pages that are visited whatever the policy: `PANEL`, `WARMUP`, `NEW`."""
+    rankable: list[npt.NDArray[np.uint8]]
+    """For every block, bits of its pages: those that a policy may choose."""
+    rankable_pages: int
+    alive: int
+    """Pages that are not gone."""
+    copies: int
+    """Those of them with a copy."""
+
+
+def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
+    """Tell all pages apart by what `cycle` may do with them; memory: a bit per page, and the pages due."""
+    due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
+    rankable = []
+    alive = copies = rankable_pages = 0
+    for first, columns in store.blocks():
+        stage = stages(columns, settings.warmup_visits, settings.gone_after)
+        awake = is_awake(columns, cycle)
+        alive += len(awake) - int(np.count_nonzero(stage.gone))
+        copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
+        settled = awake & stage.settled
+        panel = settled & in_panel(columns["key"], settings.panel)
+        for kind, chosen in (
+            (PANEL, panel),
+            (WARMUP, awake & stage.warming),
+            (NEW, awake & stage.unfetched),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                due[kind].append((rows + first).astype(np.uint32))
+        settled &= ~panel
+        rankable_pages += int(np.count_nonzero(settled))
+        rankable.append(np.packbits(settled))
+    joined = {
+        kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()
+    }
+    return Survey(joined, rankable, rankable_pages, alive, copies)
+
+
+class Planner:
+    """The rounds of one cycle, planned one after the other."""
+
+    def __init__(self, store: PageStore, settings: Settings) -> None:
+        """Take a store with an open cycle; ``settings``: those that the cycle was begun with, see `as_begun`."""
+        assert store.open_cycle is not None
+        self._store = store
+        self._settings = settings
+        self._cycle = store.open_cycle
+        self._policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
+        self._survey: Survey | None = None
+        self._stopped = False
+
+    @property
+    def policy_name(self) -> str:
+        """What the policy is called."""
+        return self._policy.name
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that the policy has in a cycle."""
+        return self._policy.rounds
+
+    @property
+    def planned_rounds(self) -> int:
+        """Rounds whose plan is committed."""
+        return len(self._store.rounds())
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether no round is left to plan."""
+        return self._stopped or self.planned_rounds >= self._policy.rounds
+
+    def stop(self) -> None:
+        """Plan no further round."""
+        self._stopped = True
+
+    def plan(self, record: CycleRecord, planned: Pages) -> None:
+        """Plan the next round and commit it.
+
+        ``record``: the cycle's; ``planned``: the pages of its earlier rounds. Raises PolicyError or ScoreError.
+        """
+        number = self.planned_rounds
+        found = self._found() if number else Found(np.empty(0, np.uint32), np.empty(0, np.uint8))
+        if self._survey is None:
+            self._survey = survey(self._store, self._settings, self._cycle)
+        known = self._survey
+        before = record.plan.ranked if record.plan is not None else 0
+        budget = max(0, self._settings.budget_pages(known.alive) - len(known.due[PANEL]))
+        evidence = LiveEvidence(
+            self._store,
+            known.rankable,
+            (self._settings.seed, self._cycle),
+            np.concatenate((planned, found.pages)).astype(np.uint32),
+            found,
+        )
+        chosen = choose(self._policy, Round(self._cycle, number, max(0, budget - before)), evidence)
+        if number:
+            assert record.plan is not None
+            counts, parts = _extended(record.plan, chosen), {RANKED: chosen.pages}
+        else:
+            counts, parts = self._first(known, chosen)
+        self._store.add_round(_chunks(parts, chosen.scores), seen=len(found.pages), plan=counts)
+        if self._policy.rounds == number + 1:
+            self._survey = None
+
+    def _found(self) -> Found:
+        self._store.commit()  # what a plan has seen must be there after a kill
+        visits = self._store.open_visits()
+        return Found(np.ascontiguousarray(visits["page"]), np.ascontiguousarray(visits["outcome"]))
+
+    def _first(self, known: Survey, chosen: Chosen) -> tuple[PlanCounts, dict[int, Pages]]:
+        """Counts and pages of round 0."""
+        new, warmup, panel = (known.due[kind] for kind in (NEW, WARMUP, PANEL))
+        parts = {
+            PANEL: panel,
+            RANKED: chosen.pages,
+            WARMUP: warmup,
+            NEW: new[: self._settings.new_pages],
+        }
+        counts = PlanCounts(
+            known=self._store.pages,
+            due=len(new) + len(warmup),
+            copies=known.copies,
+            rankable=known.rankable_pages,
+            cut=chosen.cut,
+            panel=len(panel),
+            ranked=len(chosen.pages),
+            warmup=len(warmup),
+            new=len(parts[NEW]),
+        )
+        return counts, parts
+
+
+def _extended(counts: PlanCounts, chosen: Chosen) -> PlanCounts:
+    """Counts of a cycle after a further round; the cut is the lowest of its rounds'."""
+    cut = counts.cut
+    if len(chosen.pages):
+        cuts = [cut, chosen.cut] if counts.ranked else [chosen.cut]
+        known = [one for one in cuts if one is not None]
+        cut = min(known, key=lambda one: (one[0], -one[1])) if len(known) == len(cuts) else None
+    return counts._replace(ranked=counts.ranked + len(chosen.pages), cut=cut)
+
+
+def _chunks(parts: dict[int, Pages], scores: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[Any]]:
+    """The plan in chunks of dtype `PLAN`, first to visit first."""
+    for kind, pages in parts.items():
+        for start in range(0, len(pages), CHUNK):
+            chunk = np.zeros(len(pages[start : start + CHUNK]), PLAN)
+            chunk["page"] = pages[start : start + CHUNK]
+            chunk["kind"] = kind
+            chunk["score"] = scores[start : start + CHUNK] if kind == RANKED else np.nan
+            yield chunk
+
+
+def as_begun(settings: Settings, record: CycleRecord) -> Settings:
+    """The settings by which the rounds of a resumed cycle are planned: those of its record.
+
+    What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
+    Gp4cError where it is not.
+    """
+    policy, function = settings.policy, settings.score_function
+    recorded = record.policy or table.DEFAULT
+    if recorded != policy.text:
+        policy = table.load(recorded, trusted=False)
+    if record.formula is not None and (record.formula, record.clock) != (function.formula, function.clock):
+        function = functions.load_recorded(record.formula, record.clock or "visits")
+    return dataclasses.replace(
+        settings,
+        policy=policy,
+        score_function=function,
+        budget=settings.budget if record.budget is None else record.budget,
+        seed=settings.seed if record.seed is None else record.seed,
+    )
+
+

@@ -1,0 +1,144 @@
+"""One suite for any policy: the contract, and that a plan is a pure function of settings, round and evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.policy import Chosen, Policy, PolicySettings, Round, choose
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.terminals import STATE
+from tests.support.policies import HOST_PAGES, Memory
+
+CYCLE = 30
+OWN = "tests.support.policies.changed_hosts"
+SPENDERS = ("top_k", "rounds(rounds=1)", "rounds(rounds=2)", "rounds()", "rounds(rounds=7)")
+"""Policies that spend the whole budget as long as there are candidates."""
+POLICIES = (*SPENDERS, OWN)
+
+
+@st.composite
+def evidence(draw: st.DrawFn) -> dict[str, Any]:
+    """Pages with few different states, so that ties abound, and what visits would find."""
+    pages = draw(st.integers(0, 60))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    state = {name: np.zeros(pages, dtype) for name, dtype in STATE.items()}
+    state["n"][:] = rng.integers(2, 5, pages)
+    state["X"][:] = rng.integers(0, 3, pages)
+    state["last_cycle"][:] = CYCLE - rng.integers(1, 4, pages)
+    return {
+        "state": state,
+        "changed": rng.random(pages) < 0.4,
+        "draws": draws(np.arange(pages, dtype=np.uint64), 1, CYCLE),
+    }
+
+
+def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
+    """A policy object from its text."""
+    return table.load(text).make(PolicySettings(functions.load(score), seed=1))
+
+
+def plans(
+    text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False
+) -> list[Chosen]:
+    """The plans of all rounds of one cycle, each held to the contract."""
+    memory = Memory(**given, block_rows=block_rows)
+    policy = make(text)
+    chosen = []
+    for number in range(policy.rounds):
+        one = make(text) if fresh else policy
+        plan = choose(one, Round(CYCLE, number, k - len(memory.visited)), memory)
+        memory.visited = np.concatenate((memory.visited, plan.pages))
+        chosen.append(plan)
+    return chosen
+
+
+def same(one: list[Chosen], other: list[Chosen]) -> bool:
+    """Tell whether two cycles were planned alike, cuts and scores included."""
+    return len(one) == len(other) and all(
+        np.array_equal(a.pages, b.pages) and np.array_equal(a.scores, b.scores) and a.cut == b.cut
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def visited(chosen: list[Chosen]) -> npt.NDArray[np.uint32]:
+    """All pages of a cycle in the order of the plans."""
+    return np.concatenate([plan.pages for plan in chosen])
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@given(given_=evidence(), share=st.floats(0, 1.2))
+@settings(max_examples=25, deadline=None)
+def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
+    text: str, given_: dict[str, Any], share: float
+) -> None:
+    """Whatever the budget, from nothing to more than all pages."""
+    pages = len(given_["draws"])
+    k = int(share * pages)
+    found = visited(plans(text, given_, k))
+    assert len(np.unique(found)) == len(found) <= k
+    if text in SPENDERS:
+        assert len(found) == min(k, pages)
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@given(given_=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
+@settings(max_examples=25, deadline=None)
+def test_the_size_of_blocks_does_not_matter(
+    text: str, given_: dict[str, Any], k: int, block_rows: int
+) -> None:
+    """Ties are broken by what belongs to the page, not by where it stands in a block."""
+    assert same(plans(text, given_, k, block_rows), plans(text, given_, k, 100))
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@given(given_=evidence(), k=st.integers(0, 60))
+@settings(max_examples=25, deadline=None)
+def test_a_fresh_object_plans_the_same_round(text: str, given_: dict[str, Any], k: int) -> None:
+    """A crawl that was killed goes on with an object that has not seen the rounds before."""
+    assert same(plans(text, given_, k), plans(text, given_, k, fresh=True))
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@given(given_=evidence(), k=st.integers(0, 60))
+@settings(max_examples=10, deadline=None)
+def test_planning_changes_nothing_it_is_shown(text: str, given_: dict[str, Any], k: int) -> None:
+    """The columns are the store's own memory."""
+    before = {name: column.copy() for name, column in given_["state"].items()}
+    plans(text, given_, k)
+    assert all(np.array_equal(column, given_["state"][name]) for name, column in before.items())
+
+
+@given(given_=evidence(), k=st.integers(0, 60), rounds=st.integers(1, 9))
+@settings(deadline=None)
+def test_rounds_visit_what_top_k_visits(given_: dict[str, Any], k: int, rounds: int) -> None:
+    """Scores of a page's own past are the same in every round: so are the pages, and their order."""
+    one, other = plans(f"rounds(rounds={rounds})", given_, k), plans("top_k", given_, k)
+    assert visited(one).tolist() == visited(other).tolist()
+    sizes = [len(plan.pages) for plan in one]
+    assert len(one) == rounds
+    assert max(sizes) - min(sizes) <= 1 or k > len(given_["draws"])
+
+
+@given(given_=evidence(), k=st.integers(0, 60))
+@settings(deadline=None)
+def test_the_second_round_knows_what_the_first_found(given_: dict[str, Any], k: int) -> None:
+    """The tests' own policy visits only hosts with changes, and all of them that the budget allows."""
+    first, second = plans(OWN, given_, k)
+    hosts = set((first.pages[given_["changed"][first.pages]] // HOST_PAGES).tolist())
+    open_pages = [
+        page
+        for page in range(len(given_["draws"]))
+        if page // HOST_PAGES in hosts and page not in first.pages.tolist()
+    ]
+    assert {page // HOST_PAGES for page in second.pages.tolist()} <= hosts
+    assert len(second.pages) == min(k - len(first.pages), len(open_pages))
+    assert CHANGED == 2

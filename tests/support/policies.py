@@ -1,0 +1,112 @@
+"""Policies of the tests' own: one that depends on what a cycle finds, and those that break the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, PolicySettings, Round
+from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+
+HOST_PAGES = 10
+"""Pages of a host: page p is on host p // 10."""
+
+
+class ChangedHosts:
+    """Half of the budget by score; the rest by score too, but only on hosts where the first half found changes."""
+
+    name = "changed_hosts"
+    rounds = 2
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self.settings = settings
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """Plan one of the two rounds."""
+        scores_of = scored_by(self.settings, round)
+        if round.number == 0:
+            return best_candidates(scores_of, round.remaining // 2, evidence)
+        found = evidence.visits()
+        hosts = np.unique(found.pages[found.outcomes == CHANGED] // HOST_PAGES)
+        return best_candidates(scores_of, round.remaining, _Hosts(evidence, hosts))
+
+
+class _Hosts:
+    """Evidence of some hosts alone."""
+
+    def __init__(self, evidence: Evidence, hosts: npt.NDArray[np.uint32]) -> None:
+        self._evidence, self._hosts = evidence, hosts
+
+    def candidates(self) -> Iterator[Block]:
+        for block in self._evidence.candidates():
+            rows = np.flatnonzero(np.isin(block.pages // HOST_PAGES, self._hosts))
+            state = {name: block.state[name][rows] for name in block.state}
+            yield Block(block.pages[rows], state, block.ties[rows])
+
+    def visits(self) -> Found:
+        return self._evidence.visits()
+
+
+def changed_hosts(settings: PolicySettings) -> ChangedHosts:
+    """What ``GP4C_POLICY = "tests.support.policies.changed_hosts"`` names."""
+    return ChangedHosts(settings)
+
+
+class Broken:
+    """A policy whose plan is what a function makes of a sound one."""
+
+    name = "broken"
+    rounds = 1
+
+    def __init__(self, spoil: Callable[[Chosen, Round], Chosen], settings: PolicySettings) -> None:
+        self._spoil, self._settings = spoil, settings
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """Plan, and spoil the plan."""
+        return self._spoil(best_candidates(scored_by(self._settings, round), round.remaining, evidence), round)
+
+
+def too_many(settings: PolicySettings) -> Broken:
+    """Chooses more than the budget has left."""
+
+    def spoil(chosen: Chosen, round: Round) -> Chosen:
+        pages = np.arange(round.remaining + 1, dtype=np.uint32)
+        return Chosen(pages, np.zeros(len(pages)), None)
+
+    return Broken(spoil, settings)
+
+
+def no_policy(settings: PolicySettings) -> object:
+    """Returns something else than a policy."""
+    return object()
+
+
+class Memory:
+    """Evidence in memory: columns, what has been visited, and what each visit would find."""
+
+    def __init__(
+        self,
+        state: Mapping[str, npt.NDArray[Any]],
+        changed: npt.NDArray[np.bool_],
+        draws: npt.NDArray[np.uint64],
+        block_rows: int,
+    ) -> None:
+        self.state, self.changed, self.draws, self.block_rows = state, changed, draws, block_rows
+        self.visited = np.empty(0, np.uint32)
+
+    def candidates(self) -> Iterator[Block]:
+        """Yield what is not visited, in blocks."""
+        for start in range(0, len(self.draws), self.block_rows):
+            pages = np.arange(start, min(start + self.block_rows, len(self.draws)), dtype=np.uint32)
+            pages = pages[~np.isin(pages, self.visited)]
+            state = {name: column[pages] for name, column in self.state.items()}
+            yield Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages])
+
+    def visits(self) -> Found:
+        """Return the visits so far."""
+        outcomes = np.where(self.changed[self.visited], 2, 1).astype(np.uint8)
+        return Found(self.visited, outcomes)
