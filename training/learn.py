@@ -18,7 +18,6 @@ from training.comparing.promotion import budget_of_crawl, promote
 from training.evolution.checkpoint import Checkpoint, check_writable
 from training.evolution.choices import Choices, arrange, identity
 from training.evolution.evolve import Parameters
-from training.evolution.fitness import MEASURES
 from training.evolution.learning import learn
 from training.evolution.score_file import write_learned
 from training.evolution.selection import GUARDED, RULES
@@ -27,6 +26,7 @@ from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.reading import read_history
 from training.replaying.arranged import TIES
+from training.replaying.metrics import MEASURES
 from training.reporting.terminal import bars, continuation, report
 
 WIDTH: Final = 160

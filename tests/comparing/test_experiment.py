@@ -16,7 +16,7 @@ from training.comparing import experiment as module
 from training.comparing.paper import BASELINES, FITNESSES, TABLES, TERMINALS, label
 from training.evolution.choices import PARTS, Choices
 from training.evolution.evolve import Parameters
-from training.evolution.learning import LEARNED, ORACLE, learn
+from training.evolution.learning import LEARNED, learn
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
@@ -24,6 +24,7 @@ from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.histories.reading import read_history
+from training.replaying.metrics import ORACLE
 from training.replaying.replay import replay
 from training.reporting.charts import paper_charts
 

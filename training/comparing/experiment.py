@@ -24,7 +24,7 @@ from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.history import ChangeHistory
-from training.replaying.dense import ORACLE
+from training.replaying.metrics import ORACLE
 from training.reporting.terminal import bars
 
 FORMAT: Final = "gp4c-experiment/1"

@@ -18,8 +18,8 @@ from scrapy_gp4c.scoring import functions, terminals
 from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.choices import PARTS
-from training.evolution.learning import ORACLE
 from training.evolution.simplify import readable
+from training.replaying.metrics import ORACLE
 
 Results = Mapping[str, Any]
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +23,11 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory
-from training.replaying.metrics import METRICS
+from training.replaying.metrics import MEASURES, METRICS
 from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
 Values = npt.NDArray[np.float64]
-
-MEASURES: Final[dict[str, float]] = {
-    "change_rate": 1.0,
-    "ndcg": 1.0,
-    "weighted_change_rate": 1.0,
-    "freshness": 1.0,
-    "harmonic_staleness": -1.0,
-    "age": -1.0,
-}
-"""Metric of `training.replaying.metrics.METRICS` -> its sign as fitness."""
 
 
 class Fitness(NamedTuple):

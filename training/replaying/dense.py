@@ -1,13 +1,12 @@
 """The dense replay engine: every page has its own row, in plain numpy.
 
-For score functions whose terminals differ from page to page (``random``, callables) and for `ORACLE`,
+For score functions whose terminals differ from page to page (``random``, callables) and for `metrics.ORACLE`,
 and as the plain statement of what `training.replaying.grouped` computes faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,6 @@ from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.arranged import ArrangedHistory, penalties
 from training.replaying.metrics import Ints, Tallies
-
-ORACLE: Final = "oracle"
-"""Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
-
 
 Watch = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]], None]
 

@@ -18,8 +18,8 @@ from scrapy_gp4c.scoring.expression import Expression, check_terminals
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Clock
 from training.replaying.arranged import ArrangedHistory, Ties, prepare
-from training.replaying.dense import ORACLE, replay_dense
-from training.replaying.metrics import METRICS, NEEDS, Floats, Ints, Tallies, measure
+from training.replaying.dense import replay_dense
+from training.replaying.metrics import METRICS, ORACLE, Floats, Ints, Tallies, measure
 
 if TYPE_CHECKING:
     from training.histories.history import ChangeHistory
@@ -115,7 +115,7 @@ def run_all(
     ):
         if given not in known:
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
-    needs = {NEEDS[metric] for metric in wanted if metric in NEEDS}
+    needs = {tally for metric in wanted if (tally := METRICS[metric].tally) is not None}
     functions = [_load(given, clock) for given in score_functions]
     tallies: dict[int, Tallies] = {}
     grouped: dict[int, ScoreFunction] = {}
