@@ -33,7 +33,6 @@ WIDTH: Final = 160
 """Columns of the result where it is not shown on a terminal."""
 FORGET: Final = 0.05
 """Recommended; the papers forget nothing (docs/learning.md compares)."""
-SETS: Final = {"basic": terminals.BASIC, "all": terminals.PAPERS}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -136,7 +135,7 @@ def _choices(given: Any) -> Choices:
         selection=given.selection,
         forget=given.forget,
         parameters=Parameters(
-            terminals=SETS.get(given.terminals, tuple(given.terminals.split(","))),
+            terminals=terminals.SETS.get(given.terminals, tuple(given.terminals.split(","))),
             population=given.population,
             generations=given.generations,
             operators=given.operators,

@@ -14,7 +14,6 @@ Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and sta
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +44,7 @@ def chosen(shadows: Array, record: Mapping[str, Any], warmup_visits: int) -> Boo
         return np.ones(len(shadows), np.bool_)
     if not plan["ranked"]:
         return warming
-    function = dataclasses.replace(functions.load(record["formula"]), clock=record["clock"])
+    function = functions.load(record["formula"]).on_clock(record["clock"])
     needed = ("n", *terminals.columns_of(function.terminals, function.clock))
     state = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
     state["draw"] = draws.draws(np.ascontiguousarray(shadows["key"]), record["seed"], cycle)
