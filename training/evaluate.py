@@ -24,21 +24,15 @@ from scrapy_gp4c.scoring.terminals import CLOCKS
 from training.comparing.evaluation import DEFAULT_SCORES, Document, evaluate, write_csv
 from training.histories.reading import read_history
 from training.replaying.arranged import TIES
-from training.replaying.dense import ORACLE
+from training.replaying.metrics import METRICS, ORACLE, TRIO
 
-SHOWN: Final = {
-    "change_rate": "change rate",
-    "ndcg": "NDCG",
-    "freshness": "freshness",
-    "harmonic_staleness": "harmonic staleness",
-    "age": "age",
-}
-"""Metrics in the table, with their headings; the files have all of `METRICS`."""
+SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
+"""Metrics in the table; the files have all of `METRICS`."""
 
 
 def table(document: Document) -> Table:
     """The results as a table for the terminal."""
-    out = Table("score function", *SHOWN.values())
+    out = Table("score function", *(METRICS[name].name for name in SHOWN))
     longest = max(len(result["score"]) for result in document["results"])
     out.columns[0].width = min(longest, 24)  # fixed: on a narrow terminal the figures break, not the names
     for column in out.columns[1:]:

@@ -18,7 +18,6 @@ from training.comparing.promotion import budget_of_crawl, promote
 from training.evolution.checkpoint import Checkpoint, check_writable
 from training.evolution.choices import Choices, arrange, identity
 from training.evolution.evolve import Parameters
-from training.evolution.fitness import MEASURES
 from training.evolution.learning import learn
 from training.evolution.score_file import write_learned
 from training.evolution.selection import GUARDED, RULES
@@ -27,13 +26,13 @@ from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.reading import read_history
 from training.replaying.arranged import TIES
+from training.replaying.metrics import MEASURES
 from training.reporting.terminal import bars, continuation, report
 
 WIDTH: Final = 160
 """Columns of the result where it is not shown on a terminal."""
 FORGET: Final = 0.05
 """Recommended; the papers forget nothing (docs/learning.md compares)."""
-SETS: Final = {"basic": terminals.BASIC, "all": terminals.PAPERS}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -136,7 +135,7 @@ def _choices(given: Any) -> Choices:
         selection=given.selection,
         forget=given.forget,
         parameters=Parameters(
-            terminals=SETS.get(given.terminals, tuple(given.terminals.split(","))),
+            terminals=terminals.SETS.get(given.terminals, tuple(given.terminals.split(","))),
             population=given.population,
             generations=given.generations,
             operators=given.operators,

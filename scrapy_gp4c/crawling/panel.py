@@ -14,7 +14,6 @@ Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and sta
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +44,7 @@ def chosen(shadows: Array, record: Mapping[str, Any], warmup_visits: int) -> Boo
         return np.ones(len(shadows), np.bool_)
     if not plan["ranked"]:
         return warming
-    function = dataclasses.replace(functions.load(record["formula"]), clock=record["clock"])
+    function = functions.load(record["formula"]).on_clock(record["clock"])
     needed = ("n", *terminals.columns_of(function.terminals, function.clock))
     state = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
     state["draw"] = draws.draws(np.ascontiguousarray(shadows["key"]), record["seed"], cycle)
@@ -93,8 +92,8 @@ def close_cycle(
     Call it before the cycle is folded, with its record. The shadows of the cycle before are kept
     besides, so that a cycle that is resumed after a kill is closed from where it began.
     """
-    plan = record.get("plan") or {}
-    if share <= 0.0 or "cut" not in plan:
+    plan = record.get("plan")
+    if share <= 0.0 or plan is None or (plan["cut"] is None and plan["ranked"] not in (0, plan["rankable"])):
         return None
     cycle, visits = record["cycle"], store.open_visits()
     shadows = store.shadows(cycle - 1)

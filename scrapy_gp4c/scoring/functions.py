@@ -1,17 +1,15 @@
 """Score functions: the named ones, and loading any given one.
 
-A score function is given as a name of `NAMED`, an expression, the path of a score file (DESIGN section
-6) or the dotted path of a callable ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
+A score function is given as a name of `NAMED`, an expression, the path of a score file (as
+`training.learn` writes it) or the dotted path of a callable ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from scrapy_gp4c.scoring.terminals import Clock
 
@@ -58,6 +57,10 @@ class ScoreFunction:
         """The expression's canonical text, or the dotted path."""
         return self.text if self.expression is None else self.expression.text
 
+    def on_clock(self, clock: Clock | None) -> ScoreFunction:
+        """The same function on another clock; None: on its own."""
+        return self if clock in (None, self.clock) else replace(self, clock=clock)
+
     def scores(self, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> npt.NDArray[np.float64]:
         """Scores at planning cycle `cycle`: float64 ``[P]``, finite.
 
@@ -93,13 +96,13 @@ def load(given: str) -> ScoreFunction:
             f"or a dotted path; found {given!r}"
         )
     if given in NAMED:
-        return _of_expression(given, parse(NAMED[given]))
+        return of_expression(parse(NAMED[given]), given)
     if given.endswith(".json") or _is_file(given):
         return _load_file(Path(given), given)
-    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", given):
+    if is_dotted(given):
         return _load_callable(given)
     try:
-        return _of_expression(given, parse(given))
+        return _telling_apart(of_expression(parse(given), given))
     except ExpressionError as error:
         raise ExpressionError(
             f"{error}\n(neither a named score function: {', '.join(NAMED)}; nor the path of a score file)"
@@ -113,26 +116,35 @@ def _is_file(given: str) -> bool:
         return False
 
 
-def _of_expression(
-    given: str, expression: Expression, clock: Clock = "visits", sha256: str | None = None
+def of_expression(
+    expression: Expression, given: str | None = None, clock: Clock = "visits", sha256: str | None = None
 ) -> ScoreFunction:
+    """The score function of an expression; ``given``: what it was given as, if not by its canonical text.
+
+    Raises ExpressionError for a terminal that does not exist.
+    """
     check_terminals(expression, terminals.NAMES)
-    if not expression.terminals:
+    text = expression.text if given is None else given
+    return ScoreFunction(text, expression, None, expression.terminals, clock, sha256)
+
+
+def _telling_apart(function: ScoreFunction) -> ScoreFunction:
+    """The function, unless it scores all pages alike: then raise ExpressionError."""
+    if not function.terminals:
         raise ExpressionError(
-            f"the score expression {expression.text!r} names no terminal: every page would get the same "
+            f"the score expression {function.formula!r} names no terminal: every page would get the same "
             f"score. Use one of {', '.join(terminals.NAMES)}; 'random' ranks at random."
         )
-    return ScoreFunction(given, expression, None, expression.terminals, clock, sha256)
+    return function
 
 
 def _load_callable(given: str) -> ScoreFunction:
-    module, _, name = given.rpartition(".")
     try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        function = load_callable(given)
+    except ImportError as error:
         raise ScoreError(f"cannot load the score function {given!r}: {error}") from error
-    if not callable(function):
-        raise ScoreError(f"the score function {given!r} is a {type(function).__name__}, not callable")
+    except NotCallableError as error:
+        raise ScoreError(f"the score function {given!r} is a {error}, not callable") from None
     return ScoreFunction(given, None, function, terminals.NAMES)
 
 
@@ -159,6 +171,6 @@ def _load_file(path: Path, given: str) -> ScoreFunction:
     if not isinstance(text, str):
         raise ScoreError(f'the score file {given!r} has no "expression" text; found {text!r}')
     try:
-        return _of_expression(given, parse(text), clock, hashlib.sha256(raw).hexdigest())
+        return _telling_apart(of_expression(parse(text), given, clock, hashlib.sha256(raw).hexdigest()))
     except ExpressionError as error:
         raise ExpressionError(f"in the score file {given!r}: {error}") from None

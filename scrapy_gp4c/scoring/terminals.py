@@ -40,8 +40,8 @@ def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> No
     """Add one judged visit at `cycle` to every row, in place.
 
     ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``;
-    ``changed``: bool ``[P]``. The accumulators are updated as printed in DESIGN section 4: halve, then
-    add, so that the weights 2**(i - 1) of GAD never overflow.
+    ``changed``: bool ``[P]``. The accumulators are halved, then added to, so that
+    the weights 2**(i - 1) of GAD never overflow.
     """
     if "n" in state:
         state["n"] += 1
@@ -190,6 +190,8 @@ BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
 """The terminals of Santos et al. 2014, section 4.2.1."""
+SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
+"""The sets that the papers learn with, by name."""
 
 
 def compute(

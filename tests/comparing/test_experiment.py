@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.scoring.terminals import SETS
 from training import experiment
 from training.comparing import experiment as module
-from training.comparing.paper import BASELINES, FITNESSES, TABLES, TERMINALS, label
+from training.comparing.paper import BASELINES, FITNESSES, TABLES, label
 from training.evolution.choices import PARTS, Choices
 from training.evolution.evolve import Parameters
-from training.evolution.learning import LEARNED, ORACLE, learn
+from training.evolution.learning import LEARNED, learn
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
@@ -24,6 +25,7 @@ from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.histories.reading import read_history
+from training.replaying.metrics import ORACLE
 from training.replaying.replay import replay
 from training.reporting.charts import paper_charts
 
@@ -65,14 +67,14 @@ def test_all_artefacts_are_there(done: Path) -> None:
     content = json.loads((done / "results.json").read_text())
     expected = {"results.json", "report.html", "tables.md", *(f"{name}.csv" for name in TABLES)}
     expected |= {f"{chart.key}{suffix}" for chart in paper_charts(content) for suffix in (".png", ".svg")}
-    expected |= {f"learned-{fitness}-{terminals}.json" for fitness in FITNESSES for terminals in TERMINALS}
+    expected |= {f"learned-{fitness}-{terminals}.json" for fitness in FITNESSES for terminals in SETS}
     assert {path.name for path in done.iterdir()} == expected
 
 
 def test_results_are_those_of_replays(done: Path, history: Path) -> None:
     """Every series is what a replay of the function on that fold's test set gives; the oracle is best."""
     content = json.loads((done / "results.json").read_text())
-    names = {label(s, t, f) for s in SELECTIONS for t in TERMINALS for f in FITNESSES}
+    names = {label(s, t, f) for s in SELECTIONS for t in SETS for f in FITNESSES}
     assert set(content["series"]) == {*BASELINES, ORACLE, *names}
     parts = splits.protocol_splits(read_history(history), "journal", seed=1, warmup=2)
     for entry in content["learned"]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import LearningError
-from training.evolution.fitness import MEASURES, TextFitness, load_fitness, values_of
+from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.histories.models import generate
 from training.replaying import metrics
 from training.replaying.arranged import prepare
@@ -34,7 +34,7 @@ def broken(result: ReplayResult) -> str:
 NOT_A_FUNCTION = 3
 
 
-@pytest.mark.parametrize("name", sorted(MEASURES))
+@pytest.mark.parametrize("name", sorted(metrics.MEASURES))
 def test_measures_are_the_metrics_of_the_replay(name):
     """One value per scored cycle; staleness and age count negative, so that higher is always better."""
     result = run(TRUTH, "t * X", metrics=(name,))

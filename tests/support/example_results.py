@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from training.comparing.paper import BASELINES, FITNESSES, TERMINALS, label
+from scrapy_gp4c.scoring.terminals import SETS
+from training.comparing.paper import BASELINES, FITNESSES, label
 from training.evolution.selection import SELECTIONS
 from training.replaying.metrics import METRICS
 
@@ -20,7 +21,7 @@ def results(learned_gain: float = 0.05) -> dict[str, Any]:
     noise = rng.normal(0.0, 0.01, (FOLDS, CYCLES))
     level = {name: 0.3 + 0.05 * i for i, name in enumerate(BASELINES)} | {"oracle": 0.95}
     for fitness in FITNESSES:
-        for terminals in TERMINALS:
+        for terminals in SETS:
             for i, selection in enumerate(SELECTIONS):
                 level[label(selection, terminals, fitness)] = 0.65 + learned_gain - 0.01 * i
     series = {
@@ -43,7 +44,7 @@ def results(learned_gain: float = 0.05) -> dict[str, Any]:
             "resumed": False,
         }
         for fitness in FITNESSES
-        for terminals in TERMINALS
+        for terminals in SETS
         for selection in SELECTIONS
     ]
     return {

@@ -73,7 +73,7 @@ class Difference(NamedTuple):
 def visits_of(history: ChangeHistory, text: str, choices: Choices, budget: float) -> Visits:
     """Replay an expression and note every visit. Raises HistoryError and ExpressionError as `replay`."""
     truth = prepare(history, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
-    function = functions.load(text)
+    function = functions.load(text).on_clock(choices.clock)
     n = np.full(truth.pages, truth.warmup)
     X = truth.changed[: truth.warmup].sum(axis=0)
     last = np.full(truth.pages, truth.warmup)
@@ -85,10 +85,6 @@ def visits_of(history: ChangeHistory, text: str, choices: Choices, budget: float
         X[pages] += found
         last[pages] = cycle
 
-    if function.clock != choices.clock:
-        function = functions.ScoreFunction(
-            function.text, function.expression, function.callable, function.terminals, choices.clock
-        )
     replay_dense(truth, function, (), watch)
     return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
 

@@ -16,8 +16,7 @@ from scrapy_gp4c.scoring.functions import NAMED, load
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import Ties
-from training.replaying.dense import ORACLE
-from training.replaying.metrics import METRICS
+from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.replay import replay
 
 Document = dict[str, Any]

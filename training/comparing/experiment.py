@@ -15,7 +15,8 @@ from typing import Any, Final
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from training.comparing.paper import BASELINES, FITNESSES, TERMINALS, label
+from scrapy_gp4c.scoring.terminals import SETS
+from training.comparing.paper import BASELINES, FITNESSES, label
 from training.comparing.trials import evaluate, smaller_budgets
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, Parts, arrange, identity
@@ -24,7 +25,7 @@ from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.history import ChangeHistory
-from training.replaying.dense import ORACLE
+from training.replaying.metrics import ORACLE
 from training.reporting.terminal import bars
 
 FORMAT: Final = "gp4c-experiment/1"
@@ -52,7 +53,7 @@ def learn_all(
     """
     folds: list[Parts] | None = None
     for fitness in FITNESSES:
-        for name, names in TERMINALS.items():
+        for name, names in SETS.items():
             chosen = dataclasses.replace(
                 choices, fitness=fitness, parameters=dataclasses.replace(choices.parameters, terminals=names)
             )

@@ -18,14 +18,13 @@ from scrapy_gp4c.scoring import functions, terminals
 from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.choices import PARTS
-from training.evolution.learning import ORACLE
 from training.evolution.simplify import readable
+from training.replaying.metrics import ORACLE
 
 Results = Mapping[str, Any]
 Row = dict[str, Any]
 
 FITNESSES: Final = ("ndcg", "change_rate")
-TERMINALS: Final[dict[str, tuple[str, ...]]] = {"basic": terminals.BASIC, "all": terminals.PAPERS}
 BASELINES: Final = tuple(functions.NAMED)
 COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
 """The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
@@ -59,7 +58,7 @@ def table_2(results: Results) -> list[Row]:
     columns that no function was learned for).
     """
     rows = []
-    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in TERMINALS), ORACLE):
+    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in terminals.SETS), ORACLE):
         row: Row = {"method": name}
         for metric in SHOWN:
             source = learned_for(metric, name.split()[1]) if name.startswith("GP4C") else name
@@ -73,7 +72,7 @@ def table_3(results: Results) -> list[Row]:
     """Victories, losses and ties per cycle against each baseline (paired t test over the folds, 95%)."""
     rows = []
     for metric in FITNESSES:
-        for terminal_set in TERMINALS:
+        for terminal_set in terminals.SETS:
             ours = values(results, learned_for(metric, terminal_set), metric)
             for name in COMPETITIVE:
                 duel = statistics.duel(ours, values(results, name, metric))

@@ -80,12 +80,8 @@ def fresh_enough(
         return np.array([values_on(truths, function, fitness)[1].mean() for truths in arranged])
 
     least = freshness(champion) - GUARD_MARGIN
-    return {text for text in texts if (freshness(_function(text, choices)) >= least).all()}
-
-
-def _function(text: str, choices: Choices) -> ScoreFunction:
-    expression = parse(text)
-    return ScoreFunction(text, expression, None, expression.terminals, choices.clock)
+    candidates = {text: functions.of_expression(parse(text), text, choices.clock) for text in texts}
+    return {text for text, function in candidates.items() if (freshness(function) >= least).all()}
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
@@ -101,7 +97,7 @@ def in_use(path: Path, store: Path) -> ScoreFunction:
             f"there is no score function in use to compare with: {path} does not exist, and {store} records "
             "none. Write one with `python -m training.learn` first"
         )
-    return replace(functions.load(record["formula"]), clock=record["clock"])
+    return functions.load(record["formula"]).on_clock(record["clock"])
 
 
 def _last_record(path: Path) -> CycleRecord | None:
@@ -142,7 +138,7 @@ def promote(
     )
     if not learned.complete:
         raise KeyboardInterrupt
-    challenger = _function(learned.best.text, choices)
+    challenger = functions.of_expression(parse(learned.best.text), learned.best.text, choices.clock)
     decision = decide(split.test, champion, challenger, choices, newest)
     if decision.promoted:
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}

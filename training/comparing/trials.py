@@ -10,7 +10,7 @@ from rich.progress import track
 
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
-from training.replaying.metrics import METRICS
+from training.replaying.metrics import METRICS, TRIO
 from training.replaying.replay import replay
 
 Series = dict[str, list[list[float]]]
@@ -18,7 +18,6 @@ Series = dict[str, list[list[float]]]
 
 SMALLER: Final = (0.2, 0.4, 0.6, 0.8)
 """Parts of the budget that functions are tried with (journal Figure 5: 1% to 5%)."""
-SHOWN: Final = ("change_rate", "ndcg", "freshness")
 
 
 def evaluate(
@@ -55,7 +54,7 @@ def smaller_budgets(
     """
     return {
         f"{budget * part:g}": {
-            name: {metric: values[metric] for metric in SHOWN}
+            name: {metric: values[metric] for metric in TRIO}
             for name, values in evaluate(tests, functions, choices, budget * part).items()
         }
         for part in SMALLER

@@ -30,7 +30,7 @@ class Choices:
     """What to learn and how. Raises LearningError for a choice that cannot be used."""
 
     fitness: str = "ndcg"
-    """A metric of `training.evolution.fitness.MEASURES` or a dotted path."""
+    """A metric of `training.replaying.metrics.MEASURES` or a dotted path."""
     protocol: splits.Protocol = "simple"
     budget: float = 0.05
     """Visits per cycle: share of the pages (float) or a count out of all pages of the history (int)."""

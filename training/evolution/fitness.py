@@ -7,37 +7,26 @@ training set. Whatever the measure, higher is better here: what is to be small c
 from __future__ import annotations
 
 import hashlib
-import importlib
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory
-from training.replaying.metrics import METRICS
+from training.replaying.metrics import MEASURES, METRICS
 from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
 Values = npt.NDArray[np.float64]
-
-MEASURES: Final[dict[str, float]] = {
-    "change_rate": 1.0,
-    "ndcg": 1.0,
-    "weighted_change_rate": 1.0,
-    "freshness": 1.0,
-    "harmonic_staleness": -1.0,
-    "age": -1.0,
-}
-"""Metric of `training.replaying.metrics.METRICS` -> its sign as fitness."""
 
 
 class Fitness(NamedTuple):
@@ -79,18 +68,18 @@ def load_fitness(name: str) -> Fitness:
     """
     if name in MEASURES:
         return Fitness(name, (name,), MEASURES[name])
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+    if not is_dotted(name):
         raise LearningError(
             f"there is no fitness {name!r}; there are: {', '.join(MEASURES)}, or give the dotted path of a "
-            "function that takes a training.replaying.replay.ReplayResult and returns one number per scored cycle"
+            "function that takes a training.replaying.replay.ReplayResult and returns one number per scored "
+            "cycle"
         )
-    module, _, attribute = name.rpartition(".")
     try:
-        function: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        function = load_callable(name)
+    except ImportError as error:
         raise LearningError(f"cannot load the fitness function {name!r}: {error}") from error
-    if not callable(function):
-        raise LearningError(f"the fitness {name!r} is a {type(function).__name__}, not a function")
+    except NotCallableError as error:
+        raise LearningError(f"the fitness {name!r} is a {error}, not a function") from None
     return Fitness(name, tuple(METRICS), 1.0, function)
 
 
@@ -103,13 +92,8 @@ def values_of_all(
     truth: ArrangedHistory, texts: Iterable[str], fitness: Fitness, clock: Clock
 ) -> list[Values]:
     """Fitness per scored cycle of every text, in order; replayed together."""
-    functions = [_function(text, clock) for text in texts]
+    functions = [of_expression(parse(text), text, clock) for text in texts]
     return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
-
-
-def _function(text: str, clock: Clock) -> ScoreFunction:
-    expression = parse(text)
-    return ScoreFunction(text, expression, None, expression.terminals, clock)
 
 
 class TextFitness:
@@ -131,7 +115,7 @@ class TextFitness:
 
     def outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         """The outcome of every text, in order."""
-        functions = [_function(text, self._clock) for text in texts]
+        functions = [of_expression(parse(text), text, self._clock) for text in texts]
         start = time.thread_time()
         keys = [ranking(self._truth, function) or function.text for function in functions]
         self.replay_s += time.thread_time() - start

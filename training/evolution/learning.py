@@ -27,7 +27,6 @@ from training.replaying import metrics
 from training.replaying.replay import run
 
 LEARNED: Final = "learned"
-ORACLE: Final = "oracle"
 
 
 class Watch(Protocol):
@@ -57,7 +56,7 @@ class Fold(NamedTuple):
     selected: float
     """Its value under the selection rule."""
     table: Table
-    """`LEARNED`, every named score function and `ORACLE`."""
+    """`LEARNED`, every named score function and `metrics.ORACLE`."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -
 def compare(parts: Parts, text: str, choices: Choices) -> Table:
     """Replay the learned expression, every named score function and the oracle on every part."""
     fitness = load_fitness(choices.fitness)
-    given_by_name = {LEARNED: text} | NAMED | {ORACLE: ORACLE}
+    given_by_name = {LEARNED: text} | NAMED | {metrics.ORACLE: metrics.ORACLE}
     table: Table = {}
     for name, given in given_by_name.items():
         table[name] = {}

@@ -1,4 +1,4 @@
-"""Write score files (DESIGN section 6), which `scrapy_gp4c.scoring.functions.load` reads."""
+"""Write score files, which `scrapy_gp4c.scoring.functions.load` reads."""
 
 from __future__ import annotations
 

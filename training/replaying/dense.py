@@ -1,6 +1,6 @@
 """The dense replay engine: every page has its own row, in plain numpy.
 
-For score functions whose terminals differ from page to page (``random``, callables) and for `ORACLE`,
+For score functions whose terminals differ from page to page (``random``, callables) and for `metrics.ORACLE`,
 and as the plain statement of what `training.replaying.grouped` computes faster.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +17,12 @@ from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, Policy, 
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.dotted_path import is_dotted_path
+from scrapy_gp4c.scoring.dotted_path import is_dotted
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.arranged import ArrangedHistory, penalties
-from training.replaying.metrics import Floats, Ints, Tallies
-
-ORACLE: Final = "oracle"
-"""Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
-
+from training.replaying.metrics import ORACLE, Floats, Ints, Tallies
 
 Watch = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]], None]
 
@@ -87,7 +82,7 @@ def replay_dense(
 
 def _columns(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
     """State columns to keep: what the function reads; all for a policy of the user's own, which may read any."""
-    if is_dotted_path(policy.text):
+    if is_dotted(policy.text):
         return tuple(terminals.STATE)
     names = ("t",) if function is None else (*function.terminals, "t")
     columns = terminals.columns_of(names, "visits" if function is None else function.clock)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +23,69 @@ from scrapy_gp4c.errors import HistoryError
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-METRICS: Final[dict[str, str]] = {
-    "change_rate": "visited pages that had changed / visited pages (thesis eq. 2.3, journal eq. 1)",
-    "ndcg": "the same, a change counting the more the higher its page was ranked (journal 4.2.2)",
-    "weighted_change_rate": "summed weight of the visited pages that had changed / visited pages",
-    "freshness": "weighted share of pages whose copy is current after the cycle",
-    "age": "weighted mean of the cycles since a copy diverged, 0 for a current copy",
-    "harmonic_staleness": "weighted mean of 1 + 1/2 + ... + 1/m over pages, m changes missed",
-    "new_pages": "share of visited pages that were never visited since the warm-up",
-    "idle_pages": "share of visited pages that were not visited in the cycle before",
+
+class Metric(NamedTuple):
+    """One metric, a number per scored cycle."""
+
+    name: str
+    """For people, within a sentence."""
+    meaning: str
+    tally: str | None = None
+    """What it needs of `Tallies` besides visited, changed and pending."""
+
+    @property
+    def heading(self) -> str:
+        """The name with a capital, to begin a line with."""
+        return self.name[0].upper() + self.name[1:]
+
+
+METRICS: Final[dict[str, Metric]] = {
+    "change_rate": Metric(
+        "change rate", "visited pages that had changed / visited pages (thesis eq. 2.3, journal eq. 1)"
+    ),
+    "ndcg": Metric(
+        "NDCG", "the same, a change counting the more the higher its page was ranked (journal 4.2.2)", "dcg"
+    ),
+    "weighted_change_rate": Metric(
+        "weighted change rate",
+        "summed weight of the visited pages that had changed / visited pages",
+        "changed_weight",
+    ),
+    "freshness": Metric(
+        "freshness", "weighted share of pages whose copy is current after the cycle", "stale_weight"
+    ),
+    "age": Metric(
+        "age", "weighted mean of the cycles since a copy diverged, 0 for a current copy", "age_weight"
+    ),
+    "harmonic_staleness": Metric(
+        "harmonic staleness",
+        "weighted mean of 1 + 1/2 + ... + 1/m over pages, m changes missed",
+        "penalty",
+    ),
+    "new_pages": Metric(
+        "new pages", "share of visited pages that were never visited since the warm-up", "new"
+    ),
+    "idle_pages": Metric(
+        "idle pages", "share of visited pages that were not visited in the cycle before", "idle"
+    ),
 }
-"""Metric -> meaning, all per cycle. Higher is better but for age and harmonic_staleness."""
+"""Every metric, by the name that files and options have for it."""
+
+MEASURES: Final[dict[str, float]] = {
+    "change_rate": 1.0,
+    "ndcg": 1.0,
+    "weighted_change_rate": 1.0,
+    "freshness": 1.0,
+    "harmonic_staleness": -1.0,
+    "age": -1.0,
+}
+"""Metric that tells better from worse -> its sign: -1 for what is to be small."""
+
+TRIO: Final = ("change_rate", "ndcg", "freshness")
+"""Effectiveness is not only change rate: these stand side by side everywhere."""
+
+ORACLE: Final = "oracle"
+"""Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
 
 GAIN_BITS: Final = 42
 """Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
@@ -160,18 +212,6 @@ class Tallies:
     """sum of weight * age over those pages"""
     penalty: Ints | None = None
     """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
-
-
-NEEDS: Final[dict[str, str]] = {
-    "ndcg": "dcg",
-    "weighted_change_rate": "changed_weight",
-    "freshness": "stale_weight",
-    "age": "age_weight",
-    "harmonic_staleness": "penalty",
-    "new_pages": "new",
-    "idle_pages": "idle",
-}
-"""Metric -> the tally that it needs besides visited, changed and pending."""
 
 
 def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:

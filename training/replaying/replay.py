@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.expression import Expression, check_terminals
+from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Clock
 from training.replaying.arranged import ArrangedHistory, Ties, prepare
-from training.replaying.dense import ORACLE, replay_dense
-from training.replaying.metrics import METRICS, NEEDS, Floats, Ints, Tallies, measure
+from training.replaying.dense import replay_dense
+from training.replaying.metrics import METRICS, ORACLE, Floats, Ints, Tallies, measure
 
 if TYPE_CHECKING:
     from training.histories.history import ChangeHistory
@@ -115,7 +115,7 @@ def run_all(
     ):
         if given not in known:
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
-    needs = {NEEDS[metric] for metric in wanted if metric in NEEDS}
+    needs = {tally for metric in wanted if (tally := METRICS[metric].tally) is not None}
     functions = [_load(given, clock) for given in score_functions]
     tallies: dict[int, Tallies] = {}
     grouped: dict[int, ScoreFunction] = {}
@@ -165,12 +165,7 @@ def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> Score
         except ExpressionError as error:
             raise ExpressionError(f"{error}\n(nor {ORACLE!r}, which a replay also knows)") from None
     elif isinstance(given, Expression):
-        check_terminals(given, terminals.NAMES)
-        function = ScoreFunction(given.text, given, None, given.terminals)
+        function = functions.of_expression(given)
     else:
         function = given
-    if clock is None or clock == function.clock:
-        return function
-    return ScoreFunction(
-        function.text, function.expression, function.callable, function.terminals, clock, function.sha256
-    )
+    return function.on_clock(clock)

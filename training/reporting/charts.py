@@ -15,8 +15,9 @@ from scipy.optimize import isotonic_regression
 
 from training.comparing import statistics
 from training.comparing.paper import COMPETITIVE, FITNESSES, Results, label, values
-from training.evolution.learning import LEARNED, ORACLE
+from training.evolution.learning import LEARNED
 from training.evolution.selection import SELECTIONS
+from training.replaying.metrics import ORACLE
 
 METRIC_NAMES: Final = {
     "change_rate": "Change rate",

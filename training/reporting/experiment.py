@@ -16,11 +16,11 @@ from training.evolution.variation import Depths
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.metrics import budget_pages
+from training.replaying.metrics import TRIO, budget_pages
 from training.reporting import sections
 from training.reporting.charts import new_pages, selection_rules
 from training.reporting.page import Page, Section, defined, figure, fold_away, table
-from training.reporting.study import HEADLINE, TRIO, Formula, Study
+from training.reporting.study import HEADLINE, Formula, Study
 
 TERMINALS = "all"
 """The set that the headline speaks of, as in the paper."""

@@ -9,8 +9,8 @@ from training.reporting.charts import METRIC_NAMES
 
 DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     **{
-        metric: (METRIC_NAMES.get(metric, metric.replace("_", " ")), f"{meaning}.")
-        for metric, meaning in METRICS.items()
+        name: (metric.heading if name in METRIC_NAMES else metric.name, f"{metric.meaning}.")
+        for name, metric in METRICS.items()
     },
     "interval": (
         "± (95% interval)",

@@ -12,16 +12,16 @@ from training.comparing.difference import differ
 from training.comparing.paper import BASELINES, best_baseline
 from training.comparing.trials import evaluate, smaller_budgets
 from training.evolution.choices import PARTS, Choices
-from training.evolution.learning import LEARNED, ORACLE
+from training.evolution.learning import LEARNED
 from training.histories import splits
 from training.histories.history import ChangeHistory
-from training.replaying.metrics import budget_pages
+from training.replaying.metrics import ORACLE, TRIO, budget_pages
 from training.replaying.replay import replay
 from training.reporting.charts import SHARES
 from training.reporting.experiment import choices_of, find_history
 from training.reporting.page import Card, Page, Section
 from training.reporting.sections import formula_section, page
-from training.reporting.study import HEADLINE, TRIO, Formula, Study
+from training.reporting.study import HEADLINE, Formula, Study
 
 
 def score_page(path: Path, history: Path | None) -> Page:

@@ -11,15 +11,16 @@ from markupsafe import Markup
 from scrapy_gp4c.scoring.expression import parse
 from training.comparing import statistics
 from training.comparing.paper import BASELINES, COMPETITIVE, best_baseline, values
-from training.evolution.learning import LEARNED, ORACLE
+from training.evolution.learning import LEARNED
 from training.evolution.simplify import readable
+from training.replaying.metrics import ORACLE, TRIO
 from training.reporting import charts, formula, svg
 from training.reporting.charts import SHARES, shown
 from training.reporting.difference import difference_section
 from training.reporting.glossary import DEFINITIONS
 from training.reporting.page import Card, Page, Section, defined, figure, fold_away, paragraph, table
 from training.reporting.page import formula as formula_block
-from training.reporting.study import HEADLINE, TRIO, Formula, Lead, Study, lead, points, signed
+from training.reporting.study import HEADLINE, Formula, Lead, Study, lead, points, signed
 
 
 def page(study: Study) -> Page:

@@ -16,8 +16,6 @@ from training.comparing.paper import best_baseline, values
 from training.reporting.page import Section
 
 HEADLINE: Final = "change_rate"
-TRIO: Final = ("change_rate", "ndcg", "freshness")
-"""Effectiveness is not only change rate: these stand side by side everywhere."""
 SIGNIFICANT: Final = 1 - statistics.CONFIDENCE
 
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from rich.console import Console
@@ -27,9 +26,7 @@ from training.evolution.choices import PARTS, Choices
 from training.evolution.fitness import load_fitness
 from training.evolution.learning import LEARNED, Fold, Learned
 from training.evolution.simplify import readable
-
-BESIDES: Final = ("change_rate", "ndcg", "freshness")
-"""Test metrics shown beside the fitness: effectiveness is not only what was learned for."""
+from training.replaying.metrics import TRIO
 
 
 class Bars:
@@ -105,7 +102,7 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
     for part in PARTS:
         table.add_column(part, justify="right")
     table.add_column("learned ahead", justify="right")
-    besides = [metric for metric in BESIDES if metric != shown.name]
+    besides = [metric for metric in TRIO if metric != shown.name]
     for metric in besides:
         table.add_column(f"test {metric}", justify="right")
     for name in folds[0].table:
