@@ -99,11 +99,27 @@ class RecrawlScheduler(Scheduler):
             return super().next_request()
         run.feed()
         while True:
-            while (request := super().next_request()) is not None:
+            while (request := self._pop()) is not None:
                 if run.leave_queue(request):
                     return request
             if not run.begin_round():
                 return None
+
+
+    def _pop(self) -> Request | None:
+        """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.
+
+        Another version may have written it. The page of a planned visit stays in the plan.
+        """
+        while True:
+            waiting = len(self)
+            try:
+                return super().next_request()
+            except Exception as error:
+                if len(self) == waiting:  # nothing was taken out: the queue itself is broken
+                    raise
+                assert self._run is not None
+                self._run.note_unreadable(error)
 
 
 def _is_crawl(spider: Spider, crawler: Crawler) -> bool:

@@ -16,6 +16,7 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.project import data_path
 
 from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ TABLE: Final[dict[str, Setting]] = {
         functions.load,
         "ranks the pages that may be revisited",
     ),
+    "GP4C_POLICY": Setting(
+        table.DEFAULT,
+        "the name of a policy, with its parameters, or a dotted path",
+        table.load,
+        "chooses the pages that are revisited, in one or several rounds",
+    ),
     "GP4C_BUDGET": Setting(
         0.05,
         "a share of the known pages above 0.0 and at most 1.0 (float), or a count of at least 1 (int)",
@@ -160,6 +167,7 @@ class Settings:
 
     store: str | None
     score_function: functions.ScoreFunction
+    policy: table.PolicyChoice
     budget: int | float
     new_pages: int | None
     warmup_visits: int

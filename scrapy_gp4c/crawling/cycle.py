@@ -30,6 +30,7 @@ from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
@@ -196,9 +197,7 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(
-        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0
-    ) -> VisitResult:
+    def judge(self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0) -> VisitResult:
         """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
         row = self.store.page(visit.page)
         if not row.has_copy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
@@ -17,7 +18,20 @@ def opening(cycle: Cycle, remaining: int) -> str:
     return (
         f"Cycle {cycle.number} {'resumed' if cycle.resumed else 'begun'}: {cycle.store.pages} known pages, "
         f"{cycle.planned} planned ({kinds or 'none'}), {remaining} to visit, "
-        f"score function {cycle.settings.score_function.formula}"
+        f"score function {cycle.settings.score_function.formula}{_policy(cycle)}"
+    )
+
+
+def _policy(cycle: Cycle) -> str:
+    return "" if cycle.policy == DEFAULT else f", policy {cycle.policy}"
+
+
+def next_round(cycle: Cycle, pages: int) -> str:
+    """Return the line for a further round of so many pages."""
+    planned, rounds = cycle.rounds
+    return (
+        f"Cycle {cycle.number}, round {planned} of {rounds}: {pages} pages planned by {cycle.policy}, "
+        f"{cycle.planned} in all"
     )
 
 
@@ -27,8 +41,16 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), {cycle.store.pages} known pages"
-        f"{describe(record['panel'])}; the next run begins cycle {cycle.number + 1}"
+        f"{_panel(cycle, record)}; the next run begins cycle {cycle.number + 1}"
     )
+
+
+def _panel(cycle: Cycle, record: CycleRecord) -> str:
+    if record["panel"] is None and cycle.planned_kinds["panel"] and not cycle.has_cut:
+        return (
+            f"; no estimate by the panel, because the policy {cycle.policy} does not divide pages by a score"
+        )
+    return describe(record["panel"])
 
 
 def not_storable(request: object, error: Exception) -> str:

@@ -19,7 +19,8 @@ from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import Chosen, Found, Pages, PolicySettings, Round, choose
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, PlanCounts
@@ -65,9 +66,7 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
         settled &= ~panel
         rankable_pages += int(np.count_nonzero(settled))
         rankable.append(np.packbits(settled))
-    joined = {
-        kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()
-    }
+    joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
     return Survey(joined, rankable, rankable_pages, alive, copies)
 
 
@@ -118,7 +117,7 @@ class Planner:
         if self._survey is None:
             self._survey = survey(self._store, self._settings, self._cycle)
         known = self._survey
-        before = record.plan.ranked if record.plan is not None else 0
+        before = record["plan"]["ranked"] if number else 0
         budget = max(0, self._settings.budget_pages(known.alive) - len(known.due[PANEL]))
         evidence = LiveEvidence(
             self._store,
@@ -129,8 +128,7 @@ class Planner:
         )
         chosen = choose(self._policy, Round(self._cycle, number, max(0, budget - before)), evidence)
         if number:
-            assert record.plan is not None
-            counts, parts = _extended(record.plan, chosen), {RANKED: chosen.pages}
+            counts, parts = _extended(record["plan"], chosen), {RANKED: chosen.pages}
         else:
             counts, parts = self._first(known, chosen)
         self._store.add_round(_chunks(parts, chosen.scores), seen=len(found.pages), plan=counts)
@@ -167,12 +165,11 @@ class Planner:
 
 def _extended(counts: PlanCounts, chosen: Chosen) -> PlanCounts:
     """Counts of a cycle after a further round; the cut is the lowest of its rounds'."""
-    cut = counts.cut
-    if len(chosen.pages):
-        cuts = [cut, chosen.cut] if counts.ranked else [chosen.cut]
-        known = [one for one in cuts if one is not None]
-        cut = min(known, key=lambda one: (one[0], -one[1])) if len(known) == len(cuts) else None
-    return counts._replace(ranked=counts.ranked + len(chosen.pages), cut=cut)
+    cuts = [counts["cut"]] if counts["ranked"] else []
+    cuts += [chosen.cut] if len(chosen.pages) else []
+    known = [cut for cut in cuts if cut is not None]
+    lowest = min(known, key=lambda cut: (cut[0], -cut[1])) if known and len(known) == len(cuts) else None
+    return {**counts, "cut": lowest, "ranked": counts["ranked"] + len(chosen.pages)}
 
 
 def _chunks(parts: dict[int, Pages], scores: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[Any]]:
@@ -193,17 +190,16 @@ def as_begun(settings: Settings, record: CycleRecord) -> Settings:
     Gp4cError where it is not.
     """
     policy, function = settings.policy, settings.score_function
-    recorded = record.policy or table.DEFAULT
+    recorded = record.get("policy", table.DEFAULT)
     if recorded != policy.text:
         policy = table.load(recorded, trusted=False)
-    if record.formula is not None and (record.formula, record.clock) != (function.formula, function.clock):
-        function = functions.load_recorded(record.formula, record.clock or "visits")
+    formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
+    if (formula, clock) != (function.formula, function.clock):
+        function = of_expression(parse(formula)).on_clock(clock)
     return dataclasses.replace(
         settings,
         policy=policy,
         score_function=function,
-        budget=settings.budget if record.budget is None else record.budget,
-        seed=settings.seed if record.seed is None else record.seed,
+        budget=record.get("budget", settings.budget),
+        seed=record.get("seed", settings.seed),
     )
-
-

@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.stored_requests import (
 )
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store import open_store
+from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -47,6 +47,7 @@ PATIENCE_S: Final = 0.25
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
+UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistics of the requests that are dropped, and why."""
 
 Enqueue = Callable[["Request"], bool]
@@ -274,6 +275,18 @@ class Run:
             self.feed(claim.host)
         return True
 
+    def note_unreadable(self, error: Exception) -> None:
+        """Note that a request in the queue cannot be read back; the first one is told."""
+        if not self.stats.get_value(UNREADABLE):
+            logger.warning(
+                "A request in the JOBDIR cannot be read (%r) and is left out; planned pages are visited all the same. "
+                "(Further ones: stat %s)",
+                error,
+                UNREADABLE,
+                extra=self.extra,
+            )
+        self.stats.inc_value(UNREADABLE)
+
     # --- the end
 
     def close(self, reason: str) -> None:
@@ -285,11 +298,11 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         record = cycle.finish(reason)
-        if record.change_rate is not None:
-            self.stats.set_value("gp4c/change_rate", record.change_rate)
-        if record.panel is not None:
-            self.stats.set_value("gp4c/panel/changed_share", record.panel.changed_share.estimate)
-            self.stats.set_value("gp4c/panel/freshness", record.panel.freshness.estimate)
+        if record["change_rate"] is not None:
+            self.stats.set_value("gp4c/change_rate", record["change_rate"])
+        if record["panel"] is not None:
+            for name in ("changed_share", "freshness"):
+                self.stats.set_value(f"gp4c/panel/{name}", record["panel"][name]["estimate"])
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
 
     def close_store(self) -> None:

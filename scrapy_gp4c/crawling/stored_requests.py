@@ -46,6 +46,11 @@ _PLAIN: Final = (str, int, bool, type(None))
 """Types of values that JSON gives back as they are."""
 
 
+def page_key(fingerprint: bytes) -> int:
+    """Key of a page: the first 8 bytes, big-endian, of its request's fingerprint."""
+    return int.from_bytes(fingerprint[:8], "big")
+
+
 def is_page_request(request: Request) -> bool:
     """Tell whether this is a plain GET of a page: what gets scheduled; all else passes untouched."""
     return (

@@ -14,7 +14,7 @@ from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
 from scrapy_gp4c.policies.top_k import TopK
-from scrapy_gp4c.scoring.dotted_path import is_dotted_path, load_dotted_path
+from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 
 DEFAULT: Final = "top_k"
 MAX_LENGTH: Final = 1000
@@ -63,7 +63,7 @@ def load(given: str, *, trusted: bool = True) -> PolicyChoice:
     if not isinstance(given, str) or not given.strip() or len(given) > MAX_LENGTH:
         raise PolicyError(f"a policy is {_accepted()}; found {str(given)[:80]!r}")
     text = given.strip()
-    if is_dotted_path(text):
+    if is_dotted(text):
         if not trusted:
             raise PolicyError(f"the policy {text!r} is a dotted path, which only settings may name")
         return PolicyChoice(text, _from_path(text))
@@ -74,7 +74,11 @@ def load(given: str, *, trusted: bool = True) -> PolicyChoice:
         if parameter is None:
             known = ", ".join(entry.parameters) or "no parameters"
             raise PolicyError(f"the policy {text!r} has no parameter {argument!r}; {name} has {known}")
-        if isinstance(value, bool) or not isinstance(value, int) or not parameter.low <= value <= parameter.high:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not parameter.low <= value <= parameter.high
+        ):
             raise PolicyError(
                 f"the policy {text!r} takes for {argument} a whole number from {parameter.low} to "
                 f"{parameter.high}; found {value!r}"
@@ -108,7 +112,12 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _from_path(path: str) -> Callable[[PolicySettings], Policy]:
-    factory = load_dotted_path(path, "policy", PolicyError)
+    try:
+        factory = load_callable(path)
+    except ImportError as error:
+        raise PolicyError(f"cannot load the policy {path!r}: {error}") from error
+    except NotCallableError as error:
+        raise PolicyError(f"the policy {path!r} is a {error}, not callable") from None
 
     def make(settings: PolicySettings) -> Policy:
         policy: Policy = factory(settings)

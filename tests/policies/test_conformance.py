@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,9 +45,7 @@ def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
     return table.load(text).make(PolicySettings(functions.load(score), seed=1))
 
 
-def plans(
-    text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False
-) -> list[Chosen]:
+def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False) -> list[Chosen]:
     """The plans of all rounds of one cycle, each held to the contract."""
     memory = Memory(**given, block_rows=block_rows)
     policy = make(text)
@@ -74,9 +71,8 @@ def visited(chosen: list[Chosen]) -> npt.NDArray[np.uint32]:
     return np.concatenate([plan.pages for plan in chosen])
 
 
-@pytest.mark.parametrize("text", POLICIES)
-@given(given_=evidence(), share=st.floats(0, 1.2))
-@settings(max_examples=25, deadline=None)
+@given(text=st.sampled_from(POLICIES), given_=evidence(), share=st.floats(0, 1.2))
+@settings(max_examples=150, deadline=None)
 def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
     text: str, given_: dict[str, Any], share: float
 ) -> None:
@@ -89,9 +85,8 @@ def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
         assert len(found) == min(k, pages)
 
 
-@pytest.mark.parametrize("text", POLICIES)
-@given(given_=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
-@settings(max_examples=25, deadline=None)
+@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
+@settings(max_examples=150, deadline=None)
 def test_the_size_of_blocks_does_not_matter(
     text: str, given_: dict[str, Any], k: int, block_rows: int
 ) -> None:
@@ -99,17 +94,15 @@ def test_the_size_of_blocks_does_not_matter(
     assert same(plans(text, given_, k, block_rows), plans(text, given_, k, 100))
 
 
-@pytest.mark.parametrize("text", POLICIES)
-@given(given_=evidence(), k=st.integers(0, 60))
-@settings(max_examples=25, deadline=None)
+@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60))
+@settings(max_examples=150, deadline=None)
 def test_a_fresh_object_plans_the_same_round(text: str, given_: dict[str, Any], k: int) -> None:
     """A crawl that was killed goes on with an object that has not seen the rounds before."""
     assert same(plans(text, given_, k), plans(text, given_, k, fresh=True))
 
 
-@pytest.mark.parametrize("text", POLICIES)
-@given(given_=evidence(), k=st.integers(0, 60))
-@settings(max_examples=10, deadline=None)
+@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60))
+@settings(max_examples=50, deadline=None)
 def test_planning_changes_nothing_it_is_shown(text: str, given_: dict[str, Any], k: int) -> None:
     """The columns are the store's own memory."""
     before = {name: column.copy() for name, column in given_["state"].items()}

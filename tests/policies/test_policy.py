@@ -35,7 +35,10 @@ def chosen(*pages: int) -> Broken:
         (chosen(7), "candidates only; found page 7"),
         (chosen(0), "candidates only; found page 0"),  # visited in this cycle
         (chosen(4_000_000_000), "candidates only; found page 4000000000"),
-        (Broken(lambda plan, _: plan._replace(scores=np.zeros(1)), SETTINGS), "one score for each of 3 pages"),
+        (
+            Broken(lambda plan, _: plan._replace(scores=np.zeros(1)), SETTINGS),
+            "one score for each of 3 pages",
+        ),
     ],
 )
 def test_a_breach_is_named(policy: Broken, breach: str) -> None:

@@ -67,7 +67,9 @@ class Broken:
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Plan, and spoil the plan."""
-        return self._spoil(best_candidates(scored_by(self._settings, round), round.remaining, evidence), round)
+        return self._spoil(
+            best_candidates(scored_by(self._settings, round), round.remaining, evidence), round
+        )
 
 
 def too_many(settings: PolicySettings) -> Broken:

@@ -8,16 +8,16 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.policies.top_k import MAX_WAIT_CYCLES, TopK
-from scrapy_gp4c.scoring import ranking
+from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.page_state.classes import MAX_WAIT_CYCLES
+from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.scoring.draws import draws
-from scrapy_gp4c.scoring.ranking import Best
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.settings import Settings
 
@@ -26,12 +26,15 @@ Row = dict[str, int]
 
 
 class Blocks:
-    """What `TopK` reads of a store: its page columns, in blocks of a given size."""
+    """What planning asks a store: its page columns, in blocks of a given size; keeps the plan."""
 
-    def __init__(self, rows: list[Row], block_rows: int) -> None:
+    def __init__(self, rows: list[Row], block_rows: int, cycle: int = CYCLE) -> None:
         self.rows = rows
         self.pages = len(rows)
         self.block_rows = block_rows
+        self.open_cycle = cycle
+        self.plans: list[npt.NDArray[Any]] = []
+        self.counts: dict[str, Any] = {}
 
     def blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the columns block by block."""
@@ -52,19 +55,37 @@ class Blocks:
                 },
             )
 
+    def rounds(self) -> list[dict[str, int]]:
+        """Return what was planned so far."""
+        return [{"planned": len(plan), "seen": 0} for plan in self.plans]
+
+    def add_round(self, chunks: Iterator[npt.NDArray[Any]], seen: int, plan: dict[str, Any]) -> None:
+        """Keep a plan."""
+        self.plans.append(np.concatenate([*chunks, np.empty(0, PLAN)]))
+        self.counts = plan
+
+
+def planned(
+    given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3, cycle: int = CYCLE
+) -> Blocks:
+    """Plan a cycle."""
+    store = Blocks(rows, block_rows, cycle)
+    planner = Planner(store, Settings.load(ScrapySettings(given_settings)))  # type: ignore[arg-type]
+    planner.plan({}, np.empty(0, np.uint32))
+    return store
+
 
 def plan_of(given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3) -> list[tuple[int, str]]:
     """Plan of cycle `CYCLE` as (page, kind)."""
-    planner = TopK(Settings.load(ScrapySettings(given_settings)))
-    chunks = list(planner.plan(Blocks(rows, block_rows), CYCLE))  # type: ignore[arg-type]
-    plan = [(int(row["page"]), KINDS[row["kind"]]) for chunk in chunks for row in chunk]
-    assert planner.counts["known"] == len(rows)
-    assert sum(planner.counts[kind] for kind in ("new", "warmup", "panel", "ranked")) == len(plan)
+    store = planned(given_settings, rows, block_rows)
+    plan = [(int(row["page"]), KINDS[row["kind"]]) for row in store.plans[0]]
+    assert store.counts["known"] == len(rows)
+    assert sum(store.counts[kind] for kind in ("new", "warmup", "panel", "ranked")) == len(plan)
     return plan
 
 
 def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, str]]:
-    """Return the same plan, page by page, without numpy, blocks or selection: the text of `TopK`."""
+    """Return the same plan, page by page, without numpy, blocks or selection: the text of the plan."""
     loaded = Settings.load(ScrapySettings(given_settings))
     draw = draws(np.array([row["key"] for row in rows], np.uint64), loaded.seed, CYCLE).tolist()
     plan: dict[str, list[int]] = {"panel": [], "warmup": [], "new": []}
@@ -121,37 +142,6 @@ def test_plan_equals_the_model(given_settings: dict[str, Any], rows: list[Row], 
     assert plan_of(given_settings, rows, block_rows) == model(given_settings, rows)
 
 
-@settings(deadline=None)
-@given(
-    st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=8),
-    st.integers(0, 40),
-    st.integers(0, 40),
-    st.integers(1, 3),
-)
-def test_stream_of_blocks_selects_what_a_plain_sort_does(
-    blocks: list[list[int]], k_bound: int, k: int, tie_values: int
-) -> None:
-    """In bounded memory, with as many ties as there can be, in scores and even in the draws."""
-    k = min(k, k_bound)
-    best = Best(k_bound)
-    everything = []
-    page = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "SLACK_ROWS", 2)
-        for block in blocks:
-            scores = np.array(block, float)
-            ties = np.array([(page + i) * 7 % tie_values for i in range(len(block))], np.uint64)
-            pages = np.arange(page, page + len(block), dtype=np.uint32)
-            everything += list(zip((-scores).tolist(), ties.tolist(), pages.tolist(), strict=True))
-            best.add(scores, ties, pages)
-            assert best._rows <= 2 * k_bound + 4 * ranking.SLACK_ROWS + len(block)
-            page += len(block)
-    pages, scores = best.result(k)
-    expected = sorted(everything)[:k]
-    assert pages.tolist() == [page for _, _, page in expected]
-    assert scores.tolist() == [-score for score, _, _ in expected]
-
-
 def page(**values: int) -> Row:
     """Return a settled page: warmed up, quiet, visited in the last cycle."""
     defaults = {"n": 5, "X": 1, "last_cycle": 39, "has_copy": 1, "failures": 0, "gone": 0, "last_attempt": 39}
@@ -179,11 +169,8 @@ def test_a_dead_host_leaves_the_budget_to_the_others() -> None:
 def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
     """Equal pages take turns: another cycle or seed picks others, the same pick is repeated exactly."""
     rows = [page(key=i * 2**50) for i in range(200)]
-    planner = {seed: TopK(Settings.load(ScrapySettings({"GP4C_SEED": seed}))) for seed in (0, 1)}
     picks = {
-        (seed, cycle): frozenset(
-            np.concatenate(list(planner[seed].plan(Blocks(rows, 64), cycle)))["page"].tolist()  # type: ignore[arg-type]
-        )
+        (seed, cycle): frozenset(planned({"GP4C_SEED": seed}, rows, 64, cycle).plans[0]["page"].tolist())
         for seed in (0, 1)
         for cycle in (50, 51, 50)
     }
@@ -211,9 +198,7 @@ def test_a_panel_larger_than_the_budget_is_visited_in_full() -> None:
 def test_scores_are_in_the_plan() -> None:
     """Ranked pages carry their score, best first; the others have none."""
     rows = [page(X=2, last_cycle=30), page(n=0, X=0), page(X=3)]
-    settings = Settings.load(ScrapySettings({"GP4C_BUDGET": 1.0, "GP4C_SCORE_FUNCTION": "t * X"}))
-    chunks = list(TopK(settings).plan(Blocks(rows, 2), CYCLE))  # type: ignore[arg-type]
-    plan = np.concatenate(chunks)
+    plan = planned({"GP4C_BUDGET": 1.0, "GP4C_SCORE_FUNCTION": "t * X"}, rows, 2).plans[0]
     assert plan["page"].tolist() == [0, 2, 1]
     assert plan["score"][:2].tolist() == [20.0, 3.0]
     assert np.isnan(plan["score"][2])
