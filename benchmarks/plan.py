@@ -33,7 +33,6 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
@@ -51,7 +50,7 @@ def build(path: str, pages: int) -> None:
     generator = np.random.default_rng(1)
     step = 2**64 // pages
     with Store(path) as store:
-        fold.restore(store, [{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
+        store.tables.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
         for first in range(0, pages, BATCH):
             count = min(BATCH, pages - first)
             keys = [(first + row) * step for row in range(count)]
@@ -67,7 +66,7 @@ def build(path: str, pages: int) -> None:
             state["last_cycle"][:] = generator.integers(3, CYCLES + 1, count)
             state["last_attempt"][:] = state["last_cycle"]
             state["has_copy"][:] = 1
-            fold.append_pages(store, list(zip(keys, requests, strict=True)), state)
+            store.tables.append_pages(list(zip(keys, requests, strict=True)), state)
 
 
 def anonymous_bytes() -> int:

@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state.columns import new_columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import encode
+from scrapy_gp4c.store.lmdb_store.tables import USUAL, encode
 
 CYCLES = 30
 VISITS = 1_000_000
@@ -63,8 +63,8 @@ def fill(path: Path) -> None:
                 )
                 for key in part.tolist()
             ]
-            fold.append_pages(store, requests, new_columns(part))
-        fold.restore(store, [{} for _ in range(CYCLES)])
+            store.tables.append_pages(requests, new_columns(part))
+        store.tables.restore_cycles([{} for _ in range(CYCLES)])
         rate = rng.beta(0.5, 3.0, pages)
         for cycle in range(1, CYCLES + 1):
             visits = np.zeros(pages, VISIT)
@@ -74,7 +74,7 @@ def fill(path: Path) -> None:
             visits["outcome"][rng.random(pages) < 0.03] = ERROR
             visits["outcome"][:] = visits["outcome"] if cycle > 1 else FIRST
             visits["kind"] = KINDS.index("panel")
-            fold.put_visits(store, cycle, 0, visits)
+            fold.put_visits(store.tables, cycle, 0, visits, USUAL)
 
 
 def load_seconds(path: Path) -> float:

@@ -1,9 +1,6 @@
 """``scrapy gp4c export``: the recorded history as text, which `import` and the training readers take.
 
-One line per page: ``site<TAB>page<TAB>bits<TAB>json``. ``site`` is the host, ``page`` the URL. ``bits`` has
-one character per cycle from 2 to the last finished one: ``1`` changed, ``0`` unchanged, ``.`` not judged (no
-visit, or one with nothing to compare with). ``json`` is what `import` needs to restore the page. The first
-line is a comment, ``#`` and JSON: the format's name and the cycles' records.
+The format is that of `scrapy_gp4c.store.history_text`.
 """
 
 from __future__ import annotations

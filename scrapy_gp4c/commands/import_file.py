@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.store.history_text import is_header
-from scrapy_gp4c.store.lmdb_store.restore import restore
+from scrapy_gp4c.store.opening import restore
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(project: Project, options: Namespace) -> None:
     if first.startswith("#") or "\t" in first:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
-        pages, cycles = restore(project, name, content_lines(name))
+        pages, cycles = restore(project.store_path, name, content_lines(name), project.page)
         print(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
         return
     _check_callback(project, options.callback)

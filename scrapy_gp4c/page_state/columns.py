@@ -1,6 +1,6 @@
 """Page columns in blocks, visits and plans as arrays, and what one visit does to a page's columns.
 
-A block holds `BLOCK_ROWS` consecutive pages; its bytes are the columns of `COLUMNS` one behind the
+A block holds consecutive pages, 16,384 but for tests; its bytes are the columns of `COLUMNS` one behind the
 other, each with one entry per page, so that the last block is simply shorter. Nothing here knows LMDB.
 """
 
@@ -13,15 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, GONE, NOT_MODIFIED, UNCHANGED
+from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FAILED, FIRST, GONE, JUDGED, among
 from scrapy_gp4c.scoring import terminals
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
-
-BLOCK_ROWS = 16_384
-"""Pages per block of a new store; an existing store remembers its own."""
-
 
 COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
@@ -111,22 +107,22 @@ def apply_visits(columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cy
     columns["last_attempt"][rows] = cycle
     columns["outcome"][rows] = outcome
 
-    copied = (outcome == FIRST) | (outcome == UNCHANGED) | (outcome == CHANGED)
+    copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1
 
     _first(columns, rows[outcome == FIRST], cycle)
-    judged = (outcome == UNCHANGED) | (outcome == CHANGED) | (outcome == NOT_MODIFIED)
+    judged = among(outcome, JUDGED)
     state = {name: columns[name][rows[judged]] for name in terminals.STATE}
     terminals.observe(state, outcome[judged] == CHANGED, cycle)
     for name, column in state.items():
         columns[name][rows[judged]] = column
 
-    succeeded = copied | judged
-    for name, failed in (("failures", ~succeeded), ("gone", outcome == GONE)):
-        columns[name][rows[succeeded]] = 0
-        count = columns[name][rows[failed]]
-        columns[name][rows[failed]] = count + (count < 255)
+    failed = among(outcome, FAILED)
+    for name, counted in (("failures", failed), ("gone", outcome == GONE)):
+        columns[name][rows[~failed]] = 0
+        count = columns[name][rows[counted]]
+        columns[name][rows[counted]] = count + (count < 255)
 
 
 def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:

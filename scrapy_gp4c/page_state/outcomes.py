@@ -1,21 +1,25 @@
-"""Visits and plans as arrays: what a visit came to, why it was made, and the sets of outcomes that count alike."""
+"""Visits and plans as arrays: what a visit came to, why it was made, which outcomes count alike."""
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "gone", "excluded")
 """Outcomes of a visit; a visit and the page columns hold the position in this tuple."""
-
-
 FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED = range(len(OUTCOMES))
-
 
 JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
 """Outcomes that tell whether the page changed since the visit before."""
+SAME: Final = (UNCHANGED, NOT_MODIFIED)
+"""Those of them that tell that it did not."""
+COPIED: Final = (FIRST, UNCHANGED, CHANGED)
+"""Outcomes that brought a copy of the page, and its fingerprint."""
+FAILED: Final = (ERROR, GONE, EXCLUDED)
+"""Outcomes that tell nothing of the page's content; all others are successes."""
 
 
 KINDS: Final = ("new", "warmup", "panel", "ranked", "other")
@@ -44,3 +48,11 @@ VISIT_BYTES: Final = struct.Struct("<dQIIHBBB")
 
 
 PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
+
+
+def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Tell which outcomes are of a set: bool, shaped as `outcome`, of uint8."""
+    found = np.zeros(outcome.shape, np.bool_)
+    for code in codes:  # a fifth of the time of np.isin
+        found |= outcome == code
+    return found

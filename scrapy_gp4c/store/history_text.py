@@ -1,37 +1,83 @@
-"""The text of an exported history."""
+"""The text of an exported history, both ways: the lines of a store, and what the lines say.
+
+One line per page: ``site<TAB>page<TAB>bits<TAB>json``. ``site`` is the host, ``page`` the URL. ``bits`` has
+one character per cycle from 2 to the last finished one: ``1`` changed, ``0`` unchanged, ``.`` not judged (no
+visit, or one with nothing to compare with). ``json``, a `PageState`, is what restoring the page also needs.
+The first line is a comment, ``#`` and JSON: the format's name and the cycles' records.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, OUTCOMES, UNCHANGED
+from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, OUTCOMES, SAME, among
 from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 FORMAT: Final = "gp4c-history/1"
-
-
 CHANGED_BIT, UNCHANGED_BIT, NOT_JUDGED = (ord(character) for character in "10.")
+MATRIX_BYTES: Final = 64_000_000
+_FAILURES: Final = tuple(OUTCOMES[code] for code in FAILED)
+_NUMBERS: Final = ("first_cycle", "last_cycle", "failures", "gone", "last_attempt")
+
+ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
+"""Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-MATRIX_BYTES = 64_000_000
-"""Memory for the bits of the pages exported in one pass over the visits."""
+class PageState(TypedDict, total=False):
+    """What the bits do not tell of a page: the JSON of its line."""
+
+    first_cycle: int
+    last_cycle: int
+    fingerprint: str
+    """16 hex digits; absent: there is no copy."""
+    failures: int
+    gone: int
+    last_attempt: int
+    outcome: str
+    etag: str
+    last_modified: str
+    request: Any
+    """The `StoredRequest` without its URL."""
 
 
-def lines(store: PageStore) -> Iterator[str]:
-    """Yield the lines of a store's history up to its last finished cycle."""
+class PageLine(NamedTuple):
+    """What one line of a history says of its page."""
+
+    line: int
+    key: int
+    request: StoredRequest
+    bits: bytes
+    first_cycle: int
+    last_cycle: int
+    last_attempt: int
+    failures: int
+    gone: int
+    outcome: int
+    """Of the last visit, if it failed: one of `FAILED`."""
+    fingerprint: int | None
+    validators: tuple[str | None, str | None]
+
+
+def lines(store: PageStore, matrix_bytes: int = MATRIX_BYTES) -> Iterator[str]:
+    """Yield the lines of a store's history up to its last finished cycle.
+
+    ``matrix_bytes``: memory for the bits of the pages of one pass over the visits.
+    """
     last = store.last_cycle
     records = [record for record in store.cycles() if record["cycle"] <= last]
     yield "# " + json.dumps({"format": FORMAT, "cycles": records})
     cycles = max(1, last - 1)
     group: list[tuple[int, Columns]] = []
     for first, block in store.blocks():
-        if group and (first + len(block["n"]) - group[0][0]) * cycles > MATRIX_BYTES:
+        if group and (first + len(block["n"]) - group[0][0]) * cycles > matrix_bytes:
             yield from _lines(store, group, last)
             group = []
         group.append((first, block))
@@ -45,23 +91,28 @@ def _lines(store: PageStore, group: list[tuple[int, Columns]], last: int) -> Ite
     bits = np.full((stop - first, max(0, last - 1)), NOT_JUDGED, np.uint8)
     for cycle, visits in store.visits(2, last):
         visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
-        for outcomes, bit in (((CHANGED,), CHANGED_BIT), ((UNCHANGED, NOT_MODIFIED), UNCHANGED_BIT)):
-            bits[visits["page"][np.isin(visits["outcome"], outcomes)] - first, cycle - 2] = bit
+        for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
+            bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
     for start, block in group:
         ids = np.arange(start, start + len(block["n"]))
         for row, request in enumerate(store.requests(ids)):
             text = bits[start - first + row].tobytes().decode("ascii")
             url = request["url"]
-            extra = _state(block, row, text) | _validators(store, start + row)
+            extra = _state(block, row, text)
+            etag, last_modified = store.validators(start + row)
+            if etag is not None:
+                extra["etag"] = etag
+            if last_modified is not None:
+                extra["last_modified"] = last_modified
             if rest := {name: value for name, value in request.items() if name != "url"}:
                 extra["request"] = rest
             yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(extra)))
 
 
-def _state(block: Columns, row: int, text: str) -> dict[str, Any]:
+def _state(block: Columns, row: int, text: str) -> PageState:
     """Return what the bits do not tell of a page's columns."""
     value = {name: column[row].item() for name, column in block.items() if name not in ("A", "G")}
-    extra: dict[str, Any] = {}
+    extra: PageState = {}
     if value["first_cycle"]:
         extra["first_cycle"] = value["first_cycle"]
     last_judged = max(text.rfind("0"), text.rfind("1")) + 2
@@ -77,11 +128,86 @@ def _state(block: Columns, row: int, text: str) -> dict[str, Any]:
     return extra
 
 
-def _validators(store: PageStore, page: int) -> dict[str, Any]:
-    values = zip(("etag", "last_modified"), store.validators(page), strict=True)
-    return {name: value for name, value in values if value is not None}
-
-
 def is_header(text: str) -> bool:
     """Tell whether a comment is the header of a history."""
     return text.startswith("# {") and FORMAT.partition("/")[0] in text
+
+
+def read_header(name: str, header: str) -> list[CycleRecord]:
+    """Return the records of the cycles; raises ImportFileError, which names the file, for another header."""
+    try:
+        content = json.loads(header[1:])
+        records: list[CycleRecord] = content["cycles"]
+        sound = content["format"] == FORMAT and all("finished" in record for record in records)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise ImportFileError(
+            f'{name}, line 1: expected the header of a history, # {{"format": "{FORMAT}", "cycles": [...]}}; '
+            f"found {header[:80]!r}. Export it anew."
+        )
+    return records
+
+
+def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
+    """Return what a line says; raises ImportFileError, which names the file and the line."""
+    try:
+        fields = line.split("\t")
+        if len(fields) not in (3, 4):
+            raise ValueError(
+                f"expected site, page, bits and JSON with tabs between; found {len(fields)} fields"
+            )
+        bits = fields[2].encode()
+        if bits.strip(b"01."):
+            raise ValueError(f"expected bits of '0', '1' and '.'; found {fields[2][:40]!r}")
+        state = json.loads(fields[3]) if len(fields) == 4 else {"first_cycle": 1}
+        if not isinstance(state, dict) or not isinstance(state.get("request", {}), dict):
+            raise ValueError(f"expected a JSON object in the fourth field; found {fields[3][:40]!r}")
+        stored: Any = {"url": fields[1], **state.get("request", {})}
+        key, request = to_page(stored)
+        for column in _NUMBERS:
+            if not isinstance(state.get(column, 0), int):
+                raise ValueError(f"expected a whole number as {column}; found {state[column]!r}")
+        fingerprint = int(state["fingerprint"], 16) if "fingerprint" in state else None
+        outcome = state.get("outcome", "error")
+        if outcome not in _FAILURES:
+            raise ValueError(f"expected one of {_FAILURES} as outcome; found {outcome!r}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ImportFileError(
+            f"{name}, line {number}: {error}. Correct the line; nothing was imported."
+        ) from None
+    return PageLine(
+        number,
+        key,
+        request,
+        bits,
+        **{column: state.get(column, 0) for column in _NUMBERS},
+        outcome=OUTCOMES.index(outcome),
+        fingerprint=fingerprint,
+        validators=(state.get("etag"), state.get("last_modified")),
+    )
+
+
+def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Callable[[int], bool]) -> None:
+    """Check what concerns several pages, or a page and the number of cycles; raises ImportFileError.
+
+    ``is_known(key)``: whether a page of an earlier call has this key.
+    """
+    seen: set[int] = set()
+    for page in pages:
+        problem = None
+        judged = [cycle for cycle, bit in enumerate(page.bits, 2) if bit != NOT_JUDGED]
+        dates = [page.first_cycle, page.last_cycle, page.last_attempt]
+        if len(page.bits) != max(0, cycles - 1):
+            problem = f"expected {max(0, cycles - 1)} bits as for {cycles} cycles; found {len(page.bits)}"
+        elif page.key in seen or is_known(page.key):
+            problem = f"the page {page.request['url']} comes a second time"
+        elif not all(0 <= date <= cycles for date in dates):
+            problem = f"expected cycles of at most {cycles}; found {dates}"
+        elif judged and dates[0] >= judged[0]:
+            problem = f"the first fetch, cycle {dates[0]}, must come before the first judged {judged[0]}"
+        elif judged and 0 < max(dates[1:]) <= judged[-1]:
+            problem = f"the last visit cannot come before the last judged cycle {judged[-1]}"
+        if problem:
+            raise ImportFileError(f"{name}, line {page.line}: {problem}. Nothing was imported.")
+        seen.add(page.key)

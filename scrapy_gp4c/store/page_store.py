@@ -24,9 +24,6 @@ class PageStore(Protocol):
     writes raises StoreError on a store opened for reading, and StoreFullError where there is no room.
     """
 
-    committed_s: float
-    """When the last commit returned, by the monotonic clock."""
-
     @property
     def path(self) -> Path:
         """Its directory."""
@@ -50,6 +47,10 @@ class PageStore(Protocol):
     @property
     def open_cycle(self) -> int | None:
         """The unfinished cycle."""
+
+    @property
+    def committed_s(self) -> float:
+        """When the last commit returned, by the monotonic clock."""
 
     def close(self) -> None:
         """Commit what is buffered and close."""

@@ -20,8 +20,8 @@ from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store import history_text
-from scrapy_gp4c.store.lmdb_store import restore as restore_module
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import Sizes, open_store, restore
 from scrapy_gp4c.store.records import NewVisit
 
 SPIDERS = """
@@ -81,10 +81,10 @@ def in_process(project: Project, action: Any, *arguments: object) -> None:
     action.run(project, parser.parse_args([str(argument) for argument in arguments]))
 
 
-def exported(project: Project) -> str:
+def exported(project: Project, matrix_bytes: int = history_text.MATRIX_BYTES) -> str:
     """The history of the project's store as text."""
     with project.open_store() as store:
-        return "".join(line + "\n" for line in history_text.lines(store))
+        return "".join(line + "\n" for line in history_text.lines(store, matrix_bytes))
 
 
 def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
@@ -164,12 +164,10 @@ def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None
 
 
 def test_pages_sorts_and_matches(
-    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The order is by score, changes or last attempt; --match restricts; blocks do not matter."""
-    from scrapy_gp4c.page_state import columns
-
-    monkeypatch.setattr(columns, "BLOCK_ROWS", 3)
+    open_store(project.store_path, sizes=Sizes(block_rows=3)).close()
     (tmp_path / "urls").write_text("\n".join(urls(10)))
     in_process(project, import_file, tmp_path / "urls")
     crawl_cycles(
@@ -228,8 +226,6 @@ def test_export_import_export_is_the_same(
     """Any history survives: the text is the same, the store sound, and so is what ranking reads."""
     directory = tmp_path_factory.mktemp("round")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history_text, "MATRIX_BYTES", 10)
-        patch.setattr(restore_module, "PAGES_PER_BATCH", 5)
         first = make_project(project_directory, directory / "first", patch)
         second = make_project(project_directory, directory / "second", patch)
         with first.open_store(readonly=False) as store:
@@ -250,9 +246,10 @@ def test_export_import_export_is_the_same(
                         copied.add(page)
             plan.append(of_page)
         crawl_cycles(first, plan)
-        text = exported(first)
+        text = exported(first, matrix_bytes=10)
         (directory / "history").write_text(text)
-        in_process(second, import_file, directory / "history")
+        numbered = import_file.content_lines(directory / "history")
+        restore(second.store_path, "history", numbered, second.page, pages_per_batch=5)
         assert exported(second) == text
         with first.open_store() as a, second.open_store() as b:
             assert b.verify() == []

@@ -152,7 +152,7 @@ class Recorded:
         self.in_fold = False
         if path.exists():
             with Store(path, readonly=True) as store:
-                self.in_fold = store.fold_state is not None
+                self.in_fold = store.is_folding
         with Store(path) as store:
             assert store.verify() == []
             self.last_cycle = store.last_cycle

@@ -19,8 +19,8 @@ import pytest
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
-from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 
@@ -220,7 +220,7 @@ def crawl_until_full(store: Store) -> int:
 def test_a_full_map_loses_no_visit(tmp_path: Path) -> None:
     """Without room the commit says so; all visits are there once a later commit succeeds."""
     path = tmp_path / "store"
-    with Store(path, map_size=2**20) as store:
+    with Store(path, sizes=Sizes(map_size=2**20)) as store:
         store.add_pages(pages(10))
         confirmed = crawl_until_full(store)
         assert confirmed >= 100
@@ -230,7 +230,7 @@ def test_a_full_map_loses_no_visit(tmp_path: Path) -> None:
             store.commit()
         assert store.request(0) == {"url": "http://h/0"}
         assert len(store.open_visits()) == buffered
-        store._environment.set_mapsize(2**24)
+        store.environment.lmdb.set_mapsize(2**24)
         store.commit()
     with Store(path) as store:
         assert len(store.open_visits()) == buffered
@@ -275,13 +275,12 @@ def test_a_full_disk_loses_no_visit(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_file_size_limit")
-def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path) -> None:
     """A fold that finds no room says so and goes on later: by the same call or at the next opening."""
-    monkeypatch.setattr(columns, "BLOCK_ROWS", 128)
-    monkeypatch.setattr(fold, "BLOCKS_PER_TRANSACTION", 1)
+    small = Sizes(block_rows=128, blocks_per_transaction=1)
     for again in ("call", "open"):
         path = tmp_path / again
-        store = Store(path)
+        store = Store(path, sizes=small)
         store.add_pages(pages(2000))
         store.begin_cycle({"started": 1.0})
         for page in range(2000):
@@ -295,14 +294,14 @@ def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path, monkeypatch: pytest.
         if again == "open":
             store.close()
             with pytest.raises(StoreFullError):
-                Store(path)
+                Store(path, sizes=small)
             with Store(path, readonly=True) as reader:
                 assert len(reader.open_visits()) == 2000
                 assert reader.requests([1999]) == [{"url": "http://h/1999"}]
                 assert "not complete" in reader.verify()[0]
         limit_file_size(2**30)
         if again == "open":
-            store = Store(path)
+            store = Store(path, sizes=small)
         else:
             store.finish_cycle({})
         assert store.cycles() == [{"cycle": 1, "started": 1.0, "finished": 2.0}]
@@ -345,13 +344,13 @@ def test_an_import_that_fails_keeps_what_it_added(tmp_path: Path) -> None:
     """When the source of pages raises, whole batches before it stay, and the store is sound."""
 
     def failing() -> object:
-        yield from pages(fold.PAGES_PER_TRANSACTION + 10)
+        yield from pages(USUAL.pages_per_transaction + 10)
         raise RuntimeError("the source broke")
 
     with Store(tmp_path / "store") as store:
         with pytest.raises(RuntimeError, match="the source broke"):
             store.add_pages(failing())
-        assert store.pages == fold.PAGES_PER_TRANSACTION
+        assert store.pages == USUAL.pages_per_transaction
         assert store.find(1) == 0
 
 

@@ -18,22 +18,23 @@ import pytest
 
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.store.lmdb_store import fold, store
+from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 PAGES = 60
 NEW_PER_CYCLE = 7
 CYCLES = 4
-
-
-@pytest.fixture(autouse=True)
-def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "BLOCK_ROWS", 4)
-    monkeypatch.setattr(fold, "BLOCKS_PER_TRANSACTION", 2)
-    monkeypatch.setattr(fold, "PAGES_PER_TRANSACTION", 3)
-    monkeypatch.setattr(fold, "VISITS_PER_CHUNK", 5)
-    monkeypatch.setattr(store, "COMMIT_VISITS", 10)
+SMALL = Sizes(
+    block_rows=4,
+    commit_visits=10,
+    visits_per_chunk=5,
+    plan_rows=16,
+    chunks_per_transaction=2,
+    blocks_per_transaction=2,
+    pages_per_transaction=3,
+)
 
 
 def key(number: int) -> int:
@@ -76,7 +77,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
 
 def content(path: Path) -> dict[str, Any]:
     """All that a store holds but its id."""
-    with Store(path) as kept:
+    with Store(path, sizes=SMALL) as kept:
         assert kept.verify() == []
         return {
             "blocks": [(first, columns.pack(block)) for first, block in kept.blocks()],
@@ -89,7 +90,7 @@ def content(path: Path) -> dict[str, Any]:
 
 def build(path: Path) -> None:
     """Create a store with PAGES pages."""
-    with Store(path) as kept:
+    with Store(path, sizes=SMALL) as kept:
         kept.add_pages((key(number), {"url": f"http://h/{number}"}) for number in range(PAGES))
 
 
@@ -112,7 +113,7 @@ def crawl_and_confirm(path: Path, parent: socket.socket) -> None:
         parent.sendall(f"{cycle} {count}\n".encode())
         parent.recv(1)
 
-    with Store(path) as kept:
+    with Store(path, sizes=SMALL) as kept:
         crawl(kept, committed)
 
 
@@ -124,7 +125,7 @@ def wait(child: int) -> int:
 def uninterrupted(path: Path) -> dict[str, Any]:
     """The content of a store whose crawl was never killed."""
     build(path)
-    with Store(path) as kept:
+    with Store(path, sizes=SMALL) as kept:
         crawl(kept, lambda cycle, count: None)
     return content(path)
 
@@ -132,11 +133,11 @@ def uninterrupted(path: Path) -> dict[str, Any]:
 @contextmanager
 def kill_at(transactions: int, after_commit: bool) -> Iterator[None]:
     """Kill this process in its n-th write transaction: just before its commit, or just after."""
-    original = Store.transaction
+    original = Environment.transaction
     left = transactions
 
     @contextmanager
-    def transaction(self: Store, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
+    def transaction(self: Environment, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
         nonlocal left
         left -= write
         with original(self, write=write, buffers=buffers) as txn:
@@ -146,7 +147,7 @@ def kill_at(transactions: int, after_commit: bool) -> Iterator[None]:
         if write and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Store.transaction = transaction  # type: ignore[method-assign]
+    Environment.transaction = transaction  # type: ignore[method-assign]
     yield
 
 
@@ -158,7 +159,7 @@ def test_a_kill_in_any_transaction_changes_nothing(tmp_path: Path, after_commit:
     build(killed)
 
     def work(transactions: int) -> None:
-        with kill_at(transactions, after_commit), Store(killed) as kept:
+        with kill_at(transactions, after_commit), Store(killed, sizes=SMALL) as kept:
             crawl(kept, lambda cycle, count: None)
 
     kills = 0
@@ -204,8 +205,8 @@ def test_a_kill_at_any_time_loses_no_committed_visit(tmp_path: Path) -> None:
                 elif kept.last_cycle < cycle:
                     assert kept.open_cycle == cycle
                     assert len(kept.open_visits()) >= count
-            finished = kept.last_cycle == CYCLES and kept.fold_state is None
-        with Store(killed) as kept:
+            finished = kept.last_cycle == CYCLES and not kept.is_folding
+        with Store(killed, sizes=SMALL) as kept:
             assert kept.verify() == []
         kills += status == -signal.SIGKILL
         if finished:

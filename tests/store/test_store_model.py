@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,19 +12,25 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.store.lmdb_store import fold, store
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 JUDGED = ("unchanged", "changed", "not_modified")
 FAILED = ("error", "gone", "excluded")
 
 
-def small_limits() -> mock._patch_dict[Any]:
-    """Limits so small that a handful of pages needs several blocks, chunks and transactions."""
-    return mock.patch.multiple(fold, BLOCKS_PER_TRANSACTION=2, PAGES_PER_TRANSACTION=3, VISITS_PER_CHUNK=4)
+SMALL = Sizes(
+    block_rows=4,
+    commit_visits=3,
+    visits_per_chunk=4,
+    plan_rows=3,
+    chunks_per_transaction=2,
+    blocks_per_transaction=2,
+    pages_per_transaction=3,
+)
+"""So small that a handful of pages needs several blocks, chunks and transactions."""
 
 
 class Page:
@@ -77,26 +82,18 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.mkdtemp()
-        self.patches = [
-            small_limits(),
-            mock.patch.object(columns, "BLOCK_ROWS", 4),
-            mock.patch.object(store, "COMMIT_VISITS", 3),
-        ]
-        for patch in self.patches:
-            patch.start()
-        self.store = Store(self.directory)
+        self.store = Store(self.directory, sizes=SMALL)
         self.pages: list[Page] = []
         self.cycle = 0
         self.open: dict[int, tuple[str, int]] | None = None
         self.new: list[int] = []
         self.plan: list[int] | None = None
+        self.rounds: list[dict[str, int]] = []
         self.folded: dict[int, dict[int, str]] = {}
 
     def teardown(self) -> None:
-        """Close and remove the store; the limits are as before."""
+        """Close and remove the store."""
         self.store.close()
-        for patch in self.patches:
-            patch.stop()
         shutil.rmtree(self.directory)
 
     def _key(self, number: int) -> int:
@@ -122,18 +119,42 @@ class StoreMachine(RuleBasedStateMachine):
         """Open a cycle."""
         self.cycle += 1
         assert self.store.begin_cycle({"started": float(self.cycle)}) == self.cycle
-        self.open, self.new, self.plan = {}, [], None
+        self.open, self.new, self.plan, self.rounds = {}, [], None, []
 
-    @precondition(lambda self: self.open is not None)
-    @rule(order=st.randoms(use_true_random=False))
-    def write_plan(self, order: Any) -> None:
-        """Write a plan, or replace it."""
-        pages = list(range(len(self.pages)))
-        order.shuffle(pages)
+    def _rows(self, data: st.DataObject) -> list[Any]:
+        """Chunks of some pages that are not planned yet, in any order."""
+        free = sorted(set(range(len(self.pages))) - set(self.plan or ()))
+        pages = data.draw(st.permutations(free))[: data.draw(st.integers(0, len(free)))]
         rows = np.zeros(len(pages), PLAN)
         rows["page"] = pages
-        self.store.add_round(iter([rows[:2], rows[2:]]), seen=0)
-        self.plan = pages
+        cut = data.draw(st.integers(0, len(pages)))
+        return [rows[:cut], rows[cut:]]
+
+    @precondition(lambda self: self.open is not None)
+    @rule(data=st.data())
+    def add_round(self, data: st.DataObject) -> None:
+        """Plan a round, the first or a further one."""
+        assert self.open is not None
+        chunks, seen = self._rows(data), data.draw(st.integers(0, len(self.open)))
+        with pytest.raises(ValueError, match="seen"):
+            self.store.add_round([], len(self.open) + 1)
+        self.store.add_round(iter(chunks), seen)
+        pages = np.concatenate(chunks)["page"].tolist()
+        self.plan = [*(self.plan or ()), *pages]
+        self.rounds.append({"planned": len(pages), "seen": seen})
+
+    @precondition(lambda self: self.open is not None)
+    @rule(data=st.data())
+    def begin_round(self, data: st.DataObject) -> None:
+        """Plan a round whose writing breaks off: the rounds before it stay."""
+        chunks = self._rows(data)
+
+        def failing() -> Any:
+            yield from chunks
+            raise RuntimeError("broke")
+
+        with pytest.raises(RuntimeError, match="broke"):
+            self.store.add_round(failing(), 0)
 
     @precondition(lambda self: self.open is not None)
     @rule(number=st.integers(41, 90))
@@ -185,7 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
         """End the process, as it were."""
         name = self.store.store_id
         self.store.close()
-        self.store = Store(self.directory)
+        self.store = Store(self.directory, sizes=SMALL)
         assert self.store.store_id == name
 
     @precondition(lambda self: self.open is not None)
@@ -197,7 +218,7 @@ class StoreMachine(RuleBasedStateMachine):
         for page, (outcome, fingerprint) in self.open.items():
             self.pages[page].visits.append((self.cycle, outcome, fingerprint))
         self.folded[self.cycle] = {page: outcome for page, (outcome, _) in self.open.items()}
-        self.open, self.new, self.plan = None, [], None
+        self.open, self.new, self.plan, self.rounds = None, [], None, []
 
     @rule(
         outcomes=st.lists(
@@ -230,8 +251,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert kept.last_cycle == self.cycle - (self.open is not None)
         assert list(kept.new_pages()) == self.new
         assert kept.planned() == (None if self.plan is None else len(self.plan))
-        if self.plan is not None:
-            assert [page for chunk in kept.plan() for page in chunk["page"].tolist()] == self.plan
+        assert kept.rounds() == self.rounds
+        assert [page for chunk in kept.plan() for page in chunk["page"].tolist()] == (self.plan or [])
         opened = {v["page"]: (OUTCOMES[v["outcome"]], v["fingerprint"]) for v in kept.open_visits()}
         assert opened == (self.open or {})
         every = range(len(self.pages))

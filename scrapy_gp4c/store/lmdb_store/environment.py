@@ -1,4 +1,4 @@
-"""Opening the LMDB file of a store: every way in which that can go wrong, and LMDB's errors as ours.
+"""The LMDB file of a store: opening it, its transactions, every way in which that goes wrong, errors as ours.
 
 LMDB maps its file into memory, so that a truncated file ends the process with SIGBUS instead of an error;
 therefore the header is read before LMDB sees it. Nothing here deletes or overwrites what it finds.
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 import lmdb
@@ -183,9 +184,86 @@ class WriterLock:
         os.close(self._file)
 
 
+def read_only(path: Path) -> StoreError:
+    """Return the error for writing to a store that was opened for reading."""
+    return StoreError(f"the store {path} was opened for reading only.")
+
+
 def in_use(path: Path, holder: str) -> StoreInUseError:
     """Return the error for a second writer."""
     return StoreInUseError(
         f"the store {path} is in use by {holder}: one crawl at a time can write to it. Wait until it "
         "ends, or set GP4C_STORE to another directory for this crawl."
     )
+
+
+class Transaction:
+    """The context of one LMDB transaction (not a generator: a crawl opens several for every page)."""
+
+    __slots__ = ("_path", "_txn")
+
+    def __init__(self, path: Path, txn: Any) -> None:
+        """Take the transaction that was begun."""
+        self._path = path
+        self._txn = txn
+
+    def __enter__(self) -> Any:
+        return self._txn.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._txn.__exit__(kind, error, trace)
+        except lmdb.Error as failure:
+            raise store_error(self._path, failure) from failure
+        if isinstance(error, lmdb.Error):
+            raise store_error(self._path, error) from error
+
+
+_open: dict[str, Environment] = {}
+"""What this process has open: LMDB allows one environment per file and process."""
+
+
+class Environment:
+    """An open LMDB file and, for a writer, the right to write to it.
+
+    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], readonly: bool, map_size: int) -> None:
+        """Open or create the file; raises StoreInUseError, StoreDamagedError or another StoreError."""
+        self.path = Path(path)
+        self.readonly = readonly
+        self.lmdb: Any = None
+        self._real = os.path.realpath(self.path)
+        if self._real in _open:
+            raise in_use(self.path, "this process")
+        check_directory(self.path, readonly)
+        self._lock = None if readonly else WriterLock(self.path)
+        try:
+            self.lmdb = open_environment(self.path, readonly, map_size)
+        except BaseException:
+            self.close()
+            raise
+        _open[self._real] = self
+
+    def close(self) -> None:
+        """Close the file and give up the right to write; a second time, do nothing."""
+        if _open.get(self._real) is self:
+            del _open[self._real]
+        if self.lmdb is not None:
+            self.lmdb.close()
+            self.lmdb = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def transaction(self, *, write: bool = False, buffers: bool = False) -> Transaction:
+        """One LMDB transaction; its errors are StoreErrors and nothing of it stays then."""
+        if write and self.readonly:
+            raise read_only(self.path)
+        try:
+            return Transaction(self.path, self.lmdb.begin(write=write, buffers=buffers))
+        except lmdb.Error as error:
+            raise store_error(self.path, error) from error

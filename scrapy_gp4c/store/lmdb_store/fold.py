@@ -10,140 +10,102 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.columns import Array, Columns
+from scrapy_gp4c.store.lmdb_store.tables import KEY, U32_PAIR, FoldMarker, Sizes, Tables
 from scrapy_gp4c.store.records import CycleRecord
 
-if TYPE_CHECKING:
-    from scrapy_gp4c.store.lmdb_store.store import Store
-
-BLOCKS_PER_TRANSACTION = 64
-PAGES_PER_TRANSACTION = 65_536
-VISITS_PER_CHUNK = 16_384
+T = TypeVar("T")
 
 
-def fold(store: Store, state: dict[str, Any]) -> None:
-    """Fold the open cycle of `store`, or go on with its fold.
+def fold(tables: Tables, visits: Array, pages: int, record: CycleRecord, sizes: Sizes) -> None:
+    """Fold the open cycle, or go on with its fold: afterwards the cycle is finished.
 
-    ``state`` is the marker: what finishes the cycle's JSON record, and the next block to fold. The
-    caller reloads the store afterwards.
+    ``visits``: all of the cycle, dtype `VISIT`; ``pages``: known at its end; ``record``: what finishes its
+    record, which the marker of an interrupted fold already has.
     """
-    if store.fold_state is None:
-        with store.transaction(write=True) as txn:
-            store.put_meta(txn, "fold", state)
-        store.fold_state = state
-    cycle = store.last_cycle + 1
-    merge_new(store)
-    visits = store.open_visits()
-    _apply(store, visits[np.argsort(visits["page"], kind="stable")], cycle)
-    put_visits(store, cycle, 0, visits)
-    with store.transaction(write=True) as txn:
-        record: CycleRecord = {"finished": time.time()}
-        record.update(state["record"])
-        store.update_record(txn, cycle, record)
-        store.put_meta(txn, "last_cycle", cycle)
-        for table in ("log", "new", "plans"):
-            txn.drop(store.tables[table], delete=False)
-        txn.delete(b"fold", db=store.tables["meta"])
+    if tables.fold_marker is None:
+        tables.mark_fold({"record": record, "next_block": 0})
+    assert tables.fold_marker is not None
+    finished: CycleRecord = {"finished": time.time()}
+    finished.update(tables.fold_marker["record"])
+    cycle = tables.last_cycle + 1
+    merge_new(tables, pages, sizes)
+    _apply(tables, visits[np.argsort(visits["page"], kind="stable")], cycle, sizes)
+    put_visits(tables, cycle, 0, visits, sizes)
+    tables.end_cycle(cycle, finished)
 
 
-def _apply(store: Store, visits: npt.NDArray[Any], cycle: int) -> None:
+def _apply(tables: Tables, visits: Array, cycle: int, sizes: Sizes) -> None:
     """Apply visits, sorted by page, to the blocks from the marker on."""
-    assert store.fold_state is not None
-    of_visit = visits["page"] // store.block_rows
-    blocks = np.unique(of_visit[of_visit >= store.fold_state["next_block"]]).tolist()
-    for group in batches(blocks, BLOCKS_PER_TRANSACTION):
-        marker = {**store.fold_state, "next_block": group[-1] + 1}
-        with store.transaction(write=True) as txn:
-            for block in group:
-                start, stop = np.searchsorted(of_visit, (block, block + 1))
-                state = columns.unpack(memoryview(bytearray(store.get_block(txn, block))))
-                rows = (visits["page"][start:stop] - block * store.block_rows).astype(np.intp)
-                columns.apply_visits(state, rows, visits[start:stop], cycle)
-                store.put_block(txn, block, state)
-            store.put_meta(txn, "fold", marker)
-        store.fold_state = marker
+    assert tables.fold_marker is not None
+    of_visit = visits["page"] // tables.block_rows
+
+    def apply(block: int, state: Columns) -> None:
+        start, stop = np.searchsorted(of_visit, (block, block + 1))
+        rows = (visits["page"][start:stop] - block * tables.block_rows).astype(np.intp)
+        columns.apply_visits(state, rows, visits[start:stop], cycle)
+
+    blocks = np.unique(of_visit[of_visit >= tables.fold_marker["next_block"]]).tolist()
+    for group in batches(blocks, sizes.blocks_per_transaction):
+        marker: FoldMarker = {**tables.fold_marker, "next_block": group[-1] + 1}
+        tables.change_blocks(group, apply, marker)
 
 
-def put_visits(store: Store, cycle: int, number: int, visits: npt.NDArray[Any]) -> int:
-    """Pack visits of one cycle into chunks from `number` on; returns the next number."""
-    starts = range(0, len(visits), VISITS_PER_CHUNK)
-    for group in batches(starts, BLOCKS_PER_TRANSACTION):
-        with store.transaction(write=True) as txn:
+def put_visits(tables: Tables, cycle: int, number: int, visits: Array, sizes: Sizes) -> None:
+    """Pack visits of one cycle into chunks from `number` on."""
+    starts = range(0, len(visits), sizes.visits_per_chunk)
+    for group in batches(starts, sizes.blocks_per_transaction):
+        with tables.transaction(write=True) as txn:
             for start in group:
-                chunk = visits[start : start + VISITS_PER_CHUNK]
-                store.put_visits(txn, cycle, number, chunk)
+                tables.put_visits(txn, cycle, number, visits[start : start + sizes.visits_per_chunk])
                 number += 1
-    return number
 
 
-def merge_new(store: Store) -> None:
-    """Move the pages of `new` that are not merged yet to `ids`, `urls` and the columns, in order of id."""
-    while store.merged_pages < store.pages:
-        stop = min(store.pages, store.merged_pages + PAGES_PER_TRANSACTION)
-        pages = store.get_new(store.merged_pages, stop)
-        append_pages(store, pages)
+def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
+    """Move the pages of `new` that are not merged yet to `ids`, `urls` and the columns, in order of id.
+
+    ``pages``: known so far, those of `new` included.
+    """
+    while tables.merged_pages < pages:
+        first = tables.merged_pages
+        stop = min(pages, first + sizes.pages_per_transaction)
+        tables.append_pages(_read_new(tables, first, stop))
 
 
-def add_pages(store: Store, pages: Iterable[tuple[int, bytes]]) -> tuple[int, int]:
-    """Add (key, JSON request) pairs whose key is not known; returns how many were added and known."""
-    merge_new(store)
+def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
+    """Read (key, JSON request) of the pages first..stop-1 from `new`."""
+    pages = []
+    with tables.transaction() as txn:
+        for page in range(first, stop):
+            value = txn.get(U32_PAIR.pack(tables.last_cycle + 1, page), db=tables.db["new"])
+            pages.append((KEY.unpack_from(value)[0], value[KEY.size :]))
+    return pages
+
+
+def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) -> tuple[int, int]:
+    """Add (key, JSON request) pairs whose key is not known; returns how many were added and known.
+
+    All pages of `new` must be merged.
+    """
     added = known = 0
-    for batch in batches(pages, PAGES_PER_TRANSACTION):
+    for batch in batches(pages, sizes.pages_per_transaction):
         unknown: dict[int, bytes] = {}
-        with store.transaction() as txn:
+        with tables.transaction() as txn:
             for key, request in batch:
-                if key not in unknown and store.get_id(txn, key) is None:
+                if key not in unknown and tables.get_id(txn, key) is None:
                     unknown[key] = request
-        append_pages(store, list(unknown.items()))
+        tables.append_pages(list(unknown.items()))
         added += len(unknown)
         known += len(batch) - len(unknown)
     return added, known
 
 
-def append_pages(store: Store, pages: list[tuple[int, bytes]], state: columns.Columns | None = None) -> None:
-    """Append pages, (key, JSON request), with columns of their own or those of a new page.
-
-    One transaction. The keys must be unknown. A request that was replaced meanwhile is kept.
-    """
-    if not pages:
-        return
-    first = store.merged_pages
-    keys = np.array([key for key, _ in pages], dtype=np.uint64)
-    if state is None:
-        state = columns.new_columns(keys)
-    with store.transaction(write=True) as txn:
-        store.put_pages(txn, first, keys, [request for _, request in pages])
-        start = 0
-        while start < len(pages):
-            block, filled = divmod(first + start, store.block_rows)
-            stop = min(len(pages), start + store.block_rows - filled)
-            old = columns.unpack(store.get_block(txn, block) if filled else b"")
-            joined = {name: np.concatenate((old[name], state[name][start:stop])) for name in old}
-            store.put_block(txn, block, joined)
-            start = stop
-        store.put_meta(txn, "pages", first + len(pages))
-    store.merged_pages = first + len(pages)
-    store.pages = max(store.pages, store.merged_pages)
-
-
-def restore(store: Store, records: list[CycleRecord]) -> None:
-    """Give a store without cycles the JSON records of cycles 1..C, as finished.
-
-    Their pages and visits follow by `append_pages` and `put_visits`. One transaction.
-    """
-    with store.transaction(write=True) as txn:
-        for cycle, record in enumerate(records, 1):
-            store.update_record(txn, cycle, {**record, "cycle": cycle})
-        store.put_meta(txn, "last_cycle", len(records))
-    store.last_cycle = len(records)
-
-
-def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield the items in lists of `size`."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):

@@ -1,9 +1,16 @@
-"""Pages of a store, read one by one or by list, whether they are committed or still buffered."""
+"""The open cycle in memory: what a crawl reads page by page, and what the next commit will write.
+
+All of it is rebuilt from `log` and `new` when the store is opened. Nothing is written outside `commit`, which
+is one write transaction; what its return confirmed is never lost, what a failed one could not write stays
+buffered.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any, Final
 
 import numpy as np
@@ -11,25 +18,34 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store.environment import damaged
-from scrapy_gp4c.store.lmdb_store.tables import KEY, U32, U32_PAIR, Tables, split
-from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.lmdb_store.tables import KEY, U32, U32_PAIR, Tables, encode, split
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
 READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
 
 
-class Pages(Tables):
-    """The pages of a store as a crawl sees them: the tables, and what the next commit will write to them.
+class OpenCycle:
+    """The open cycle, if there is one, and all known pages: the tables with what is still buffered.
 
-    ``pages`` counts the ids given out, 0..pages-1, those of the open cycle's new pages included;
-    ``open_cycle`` is the unfinished cycle or None.
+    ``number``: of the unfinished cycle, or None; ``pages``: number of ids given out, 0..pages-1, those of the
+    cycle's new pages included; ``committed_s``: when the last commit returned, by the monotonic clock.
     """
 
-    open_cycle: int | None
+    def __init__(self, tables: Tables, commit_visits: int) -> None:
+        """Take the tables; `load` reads them."""
+        self._tables = tables
+        self._commit_visits = commit_visits
+        self.number: int | None = None
+        self.pages = 0
+        self.committed_s = monotonic()
 
-    def _load_pages(self, txn: Any) -> None:
-        """Rebuild from `new` what the open cycle has in memory; nothing is buffered then."""
+    def load(self, txn: Any) -> None:
+        """Rebuild from `log` and `new`, in one transaction with the counters; nothing is buffered then."""
+        tables = self._tables
+        self._visit_buffer: list[bytes] = []
         self._request_buffer: dict[int, bytes] = {}
         self._validator_buffer: dict[int, tuple[str | None, str | None]] = {}
         self._unsaved_pages: list[tuple[int, int]] = []
@@ -38,10 +54,40 @@ class Pages(Tables):
         self._pending_keys: list[int] = []
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
-        self.pages = self.merged_pages
-        for key, value in txn.cursor(self.tables["new"]):
-            if U32_PAIR.unpack(key)[1] >= self.merged_pages:
+        last, number = tables.last_record(txn), tables.last_cycle + 1
+        self.number = number if last is not None and last["cycle"] == number else None
+        self.pages = tables.merged_pages
+        for key, value in txn.cursor(tables.db["new"]):
+            if U32_PAIR.unpack(key)[1] >= tables.merged_pages:
                 self._add_pending(KEY.unpack_from(value)[0])
+        self._visits: list[npt.NDArray[Any]] = []
+        self._visited = bytearray(self.pages if self.number else 0)
+        for _, value in txn.cursor(tables.db["log"]):
+            visits = np.frombuffer(value, VISIT)
+            self._visits.append(visits)
+            np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
+
+    def begin(self, record: CycleRecord) -> int:
+        """Open the next cycle with its record; returns its number, from 1 on."""
+        tables = self._tables
+        tables.check_writable()
+        if self.number is not None:
+            raise ValueError(f"cycle {self.number} is not finished")
+        number = tables.last_cycle + 1
+        with tables.transaction(write=True) as txn:
+            tables.put_record(txn, number, {**record, "cycle": number})
+        self.number = number
+        self._visited = bytearray(self.pages)
+        return number
+
+    def require(self) -> int:
+        """Return the number of the open cycle; raises ValueError where none is open."""
+        self._tables.check_writable()
+        if self.number is None:
+            raise ValueError("no cycle is open: call begin_cycle first")
+        return self.number
+
+    # --- pages
 
     def _add_pending(self, key: int) -> int:
         page = self.pages
@@ -54,8 +100,8 @@ class Pages(Tables):
         """Page id of a request fingerprint's first 8 bytes (big-endian), or None."""
         page = self._pending.get(key)
         if page is None:
-            with self.transaction() as txn:
-                page = self.get_id(txn, key)
+            with self._tables.transaction() as txn:
+                page = self._tables.get_id(txn, key)
             if page is None:
                 self._missed = key
         return page
@@ -63,11 +109,11 @@ class Pages(Tables):
     def page(self, page: int) -> PageRow:
         """Columns of one page as of the last fold."""
         self._check(page)
-        if page >= self.merged_pages:
-            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.merged_pages])
-        block, index = divmod(page, self.block_rows)
-        with self.transaction(buffers=True) as txn:
-            return columns.row(txn.get(U32.pack(block), db=self.tables["pages"]), index)
+        if page >= self._tables.merged_pages:
+            return columns.NEW_ROW._replace(key=self._pending_keys[page - self._tables.merged_pages])
+        block, index = divmod(page, self._tables.block_rows)
+        with self._tables.transaction(buffers=True) as txn:
+            return columns.row(txn.get(U32.pack(block), db=self._tables.db["pages"]), index)
 
     def _check(self, page: int) -> None:
         if not 0 <= page < self.pages:
@@ -77,10 +123,10 @@ class Pages(Tables):
         """Yield the ids of the pages discovered in the open cycle, in order."""
         start = 0
         while True:
-            with self.transaction() as txn:
-                cursor = txn.cursor(self.tables["new"])
+            with self._tables.transaction() as txn:
+                cursor = txn.cursor(self._tables.db["new"])
                 found = []
-                if cursor.set_range(U32_PAIR.pack(self.open_cycle or 0, start)):
+                if cursor.set_range(U32_PAIR.pack(self.number or 0, start)):
                     for key in cursor.iternext(keys=True, values=False):
                         found.append(U32_PAIR.unpack(key)[1])
                         if len(found) == READ_PAGES:
@@ -96,8 +142,8 @@ class Pages(Tables):
         self._check(page)
         value = self._request_buffer.get(page)
         if value is None:
-            with self.transaction() as txn:
-                value = txn.get(U32.pack(page), db=self.tables["urls"])
+            with self._tables.transaction() as txn:
+                value = txn.get(U32.pack(page), db=self._tables.db["urls"])
                 if value is None:
                     value = self._new_request(txn, page)
         request: StoredRequest = json.loads(value)
@@ -120,9 +166,9 @@ class Pages(Tables):
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         buffered = self._request_buffer
-        with self.transaction() as txn:
+        with self._tables.transaction() as txn:
             keys = split(ids.astype(">u4").tobytes(), U32.size)
-            found = txn.cursor(self.tables["urls"]).getmulti(keys)
+            found = txn.cursor(self._tables.db["urls"]).getmulti(keys)
             if len(found) == len(keys):
                 values = [value for _, value in found]
             else:  # getmulti leaves out what it does not find
@@ -138,18 +184,100 @@ class Pages(Tables):
 
     def _new_request(self, txn: Any, page: int) -> bytes:
         """Read the request of a page that was discovered in the open cycle."""
-        value: bytes | None = txn.get(U32_PAIR.pack(self.open_cycle or 0, page), db=self.tables["new"])
+        value: bytes | None = txn.get(U32_PAIR.pack(self.number or 0, page), db=self._tables.db["new"])
         if value is None:
-            raise damaged(self.path, f"page {page} has no request")
+            raise damaged(self._tables.path, f"page {page} has no request")
         return value[KEY.size :]
 
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
         if page in self._validator_buffer:
             return self._validator_buffer[page]
-        with self.transaction() as txn:
-            value = txn.get(U32.pack(page), db=self.tables["validators"])
+        with self._tables.transaction() as txn:
+            value = txn.get(U32.pack(page), db=self._tables.db["validators"])
         if value is None:
             return None, None
         etag, last_modified = json.loads(value)
         return etag, last_modified
+
+    def add_page(self, key: int, request: StoredRequest) -> int:
+        """Remember a page discovered in the open cycle; its id is valid at once."""
+        self.require()
+        if key != self._missed and self.find(key) is not None:
+            raise ValueError(f"the key {key:#x} is known already")
+        encoded = encode(request)
+        self._missed = None
+        page = self._add_pending(key)
+        self._unsaved_pages.append((page, key))
+        self._request_buffer[page] = encoded
+        self._visited.append(0)
+        return page
+
+    def set_request(self, page: int, request: StoredRequest) -> None:
+        """Replace the stored request of a page, at the next commit."""
+        self._tables.check_writable()
+        self._check(page)
+        self._request_buffer[page] = encode(request)
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace the validators of a page, at the next commit."""
+        self._tables.check_writable()
+        self._check(page)
+        self._validator_buffer[page] = etag, last_modified
+
+    # --- visits
+
+    def record(self, visit: NewVisit) -> None:
+        """Note one visit of the open cycle; written with the next commit, at so many visits at latest.
+
+        Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
+        cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
+        """
+        page, outcome, time, kind, fingerprint, distance, bytes, latency_s = visit
+        self.require()
+        self._check(page)
+        if self._visited[page]:
+            raise ValueError(f"page {page} was visited in this cycle already")
+        latency_ms = min(65_535, math.ceil(1000 * latency_s))
+        codes = KINDS.index(kind), OUTCOMES.index(outcome)
+        self._visit_buffer.append(
+            VISIT_BYTES.pack(time, fingerprint, page, bytes, latency_ms, *codes, distance)
+        )
+        self._visited[page] = 1
+        if len(self._visit_buffer) >= self._commit_visits:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
+        unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer, self._validator_buffer)
+        if not any(unsaved):
+            return
+        visits = np.frombuffer(b"".join(self._visit_buffer), VISIT)
+        cycle = self.number or 0
+        requests = dict(self._request_buffer)
+        with self._tables.transaction(write=True) as txn:
+            if len(visits):
+                number = len(self._visits)
+                txn.put(U32_PAIR.pack(cycle, number), visits.tobytes(), db=self._tables.db["log"])
+            for page, key in self._unsaved_pages:
+                value = KEY.pack(key) + requests.pop(page)
+                txn.put(U32_PAIR.pack(cycle, page), value, db=self._tables.db["new"])
+            for page, request in requests.items():
+                txn.put(U32.pack(page), request, db=self._tables.db["urls"])
+            for page, validators in self._validator_buffer.items():
+                self._tables.put_validators(txn, page, validators)
+        if len(visits):
+            self._visits.append(visits)
+        self._visit_buffer = []
+        self._unsaved_pages = []
+        self._request_buffer = {}
+        self._validator_buffer = {}
+        self.committed_s = monotonic()
+
+    def visited(self, page: int) -> bool:
+        """Tell whether the page has an outcome in the open cycle, committed or buffered."""
+        return self.number is not None and page < len(self._visited) and bool(self._visited[page])
+
+    def visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+        return np.concatenate([*self._visits, np.frombuffer(b"".join(self._visit_buffer), VISIT)])

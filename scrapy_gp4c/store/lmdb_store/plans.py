@@ -1,0 +1,98 @@
+"""The plan of the open cycle: written round by round, read as one.
+
+A round is complete when the cycle's record counts it, which the transaction of its last chunk sees to; what a
+kill left of an unfinished one is not read, and overwritten by the next. The version before planned a cycle
+once: its record has ``planned`` and no ``rounds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.outcomes import PLAN
+from scrapy_gp4c.store.lmdb_store.tables import U32_PAIR, Sizes, Tables
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts
+
+Rows = npt.NDArray[Any]
+
+
+def rounds(record: CycleRecord) -> list[RoundCounts]:
+    """Return the complete rounds of a cycle."""
+    planned = record.get("planned")
+    if planned is None:
+        return []
+    return record.get("rounds") or [{"planned": planned, "seen": 0}]
+
+
+def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
+    """Yield a plan of so many pages, dtype `PLAN`, in the chunks that it was written in."""
+    number = 0
+    while planned > 0:
+        with tables.transaction() as txn:
+            chunk = txn.get(U32_PAIR.pack(cycle, number), db=tables.db["plans"])
+        if chunk is None:
+            return
+        rows = np.frombuffer(chunk, PLAN)
+        yield rows
+        planned -= len(rows)
+        number += 1
+
+
+def add_round(tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, sizes: Sizes) -> None:
+    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`."""
+    cycle, before = record["cycle"], rounds(record)
+    planned = sum(one["planned"] for one in before)
+    number = sum(1 for _ in chunks(tables, cycle, planned))
+    if not before:
+        with tables.transaction(write=True) as txn:
+            tables.put_record(txn, cycle, {"planned": None})
+    written = 0
+    group: list[Rows] = []
+    for chunk in _of_equal_size(parts, sizes.plan_rows):
+        if len(group) == sizes.chunks_per_transaction:
+            with tables.transaction(write=True) as txn:
+                number = _put(tables, txn, cycle, number, group)
+            group = []
+        group.append(chunk)
+        written += len(chunk)
+    counts: CycleRecord = {"planned": planned + written}
+    counts["rounds"] = [*before, {"planned": written, "seen": seen}]
+    with tables.transaction(write=True) as txn:
+        number = _put(tables, txn, cycle, number, group)
+        _drop_from(tables, txn, cycle, number)
+        tables.put_record(txn, cycle, counts)
+
+
+def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """Cut arrays anew, into chunks of `size` rows; the last one is shorter."""
+    rest: list[Rows] = []
+    for part in parts:
+        rest.append(np.ascontiguousarray(part, PLAN))
+        if sum(map(len, rest)) >= size:
+            rows = np.concatenate(rest)
+            full = len(rows) - len(rows) % size
+            for start in range(0, full, size):
+                yield rows[start : start + size]
+            rest = [rows[full:]]
+    if any(map(len, rest)):
+        yield np.concatenate(rest)
+
+
+def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Rows]) -> int:
+    """Write chunks from `number` on; returns the next number."""
+    for chunk in group:
+        txn.put(U32_PAIR.pack(cycle, number), chunk.tobytes(), db=tables.db["plans"])
+        number += 1
+    return number
+
+
+def _drop_from(tables: Tables, txn: Any, cycle: int, number: int) -> None:
+    """Delete the chunks from `number` on: what an interrupted writing has left."""
+    cursor = txn.cursor(tables.db["plans"])
+    if cursor.set_range(U32_PAIR.pack(cycle, number)):
+        while cursor.delete():
+            pass
