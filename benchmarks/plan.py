@@ -29,8 +29,8 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import in_fresh_process, machine, verdict
 from scrapy_gp4c.crawling.frontier import CHUNK_PAGES
+from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -126,7 +126,7 @@ def measure(path: str) -> dict[str, float]:
         assert total
         with peak_memory(peak):
             start, cpu_start = time.perf_counter(), time.process_time()
-            store.add_round(TopK(loaded).plan(store, store.open_cycle), seen=0)
+            Planner(store, loaded).plan({}, np.empty(0, np.uint32))
             planned = time.perf_counter()
             plan = np.concatenate([chunk["page"] for chunk in store.plan()])
             assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)

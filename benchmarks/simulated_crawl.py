@@ -18,15 +18,15 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.estimates import estimates
+from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
-from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.records import SHADOW
+from scrapy_gp4c.store.records import SHADOW, PlanCounts, RoundAbout, RoundCounts
 
 Texts = npt.NDArray[np.uint64]
 
@@ -58,20 +58,37 @@ def crawl_store(path: Path, texts: Texts, settings: Settings, keys: npt.NDArray[
     with Store(path) as store:
         store.add_pages((int(key), {"url": f"http://h{key % 10}/{key}"}) for key in keys)
         while store.last_cycle < len(texts):
-            cycle = LiveCycle(store, settings, TopK(settings), _Counts())  # type: ignore[arg-type]
-            for page in list(cycle.remaining()):
-                visit = cycle.claim(page, "h")
-                assert visit is not None
-                cycle.judge(visit, int(texts[cycle.number - 1, page]), 10)
+            cycle = LiveCycle(store, settings, _Counts())  # type: ignore[arg-type]
+            pages = list(cycle.remaining())
+            while pages or not cycle.rounds_over:
+                for page in pages:
+                    visit = cycle.claim(page, "h")
+                    assert visit is not None
+                    cycle.judge(visit, int(texts[cycle.number - 1, page]), 10)
+                pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
 
 
 class _Pages:
-    """What `TopK` reads of a store."""
+    """What planning asks a store, with the plan of the last cycle."""
 
     def __init__(self, keys: npt.NDArray[np.uint64]) -> None:
         self.pages = len(keys)
         self.state = columns.new_columns(keys)
+        self.open_cycle = 0
+
+    def plan(self, settings: Settings, cycle: int) -> tuple[npt.NDArray[Any], PlanCounts]:
+        """Plan a cycle of one round."""
+        self.open_cycle = cycle
+        Planner(self, settings).plan({}, np.empty(0, np.uint32))  # type: ignore[arg-type]
+        return self._rows, self._counts
+
+    def rounds(self) -> list[RoundCounts]:
+        return []
+
+    def add_round(self, chunks: Iterator[npt.NDArray[Any]], about: RoundAbout) -> None:
+        assert about.counts is not None
+        self._rows, self._counts = np.concatenate([*chunks, np.empty(0, PLAN)]), about.counts
 
     def blocks(self) -> Iterator[tuple[int, columns.Columns]]:
         yield 0, self.state
@@ -95,18 +112,18 @@ def crawl(
     ``texts``: fingerprint of every page in cycle 1, 2, ...: uint64 ``[cycles, P]``, not 0; ``keys``: uint64
     ``[P]``; ``failing``: visits that end with an error: bool ``[cycles, P]``.
     """
-    pages, policy = _Pages(keys), TopK(settings)
+    pages = _Pages(keys)
     state = pages.state
     shadows = np.empty(0, SHADOW)
     function, bits = settings.score_function, settings.distance_bits
     for cycle, text in enumerate(texts, 1):
-        plan = np.concatenate([*policy.plan(pages, cycle), np.empty(0, PLAN)])  # type: ignore[arg-type]
+        plan, counts = pages.plan(settings, cycle)
         record: dict[str, Any] = {
             "cycle": cycle,
             "formula": function.formula,
             "clock": function.clock,
             "seed": settings.seed,
-            "plan": policy.counts,
+            "plan": counts,
         }
         rows = np.sort(plan, order="page")["page"].astype(np.intp)
         had_copy = state["has_copy"] != 0
@@ -123,7 +140,7 @@ def crawl(
         outcome = visits["outcome"]
         record["panel"] = estimates(
             tally,
-            policy.counts["copies"],
+            counts["copies"],
             int(np.isin(outcome, JUDGED).sum()),
             int((outcome == CHANGED).sum()),
             int((outcome == FIRST).sum()),

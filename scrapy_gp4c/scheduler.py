@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.core.scheduler import Scheduler
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COMMIT_INTERVAL_S: Final = 0.5
-"""A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
-
 
 class RecrawlScheduler(Scheduler):
     """Opens a cycle, feeds its plan into the queue and admits new pages (docs/architecture.md, "A request's way")."""
 
     gp4c: Settings
+    commit_interval_s = 0.5
+    """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
+    open_run = staticmethod(open_run)
     _run: Run | None = None
 
     @classmethod
@@ -48,12 +48,12 @@ class RecrawlScheduler(Scheduler):
         if not _is_crawl(spider, self.crawler):
             return deferred
         try:
-            self._run = open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
+            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
         except Gp4cError as error:  # said in one line before Scrapy's traceback
             logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
             raise
         self._tick_call = create_looping_call(self._tick)
-        self._tick_call.start(COMMIT_INTERVAL_S, now=False)
+        self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
         return deferred
 
@@ -71,7 +71,7 @@ class RecrawlScheduler(Scheduler):
         assert self.crawler is not None
         assert self.crawler.engine is not None
         cycle = self._run.cycle
-        if monotonic() - cycle.store.committed_s >= COMMIT_INTERVAL_S:
+        if monotonic() - cycle.store.committed_s >= self.commit_interval_s:
             cycle.commit()
         if cycle.failure is not None:
             self._tick_call.stop()
@@ -104,7 +104,6 @@ class RecrawlScheduler(Scheduler):
                     return request
             if not run.begin_round():
                 return None
-
 
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.

@@ -23,7 +23,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, PlanCounts
+from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundAbout
 
 NEW, WARMUP, PANEL, RANKED = (KINDS.index(kind) for kind in ("new", "warmup", "panel", "ranked"))
 CHUNK: Final = 16_384
@@ -131,7 +131,7 @@ class Planner:
             counts, parts = _extended(record["plan"], chosen), {RANKED: chosen.pages}
         else:
             counts, parts = self._first(known, chosen)
-        self._store.add_round(_chunks(parts, chosen.scores), seen=len(found.pages), plan=counts)
+        self._store.add_round(_chunks(parts, chosen.scores), RoundAbout(len(found.pages), counts))
         if self._policy.rounds == number + 1:
             self._survey = None
 

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -319,9 +320,15 @@ class Run:
             logger.info("%s", messages.not_storable(request, error), extra=self.extra)
 
 
-def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue) -> Run:
+def open_run(
+    crawler: Crawler,
+    settings: Settings,
+    spider: Spider,
+    enqueue: Enqueue,
+    opening: Callable[[Path], PageStore] = open_store,
+) -> Run:
     """Open the spider's store and begin or resume its cycle; raises Gp4cError, and then the store is closed."""
-    store = open_store(settings.store_path(spider.name))
+    store = opening(settings.store_path(spider.name))
     try:
         return Run(crawler, store, settings, spider, enqueue)
     except BaseException:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, PageRow
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundAbout, RoundCounts, StoredRequest
 
 Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""
@@ -75,10 +75,10 @@ class PageStore(Protocol):
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
 
-    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int) -> None:
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], about: RoundAbout) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
 
-        ``seen``: visits of the cycle that it was made from. The round counts when all of it is written.
+        The round counts when all of it is written.
         """
 
     def rounds(self) -> list[RoundCounts]:

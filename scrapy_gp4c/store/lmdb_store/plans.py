@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.tables import U32_PAIR, Sizes, Tables
-from scrapy_gp4c.store.records import CycleRecord, RoundCounts
+from scrapy_gp4c.store.records import CycleRecord, RoundAbout, RoundCounts
 
 Rows = npt.NDArray[Any]
 
@@ -42,8 +42,13 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
         number += 1
 
 
-def add_round(tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, sizes: Sizes) -> None:
-    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`."""
+def add_round(
+    tables: Tables, record: CycleRecord, parts: Iterable[Rows], about: RoundAbout, sizes: Sizes
+) -> None:
+    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
+
+    ``about``: what the record gains in the transaction of the last of them.
+    """
     cycle, before = record["cycle"], rounds(record)
     planned = sum(one["planned"] for one in before)
     number = sum(1 for _ in chunks(tables, cycle, planned))
@@ -59,12 +64,14 @@ def add_round(tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: 
             group = []
         group.append(chunk)
         written += len(chunk)
-    counts: CycleRecord = {"planned": planned + written}
-    counts["rounds"] = [*before, {"planned": written, "seen": seen}]
+    gained: CycleRecord = {"planned": planned + written}
+    if about.counts is not None:
+        gained["plan"] = about.counts
+    gained["rounds"] = [*before, {"planned": written, "seen": about.seen}]
     with tables.transaction(write=True) as txn:
         number = _put(tables, txn, cycle, number, group)
         _drop_from(tables, txn, cycle, number)
-        tables.put_record(txn, cycle, counts)
+        tables.put_record(txn, cycle, gained)
 
 
 def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:

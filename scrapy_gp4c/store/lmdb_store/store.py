@@ -24,7 +24,7 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, encode
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundAbout, RoundCounts, StoredRequest
 
 
 class Store:
@@ -140,17 +140,17 @@ class Store:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
         return self.tables.cycles()
 
-    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int) -> None:
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], about: RoundAbout) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
 
-        ``seen``: visits of the cycle that it was made from; they are committed first. The round counts when
+        The visits that it was made from are committed first. The round counts when
         all of it is written.
         """
         self._open.require()
-        if not 0 <= seen <= len(self._open.visits()):
-            raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {seen}")
+        if not 0 <= about.seen <= len(self._open.visits()):
+            raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {about.seen}")
         self._open.commit()
-        plans.add_round(self.tables, self._record(), chunks, seen, self.sizes)
+        plans.add_round(self.tables, self._record(), chunks, about, self.sizes)
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""
