@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scrapy.settings import BaseSettings
 
+from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED
-from scrapy_gp4c.policies.top_k import RANKED, TopK
 from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.page_store import PageStore
 from training.replaying.metrics import gain_sums
 
 from .model import Web
@@ -95,12 +96,9 @@ class Series:
         """Return the web's pages that the next crawl will choose by their score, best first."""
         if not self.store.exists():
             return []
-        policy = TopK(Settings.load(BaseSettings(self.settings())))
-        with Store(self.store, readonly=True) as store:
-            chunks = list(policy.plan(store, store.last_cycle + 1))
-        return [
-            self.page_of[page] for chunk in chunks for page in chunk["page"][chunk["kind"] == RANKED].tolist()
-        ]
+        with open_store(self.store, readonly=True) as store:
+            planner = Planner(store, Settings.load(BaseSettings(self.settings())))
+            return [self.page_of[page] for page in planner.first_choice().pages.tolist()]
 
     def copy(self, score: str, function: str, panel: float = 0.0, *, whole: bool = False) -> "Series":
         """Return a series that goes on from here by another score function, in a store of its own.
@@ -122,7 +120,7 @@ class Series:
         Raises:
             DemoError: the crawl did not finish the day's cycle.
         """
-        with Store(self.store, readonly=True) as store:
+        with open_store(self.store, readonly=True) as store:
             records = store.cycles()
             if len(records) != day or "finished" not in records[-1]:
                 raise DemoError(f"the crawl of day {day} did not finish its cycle; its log: {self.log}")
@@ -163,7 +161,7 @@ class Series:
         self.rows.append(row)
         return row
 
-    def _learn_pages(self, web: Web, store: Store) -> None:
+    def _learn_pages(self, web: Web, store: PageStore) -> None:
         new = list(range(len(self.page_of), store.pages))
         for page, request in zip(new, store.requests(new), strict=True):
             self.page_of[page] = web.page_of(request["url"])

@@ -27,6 +27,8 @@ from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundAbout
 
 NEW, WARMUP, PANEL, RANKED = (KINDS.index(kind) for kind in ("new", "warmup", "panel", "ranked"))
 CHUNK: Final = 16_384
+NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8))
+"""What a cycle has found before its first visit."""
 
 
 class Survey(NamedTuple):
@@ -74,11 +76,10 @@ class Planner:
     """The rounds of one cycle, planned one after the other."""
 
     def __init__(self, store: PageStore, settings: Settings) -> None:
-        """Take a store with an open cycle; ``settings``: those that the cycle was begun with, see `as_begun`."""
-        assert store.open_cycle is not None
+        """Take a store; ``settings``: those that its open cycle was begun with, see `as_begun`."""
         self._store = store
         self._settings = settings
-        self._cycle = store.open_cycle
+        self._cycle = store.open_cycle or store.last_cycle + 1
         self._policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
         self._survey: Survey | None = None
         self._stopped = False
@@ -113,27 +114,39 @@ class Planner:
         ``record``: the cycle's; ``planned``: the pages of its earlier rounds. Raises PolicyError or ScoreError.
         """
         number = self.planned_rounds
-        found = self._found() if number else Found(np.empty(0, np.uint32), np.empty(0, np.uint8))
-        if self._survey is None:
-            self._survey = survey(self._store, self._settings, self._cycle)
-        known = self._survey
-        before = record["plan"]["ranked"] if number else 0
-        budget = max(0, self._settings.budget_pages(known.alive) - len(known.due[PANEL]))
-        evidence = LiveEvidence(
-            self._store,
-            known.rankable,
-            (self._settings.seed, self._cycle),
-            np.concatenate((planned, found.pages)).astype(np.uint32),
-            found,
-        )
-        chosen = choose(self._policy, Round(self._cycle, number, max(0, budget - before)), evidence)
         if number:
+            found = self._found()
+            chosen = self._choose(number, record["plan"]["ranked"], planned, found)
             counts, parts = _extended(record["plan"], chosen), {RANKED: chosen.pages}
         else:
-            counts, parts = self._first(known, chosen)
+            found = NOTHING
+            chosen = self.first_choice()
+            counts, parts = self._first(self._surveyed(), chosen)
         self._store.add_round(_chunks(parts, chosen.scores), RoundAbout(len(found.pages), counts))
         if self._policy.rounds == number + 1:
             self._survey = None
+
+    def first_choice(self) -> Chosen:
+        """What the policy chooses in round 0 of the open cycle, or of the next if none is open."""
+        return self._choose(0, 0, NOTHING.pages, NOTHING)
+
+    def _surveyed(self) -> Survey:
+        if self._survey is None:
+            self._survey = survey(self._store, self._settings, self._cycle)
+        return self._survey
+
+    def _choose(self, number: int, spent: int, planned: Pages, found: Found) -> Chosen:
+        """Ask the policy; ``spent``: pages that it has chosen in this cycle's rounds before."""
+        known, settings = self._surveyed(), self._settings
+        budget = settings.budget_pages(known.alive) - len(known.due[PANEL])
+        evidence = LiveEvidence(
+            self._store,
+            known.rankable,
+            (settings.seed, self._cycle),
+            np.concatenate((planned, found.pages)),
+            found,
+        )
+        return choose(self._policy, Round(self._cycle, number, max(0, budget - spent)), evidence)
 
     def _found(self) -> Found:
         self._store.commit()  # what a plan has seen must be there after a kill

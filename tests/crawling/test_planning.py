@@ -33,7 +33,7 @@ class Blocks:
         self.rows = rows
         self.pages = len(rows)
         self.block_rows = block_rows
-        self.open_cycle = cycle
+        self.open_cycle = self.last_cycle = cycle
         self.plans: list[npt.NDArray[Any]] = []
         self.counts: dict[str, Any] = {}
 
