@@ -33,6 +33,8 @@ class RecrawlScheduler(Scheduler):
 
     gp4c: Settings
     _run: Run | None = None
+    open_run = staticmethod(open_run)
+    """How a run is opened: a test opens one whose store is small."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -48,7 +50,7 @@ class RecrawlScheduler(Scheduler):
         if not _is_crawl(spider, self.crawler):
             return deferred
         try:
-            self._run = open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
+            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
         except Gp4cError as error:  # said in one line before Scrapy's traceback
             logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
             raise
@@ -104,7 +106,6 @@ class RecrawlScheduler(Scheduler):
                     return request
             if not run.begin_round():
                 return None
-
 
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.

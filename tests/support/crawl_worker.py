@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +20,10 @@ from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
 from scrapy_gp4c import scheduler
+from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.store.lmdb_store import fold, store
+from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
+from scrapy_gp4c.store.opening import Sizes
 
 PRELOAD = (
     "requests",  # by tldextract, when it is first asked
@@ -49,25 +52,30 @@ class Listed(Spider):
         yield from response.follow_all(css="a")
 
 
+class SmallSteps(scheduler.RecrawlScheduler):
+    """The scheduler with a store of small blocks and frequent commits."""
+
+    open_run = staticmethod(
+        partial(open_run, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10))
+    )
+
+
 def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | None = None) -> None:
     """Crawl with small blocks and frequent commits.
 
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
     SIGKILL before this block of the fold is written.
     """
-    columns.BLOCK_ROWS = 16
-    fold.BLOCKS_PER_TRANSACTION = 1
     scheduler.COMMIT_INTERVAL_S = 0.05
-    store.COMMIT_VISITS = 10
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    commit = store.Store.commit
+    commit = OpenCycle.commit
     apply_visits = columns.apply_visits
     folded = 0
 
-    def noting_commit(self: store.Store) -> None:
+    def noting_commit(self: OpenCycle) -> None:
         commit(self)
-        if self.open_cycle is not None:
-            os.write(log, f"{self.open_cycle} {len(self.open_visits())}\n".encode())
+        if self.number is not None:
+            os.write(log, f"{self.number} {len(self.visits())}\n".encode())
 
     def killing_apply(*arguments: Any) -> None:
         nonlocal folded
@@ -76,9 +84,9 @@ def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | No
         folded += 1
         apply_visits(*arguments)
 
-    store.Store.commit = noting_commit  # type: ignore[method-assign]
+    OpenCycle.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
-    process = AsyncCrawlerProcess(settings)
+    process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})
     process.crawl(Listed, start_urls=[url])
     process.start()
 

@@ -42,8 +42,13 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
         number += 1
 
 
-def add_round(tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, sizes: Sizes) -> None:
-    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`."""
+def add_round(
+    tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, about: CycleRecord, sizes: Sizes
+) -> None:
+    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
+
+    ``about``: added to the record in the transaction that completes the round.
+    """
     cycle, before = record["cycle"], rounds(record)
     planned = sum(one["planned"] for one in before)
     number = sum(1 for _ in chunks(tables, cycle, planned))
@@ -59,12 +64,15 @@ def add_round(tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: 
             group = []
         group.append(chunk)
         written += len(chunk)
-    counts: CycleRecord = {"planned": planned + written}
-    counts["rounds"] = [*before, {"planned": written, "seen": seen}]
+    complete: CycleRecord = {
+        **about,
+        "planned": planned + written,
+        "rounds": [*before, {"planned": written, "seen": seen}],
+    }
     with tables.transaction(write=True) as txn:
         number = _put(tables, txn, cycle, number, group)
         _drop_from(tables, txn, cycle, number)
-        tables.put_record(txn, cycle, counts)
+        tables.put_record(txn, cycle, complete)
 
 
 def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:
