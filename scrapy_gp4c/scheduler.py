@@ -33,6 +33,8 @@ class RecrawlScheduler(Scheduler):
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     open_run = staticmethod(open_run)
     _run: Run | None = None
+    open_run = staticmethod(open_run)
+    """How a run is opened: a test opens one whose store is small."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

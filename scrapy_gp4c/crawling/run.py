@@ -28,7 +28,7 @@ from scrapy_gp4c.crawling.stored_requests import (
 )
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -321,14 +321,10 @@ class Run:
 
 
 def open_run(
-    crawler: Crawler,
-    settings: Settings,
-    spider: Spider,
-    enqueue: Enqueue,
-    opening: Callable[[Path], PageStore] = open_store,
+    crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
 ) -> Run:
     """Open the spider's store and begin or resume its cycle; raises Gp4cError, and then the store is closed."""
-    store = opening(settings.store_path(spider.name))
+    store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         return Run(crawler, store, settings, spider, enqueue)
     except BaseException:

@@ -9,7 +9,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.page_store import PageStore
 
-__all__ = ["Sizes", "open_store", "restore"]
+__all__ = ["USUAL", "Sizes", "open_store", "restore"]
 
 
 def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> PageStore:

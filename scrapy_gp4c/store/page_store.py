@@ -75,10 +75,11 @@ class PageStore(Protocol):
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
 
-    def add_round(self, chunks: Iterable[npt.NDArray[Any]], about: RoundAbout) -> None:
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
 
-        The round counts when all of it is written.
+        ``seen``: visits of the cycle that it was made from, which are committed first; ``about``: what the
+        cycle's record says from then on. The round, and that, counts when all of it is written.
         """
 
     def rounds(self) -> list[RoundCounts]:

@@ -19,11 +19,11 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
+from scrapy_gp4c import scheduler
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
-from scrapy_gp4c.store.opening import Sizes, open_store
+from scrapy_gp4c.store.opening import Sizes
 
 PRELOAD = (
     "requests",  # by tldextract, when it is first asked
@@ -55,11 +55,12 @@ class Listed(Spider):
         yield from response.follow_all(css="a")
 
 
-class SmallScheduler(RecrawlScheduler):
-    """Commits often, to a store that takes little at a time."""
+class SmallSteps(scheduler.RecrawlScheduler):
+    """The scheduler with a store of small blocks and frequent commits."""
 
-    commit_interval_s = 0.05
-    open_run = staticmethod(partial(open_run, opening=partial(open_store, sizes=SMALL)))
+    open_run = staticmethod(
+        partial(open_run, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10))
+    )
 
 
 def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | None = None) -> None:
@@ -68,6 +69,7 @@ def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | No
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
     SIGKILL before this block of the fold is written.
     """
+    scheduler.COMMIT_INTERVAL_S = 0.05
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     commit = OpenCycle.commit
     apply_visits = columns.apply_visits
@@ -87,7 +89,7 @@ def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | No
 
     OpenCycle.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
-    process = AsyncCrawlerProcess({**settings, "SCHEDULER": SmallScheduler})
+    process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})
     process.crawl(Listed, start_urls=[url])
     process.start()
 

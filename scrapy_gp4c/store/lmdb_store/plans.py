@@ -43,11 +43,11 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
 
 
 def add_round(
-    tables: Tables, record: CycleRecord, parts: Iterable[Rows], about: RoundAbout, sizes: Sizes
+    tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, about: CycleRecord, sizes: Sizes
 ) -> None:
     """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
 
-    ``about``: what the record gains in the transaction of the last of them.
+    ``about``: added to the record in the transaction that completes the round.
     """
     cycle, before = record["cycle"], rounds(record)
     planned = sum(one["planned"] for one in before)
@@ -64,14 +64,15 @@ def add_round(
             group = []
         group.append(chunk)
         written += len(chunk)
-    gained: CycleRecord = {"planned": planned + written}
-    if about.counts is not None:
-        gained["plan"] = about.counts
-    gained["rounds"] = [*before, {"planned": written, "seen": about.seen}]
+    complete: CycleRecord = {
+        **about,
+        "planned": planned + written,
+        "rounds": [*before, {"planned": written, "seen": seen}],
+    }
     with tables.transaction(write=True) as txn:
         number = _put(tables, txn, cycle, number, group)
         _drop_from(tables, txn, cycle, number)
-        tables.put_record(txn, cycle, gained)
+        tables.put_record(txn, cycle, complete)
 
 
 def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:

@@ -140,17 +140,17 @@ class Store:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
         return self.tables.cycles()
 
-    def add_round(self, chunks: Iterable[npt.NDArray[Any]], about: RoundAbout) -> None:
+    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
 
-        The visits that it was made from are committed first. The round counts when
-        all of it is written.
+        ``seen``: visits of the cycle that it was made from; they are committed first. ``about``: what the
+        cycle's record says from then on, written with the last of the plan.
         """
         self._open.require()
         if not 0 <= about.seen <= len(self._open.visits()):
             raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {about.seen}")
         self._open.commit()
-        plans.add_round(self.tables, self._record(), chunks, about, self.sizes)
+        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""
