@@ -26,7 +26,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.records import SHADOW, PlanCounts, RoundAbout, RoundCounts
+from scrapy_gp4c.store.records import SHADOW, PlanCounts, RoundCounts
 
 Texts = npt.NDArray[np.uint64]
 
@@ -86,9 +86,8 @@ class _Pages:
     def rounds(self) -> list[RoundCounts]:
         return []
 
-    def add_round(self, chunks: Iterator[npt.NDArray[Any]], about: RoundAbout) -> None:
-        assert about.counts is not None
-        self._rows, self._counts = np.concatenate([*chunks, np.empty(0, PLAN)]), about.counts
+    def add_round(self, chunks: Iterator[npt.NDArray[Any]], seen: int, plan: PlanCounts) -> None:
+        self._rows, self._counts = np.concatenate([*chunks, np.empty(0, PLAN)]), plan
 
     def blocks(self) -> Iterator[tuple[int, columns.Columns]]:
         yield 0, self.state

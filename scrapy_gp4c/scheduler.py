@@ -31,7 +31,6 @@ class RecrawlScheduler(Scheduler):
     gp4c: Settings
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
-    open_run = staticmethod(open_run)
     _run: Run | None = None
     open_run = staticmethod(open_run)
     """How a run is opened: a test opens one whose store is small."""

@@ -23,7 +23,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundAbout
+from scrapy_gp4c.store.records import CycleRecord, PlanCounts
 
 NEW, WARMUP, PANEL, RANKED = (KINDS.index(kind) for kind in ("new", "warmup", "panel", "ranked"))
 CHUNK: Final = 16_384
@@ -122,7 +122,7 @@ class Planner:
             found = NOTHING
             chosen = self.first_choice()
             counts, parts = self._first(self._surveyed(), chosen)
-        self._store.add_round(_chunks(parts, chosen.scores), RoundAbout(len(found.pages), counts))
+        self._store.add_round(_chunks(parts, chosen.scores), seen=len(found.pages), plan=counts)
         if self._policy.rounds == number + 1:
             self._survey = None
 

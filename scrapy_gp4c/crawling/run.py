@@ -9,7 +9,6 @@ import dataclasses
 import logging
 from array import array
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary

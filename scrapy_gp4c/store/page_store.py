@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, PageRow
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundAbout, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
 
 Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""

@@ -41,15 +41,6 @@ class RoundCounts(TypedDict):
     """Visits of the cycle in the log when it was planned."""
 
 
-class RoundAbout(NamedTuple):
-    """What a round's plan was made from, and what the planning of the cycle has counted with it."""
-
-    seen: int = 0
-    """Visits of the cycle that the plan has seen."""
-    counts: PlanCounts | None = None
-    """None: the record's counts stay."""
-
-
 class CycleRecord(TypedDict, total=False):
     """What is kept of a cycle; each version writes what it knows."""
 

@@ -28,7 +28,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store import fold, plans
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
 
@@ -208,7 +208,7 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     child = os.fork()
     if not child:
         deadly = {
-            "before the plan counts": (Store, "amend_record"),
+            "before the plan counts": (plans, "add_round"),
             "before": (Store, "keep_shadows"),
             "after": (fold, "fold"),
             "in the fold": (fold, "put_visits"),

@@ -20,7 +20,6 @@ from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.records import RoundAbout
 
 CYCLE = 40
 Row = dict[str, int]
@@ -60,11 +59,10 @@ class Blocks:
         """Return what was planned so far."""
         return [{"planned": len(plan), "seen": 0} for plan in self.plans]
 
-    def add_round(self, chunks: Iterator[npt.NDArray[Any]], about: RoundAbout) -> None:
+    def add_round(self, chunks: Iterator[npt.NDArray[Any]], seen: int, plan: dict[str, Any]) -> None:
         """Keep a plan."""
         self.plans.append(np.concatenate([*chunks, np.empty(0, PLAN)]))
-        assert about.counts is not None
-        self.counts = dict(about.counts)
+        self.counts = plan
 
 
 def planned(

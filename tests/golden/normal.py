@@ -16,6 +16,8 @@ PLAIN_BYTES = 12_000
 RELATIVE = 1e-9
 """Floats may differ by this: means and intervals are not rounded alike by every version of NumPy."""
 MOST_SHOWN = 8
+NEW = {"policy", "rounds"}
+"""Keys of cycles that later versions have added: the plans of several rounds, and what made them."""
 
 TIMES = {"started", "finished", "created", "total_s", "wall_s", "replay_s"}
 VOLATILE = TIMES | {"versions"}
@@ -42,6 +44,7 @@ def normal(content: Any) -> Any:
         return {
             key: f"<{type(value).__name__}>" if key in VOLATILE else normal(value)
             for key, value in content.items()
+            if key not in NEW
         }
     if isinstance(content, list):
         return [normal(value) for value in content]

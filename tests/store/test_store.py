@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
-from scrapy_gp4c.store.records import NewVisit, RoundAbout
+from scrapy_gp4c.store.records import NewVisit
 
 
 def pages(count: int, first: int = 0, padding: str = "") -> list[tuple[int, dict[str, str]]]:
@@ -317,7 +317,7 @@ def test_wrong_calls_are_refused(tmp_path: Path) -> None:
             lambda: store.record(NewVisit(0, "first", time=0.0)),
             lambda: store.finish_cycle({}),
             lambda: store.add_page(1, {}),
-            lambda: store.add_round([], RoundAbout(0)),
+            lambda: store.add_round([], seen=0),
         ):
             with pytest.raises(ValueError, match="no cycle is open"):
                 call()
@@ -366,11 +366,11 @@ def test_a_plan_is_there_only_when_it_is_complete(tmp_path: Path) -> None:
         store.begin_cycle({})
         assert store.planned() is None
         with pytest.raises(RuntimeError):
-            store.add_round(failing(), RoundAbout(0))
+            store.add_round(failing(), seen=0)
         assert store.planned() is None
-        store.add_round([], RoundAbout(0))
+        store.add_round([], seen=0)
         assert store.planned() == 0
-        store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], RoundAbout(0))
+        store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], seen=0)
         assert np.concatenate(list(store.plan())).tolist() == [(2.5, 4, 3), (1.0, 0, 1)]
         assert store.planned() == 2
 
@@ -424,7 +424,7 @@ def test_verify_finds_what_does_not_fit(tmp_path: Path, expected: str) -> None:
         store.begin_cycle({})
         plan = np.zeros(2, PLAN)
         plan["page"] = [3, 1]
-        store.add_round([plan], RoundAbout(0))
+        store.add_round([plan], seen=0)
         assert store.verify() == []
     _break(path, *BREAKS[expected])
     with Store(path, readonly=True) as store:

@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
-from scrapy_gp4c.store.records import NewVisit, RoundAbout
+from scrapy_gp4c.store.records import NewVisit
 
 PAGES = 60
 NEW_PER_CYCLE = 7
@@ -54,7 +54,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
         if kept.planned() is None:
             rows = np.zeros(kept.pages, PLAN)
             rows["page"] = np.arange(kept.pages)
-            kept.add_round(iter([rows]), RoundAbout(0))
+            kept.add_round(iter([rows]), seen=0)
         for chunk in list(kept.plan()):
             for page in chunk["page"].tolist():
                 if not kept.visited(page):

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
-from scrapy_gp4c.store.records import NewVisit, RoundAbout
+from scrapy_gp4c.store.records import NewVisit
 
 JUDGED = ("unchanged", "changed", "not_modified")
 FAILED = ("error", "gone", "excluded")
@@ -137,8 +137,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.open is not None
         chunks, seen = self._rows(data), data.draw(st.integers(0, len(self.open)))
         with pytest.raises(ValueError, match="seen"):
-            self.store.add_round([], RoundAbout(len(self.open) + 1))
-        self.store.add_round(iter(chunks), RoundAbout(seen))
+            self.store.add_round([], seen=len(self.open) + 1)
+        self.store.add_round(iter(chunks), seen=seen)
         pages = np.concatenate(chunks)["page"].tolist()
         self.plan = [*(self.plan or ()), *pages]
         self.rounds.append({"planned": len(pages), "seen": seen})
@@ -154,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
             raise RuntimeError("broke")
 
         with pytest.raises(RuntimeError, match="broke"):
-            self.store.add_round(failing(), RoundAbout(0))
+            self.store.add_round(failing(), seen=0)
 
     @precondition(lambda self: self.open is not None)
     @rule(number=st.integers(41, 90))

@@ -19,9 +19,9 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
-from scrapy_gp4c import scheduler
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.opening import Sizes
 
@@ -42,9 +42,6 @@ PRELOAD = (
 """What a crawl imports beyond the modules above, but for the reactor: each child installs its own."""
 
 
-SMALL = Sizes(block_rows=16, commit_visits=10, blocks_per_transaction=1)
-
-
 class Listed(Spider):
     """Follows every link of the listing, and those of the pages."""
 
@@ -55,9 +52,10 @@ class Listed(Spider):
         yield from response.follow_all(css="a")
 
 
-class SmallSteps(scheduler.RecrawlScheduler):
+class SmallSteps(RecrawlScheduler):
     """The scheduler with a store of small blocks and frequent commits."""
 
+    commit_interval_s = 0.05
     open_run = staticmethod(
         partial(open_run, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10))
     )
@@ -69,7 +67,6 @@ def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | No
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
     SIGKILL before this block of the fold is written.
     """
-    scheduler.COMMIT_INTERVAL_S = 0.05
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     commit = OpenCycle.commit
     apply_visits = columns.apply_visits

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.tables import U32_PAIR, Sizes, Tables
-from scrapy_gp4c.store.records import CycleRecord, RoundAbout, RoundCounts
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts
 
 Rows = npt.NDArray[Any]
 

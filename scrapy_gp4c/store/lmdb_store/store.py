@@ -24,7 +24,7 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, encode
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundAbout, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundCounts, StoredRequest
 
 
 class Store:
@@ -147,8 +147,8 @@ class Store:
         cycle's record says from then on, written with the last of the plan.
         """
         self._open.require()
-        if not 0 <= about.seen <= len(self._open.visits()):
-            raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {about.seen}")
+        if not 0 <= seen <= len(self._open.visits()):
+            raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {seen}")
         self._open.commit()
         plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
 
