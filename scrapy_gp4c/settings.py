@@ -17,6 +17,7 @@ from scrapy.utils.project import data_path
 
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.budget import budget_pages, read_budget
 from scrapy_gp4c.scoring import functions
 
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ def _budget(value: Any) -> int | float:
     """A whole number without a decimal point is a count of pages; anything else is a share."""
     if isinstance(value, bool):
         raise ValueError
-    if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
-        return _count(value, 1)
-    share = _share(value)
+    budget = read_budget(value) if isinstance(value, str) else value
+    if isinstance(budget, int):
+        return _count(budget, 1)
+    share = _share(budget)
     if share == 0.0:
         raise ValueError
     return share
@@ -207,7 +209,4 @@ class Settings:
 
     def budget_pages(self, known: int) -> int:
         """Revisits per cycle, k, when `known` pages are known."""
-        if isinstance(self.budget, int):
-            return min(self.budget, known)
-        # As in replay: 0.29 * 100 is 28.999..., which must not cost a page.
-        return math.floor(self.budget * known + 1e-9)
+        return budget_pages(self.budget, known)

@@ -24,7 +24,7 @@ from scrapy_gp4c.scoring.terminals import CLOCKS
 from training.comparing.evaluation import DEFAULT_SCORES, Document, evaluate, write_csv
 from training.histories.reading import read_history
 from training.replaying.arranged import TIES
-from training.replaying.metrics import METRICS, ORACLE, TRIO
+from training.replaying.metrics import METRICS, ORACLE, TRIO, parse_budget
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
 """Metrics in the table; the files have all of `METRICS`."""
@@ -44,16 +44,6 @@ def table(document: Document) -> Table:
             cells.append(f"{mean:.4f}" + ("" if half_width is None else f" ± {half_width:.4f}"))
         out.add_row(Text(result["score"], overflow="fold"), *cells)
     return out
-
-
-def parse_budget(text: str) -> float:
-    """``0.05`` is a share of the pages, ``5000`` a count; HistoryError for other text."""
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    raise HistoryError(f"--budget: expected a share such as 0.05 or a count such as 5000; found {text!r}")
 
 
 def parse_cycles(text: str, cycles: int) -> slice:

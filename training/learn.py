@@ -26,7 +26,7 @@ from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.reading import read_history
 from training.replaying.arranged import TIES
-from training.replaying.metrics import MEASURES
+from training.replaying.metrics import MEASURES, parse_budget
 from training.reporting.terminal import bars, continuation, report
 
 WIDTH: Final = 160
@@ -97,11 +97,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _budget(text: str) -> float:
-    """A count if it is written as a whole number, else a share."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+    return parse_budget(text)  # argparse names this function where the text is no number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

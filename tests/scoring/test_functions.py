@@ -1,4 +1,4 @@
-"""Score functions: loading from every form, draws, and ranking against a plain sort."""
+"""Score functions: loading from every form."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.draws import draw_salt, draws, salted_draws
-from scrapy_gp4c.scoring.functions import NAMED, load
-from scrapy_gp4c.scoring.ranking import best_k, top_k
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.functions import NAMED, load, of_expression
 
 NUMBER = 7
 
@@ -45,41 +43,6 @@ def state_of(x):
     state["X"][:] = state["n"][:] = x
     state["draw"] = draws(np.arange(len(x), dtype=np.uint64), 1, 1)
     return state
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5, 1e300]), max_size=60),
-    st.integers(0, 70),
-    st.integers(0, 2**32),
-)
-def test_top_k_is_a_plain_sort(scores, k, seed):
-    """By score descending, ties ascending, position ascending, as Python's sort does it."""
-    ties = np.random.default_rng(seed).integers(0, 5, len(scores))
-    expected = sorted(range(len(scores)), key=lambda i: (-scores[i], ties[i], i))[:k]
-    values = np.array(scores, dtype=float)
-    assert top_k(values, ties, k).tolist() == expected
-    assert best_k(values, ties, k).tolist() == sorted(expected)
-
-
-def test_draws_are_uniform_distinct_and_repeatable():
-    """Draws of a cycle are distinct, spread evenly, unlike those of other cycles and seeds."""
-    keys = np.arange(100_000, dtype=np.uint64)
-    one = draws(keys, 5, 3)
-    assert one.tobytes() == draws(keys[::-1].copy(), 5, 3)[::-1].tobytes()
-    assert one.tobytes() == salted_draws(keys, draw_salt(5, 3)).tobytes()
-    assert len(np.unique(one)) == len(keys)
-    counts = np.bincount((one >> np.uint64(60)).astype(int), minlength=16)
-    # Binomial with p = 1/16: standard deviation 77; 5 of them.
-    assert abs(counts - len(keys) / 16).max() < 5 * 77
-    for other in (draws(keys, 5, 4), draws(keys, 6, 3)):
-        assert abs(np.corrcoef(one.astype(float), other.astype(float))[0, 1]) < 5 / np.sqrt(len(keys))
-
-
-@given(st.integers(0, 2**70), st.integers(0, 10**6))
-def test_any_seed_and_cycle(seed, cycle):
-    """Seeds of any size can be used."""
-    assert draws(np.zeros(1, np.uint64), seed, cycle).dtype == np.uint64
 
 
 def test_every_named_function_loads():
@@ -162,3 +125,21 @@ def test_what_cannot_be_loaded(given_text, error, said):
     """The error names what was given and what would be accepted."""
     with pytest.raises(error, match=said):
         load(given_text)
+
+
+def test_the_same_function_on_another_clock():
+    """All else stays; without another clock the function is the same object."""
+    function = load("nad")
+    other = function.on_clock("cycles")
+    assert other == of_expression(parse("nad"), clock="cycles")
+    assert other.on_clock(None) is other
+    assert other.on_clock("cycles") is other
+    assert other.on_clock("visits") == function
+
+
+def test_a_function_of_an_expression_needs_terminals_that_exist():
+    """What it was given as is kept; otherwise it goes by its canonical text."""
+    assert of_expression(parse("t*X")).text == "t * X"
+    assert of_expression(parse("t*X"), "t*X").text == "t*X"
+    with pytest.raises(ExpressionError, match="pagerank"):
+        of_expression(parse("t * pagerank"))

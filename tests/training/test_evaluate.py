@@ -16,11 +16,11 @@ from scipy import stats
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training.comparing.evaluation import DEFAULT_SCORES, evaluate, summary
-from training.evaluate import main, parse_budget, parse_cycles
+from training.evaluate import main, parse_cycles
 from training.histories.formats import write_text
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.metrics import METRICS
+from training.replaying.metrics import METRICS, parse_budget
 from training.replaying.replay import replay
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.policies import budget as budgets
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -92,9 +93,8 @@ GAIN_BITS: Final = 42
 
 
 def budget_pages(budget: float, pages: int) -> int:
-    """Visits per cycle: k = floor(budget * pages + 1e-9) for a share (float), min(budget, pages) for a count.
+    """Visits per cycle, k: `scrapy_gp4c.policies.budget.budget_pages`, at least 1.
 
-    The 1e-9 makes 29% of 100 pages 29 although 0.29 * 100 is 28.999999999999996 in floating point.
     Raises HistoryError for what is neither a share in (0, 1] nor a positive count, or is below one page.
     """
     is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
@@ -104,13 +104,23 @@ def budget_pages(budget: float, pages: int) -> int:
             f"a budget is a share of the pages (a float above 0, at most 1.0) or a count of pages "
             f"(an int of at least 1); found {budget!r}"
         )
-    k = int(budget) if is_count else math.floor(float(budget) * pages + 1e-9)
+    k = budgets.budget_pages(int(budget) if is_count else float(budget), pages)
     if k < 1:
         raise HistoryError(
             f"a budget of {budget!r} of {pages:,} pages is less than one visit per cycle; "
             f"use a share of at least {1 / pages:.2g} or a count of pages such as 1"
         )
-    return min(k, pages)
+    return k
+
+
+def parse_budget(text: str) -> float:
+    """``0.05`` is a share of the pages, ``5000`` a count; HistoryError for other text."""
+    try:
+        return budgets.read_budget(text)
+    except ValueError:
+        raise HistoryError(
+            f"--budget: expected a share such as 0.05 or a count such as 5000; found {text!r}"
+        ) from None
 
 
 @lru_cache(maxsize=16)
