@@ -83,17 +83,17 @@ def load_fitness(name: str) -> Fitness:
     return Fitness(name, tuple(METRICS), 1.0, function)
 
 
-def values_of(truth: ArrangedHistory, text: str, fitness: Fitness, clock: Clock) -> Values:
+def values_of(arranged: ArrangedHistory, text: str, fitness: Fitness, clock: Clock) -> Values:
     """Fitness per scored cycle of the score expression `text`."""
-    return values_of_all(truth, [text], fitness, clock)[0]
+    return values_of_all(arranged, [text], fitness, clock)[0]
 
 
 def values_of_all(
-    truth: ArrangedHistory, texts: Iterable[str], fitness: Fitness, clock: Clock
+    arranged: ArrangedHistory, texts: Iterable[str], fitness: Fitness, clock: Clock
 ) -> list[Values]:
     """Fitness per scored cycle of every text, in order; replayed together."""
     functions = [of_expression(parse(text), text, clock) for text in texts]
-    return [fitness.values(result) for result in run_all(truth, functions, metrics=fitness.metrics)]
+    return [fitness.values(result) for result in run_all(arranged, functions, metrics=fitness.metrics)]
 
 
 class TextFitness:
@@ -103,11 +103,11 @@ class TextFitness:
     the states and to replay, in seconds.
     """
 
-    def __init__(self, truth: ArrangedHistory, fitness: Fitness, clock: Clock) -> None:
+    def __init__(self, arranged: ArrangedHistory, fitness: Fitness, clock: Clock) -> None:
         """Take the arranged training set."""
         self.replays = 0
         self.replay_s = 0.0
-        self._truth = truth
+        self._arranged = arranged
         self._fitness = fitness
         self._clock = clock
         self._known: dict[bytes | str, Outcome] = {}
@@ -117,7 +117,7 @@ class TextFitness:
         """The outcome of every text, in order."""
         functions = [of_expression(parse(text), text, self._clock) for text in texts]
         start = time.thread_time()
-        keys = [ranking(self._truth, function) or function.text for function in functions]
+        keys = [ranking(self._arranged, function) or function.text for function in functions]
         self.replay_s += time.thread_time() - start
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         outcomes = {
@@ -130,7 +130,7 @@ class TextFitness:
     def values(self, texts: Collection[str]) -> list[Values]:
         """Fitness per scored cycle of every text, in order."""
         start = time.thread_time()
-        values = values_of_all(self._truth, texts, self._fitness, self._clock)
+        values = values_of_all(self._arranged, texts, self._fitness, self._clock)
         self.replay_s += time.thread_time() - start
         self.replays += len(texts)
         return values

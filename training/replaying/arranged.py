@@ -1,6 +1,6 @@
 """All that a replay needs of a history and that does not depend on the score function.
 
-`prepare` computes it once per (history, budget, warmup, ties, seed) and keeps it, so that the hundreds
+`prepare` computes it once per (history, budget, warm-up, ties, seed) and keeps it, so that the hundreds
 of thousands of replays of a learning run share it; it is a plain bundle of arrays, cheap to pickle or
 to memory-map for worker processes.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,32 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.scoring.terminals import Clock
+from training.histories.history import ChangeHistory
 from training.replaying.metrics import Ints, Weights, budget_pages, gain_sums
-
-if TYPE_CHECKING:
-    from training.histories.history import ChangeHistory
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
-Choice = tuple[float, int, Ties, int]
 Words = npt.NDArray[np.uint32 | np.uint64]
+
+
+class CrawlChoices(NamedTuple):
+    """The crawl that is replayed: what is not up to the score function."""
+
+    budget: float = 0.05
+    """Visits per cycle: share of the pages (float) or a count (int), see `metrics.budget_pages`."""
+    warmup: int = 2
+    """Cycles in which every page is visited first."""
+    ties: Ties = "random"
+    """Pages of equal score are visited in an order drawn anew in every cycle, or by page number."""
+    clock: Clock | None = None
+    """How the terminals weigh outcomes; None: as the score function says."""
+    seed: int = 0
+    """Of all draws."""
+
+
+DEFAULTS: Final = CrawlChoices()
+"""What every command and function does that is not told otherwise."""
 
 PREFIX_SHARE: Final = 0.3
 """At most this share of the pages is kept in drawn order per cycle (memory: 4 bytes each)."""
@@ -96,35 +113,46 @@ class ArrangedHistory:
         return {name: everything[name] for name in columns}
 
 
-_KEPT: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
-_TRUTHS: Final[dict[int, dict[Choice, ArrangedHistory]]] = {}
-KEEP: Final = 4
-"""Truths kept per history."""
+_KEPT: Final[weakref.WeakValueDictionary[int, ChangeHistory]] = weakref.WeakValueDictionary()
+_ARRANGED: Final[dict[int, dict[tuple[CrawlChoices, type], ArrangedHistory]]] = {}
+KEEP: Final = 8
+"""Arrangements kept per history, those used last: more than any caller goes through in turn (a decision needs
+`comparing.decision.REPLAYS`). Of a history of 417,048 pages and 57 cycles each takes 30 MB of its own."""
 
 
 def prepare(
-    history: ChangeHistory, *, budget: float, warmup: int = 2, ties: Ties = "random", seed: int = 0
+    history: ChangeHistory,
+    *,
+    budget: float,
+    warmup: int = DEFAULTS.warmup,
+    ties: Ties = DEFAULTS.ties,
+    seed: int = DEFAULTS.seed,
 ) -> ArrangedHistory:
     """Arrange `history` for replays with these choices, or return what an earlier call arranged.
 
     Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
     """
-    choice = (budget, warmup, ties, seed)
+    return prepare_for(history, CrawlChoices(budget, warmup, ties, None, seed))
+
+
+def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
+    """`prepare` for a crawl, whatever its clock."""
+    choice = crawl._replace(clock=None), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:
         _KEPT[key] = history
-        _TRUTHS[key] = {}
-        weakref.finalize(history, _TRUTHS.pop, key, None)
-    truths = _TRUTHS[key]
-    if choice not in truths:
-        truth = _arrange(history, *choice)
-        while len(truths) >= KEEP:
-            truths.pop(next(iter(truths)))
-        truths[choice] = truth
-    return truths[choice]
+        _ARRANGED[key] = {}
+        weakref.finalize(history, _ARRANGED.pop, key, None)
+    kept = _ARRANGED[key]
+    arranged = kept.pop(choice, None) or _arrange(history, crawl)
+    while len(kept) >= KEEP:
+        kept.pop(next(iter(kept)))
+    kept[choice] = arranged
+    return arranged
 
 
-def _arrange(history: ChangeHistory, budget: float, warmup: int, ties: Ties, seed: int) -> ArrangedHistory:
+def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
+    budget, warmup, ties, _, seed = crawl
     changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
     cycles, pages = changed.shape
     if pages == 0:

@@ -28,7 +28,7 @@ Watch = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]], None]
 
 
 def replay_dense(
-    truth: ArrangedHistory,
+    arranged: ArrangedHistory,
     function: ScoreFunction | None,
     tallies: Collection[str],
     watch: Watch | None = None,
@@ -42,21 +42,21 @@ def replay_dense(
 
     Raises PolicyError for a policy that breaks its contract.
     """
-    missed = np.zeros(truth.pages, np.int64)
-    evidence = _ReplayEvidence(truth, _columns(function, policy))
+    missed = np.zeros(arranged.pages, np.int64)
+    evidence = _ReplayEvidence(arranged, _columns(function, policy))
     planner: Policy = _Oracle(missed)
     if function is not None:
-        planner = policy.make(PolicySettings(function, truth.seed))
-    diverged = np.zeros(truth.pages, np.int64)
-    gains = np.diff(truth.gain_sums)
+        planner = policy.make(PolicySettings(function, arranged.seed))
+    diverged = np.zeros(arranged.pages, np.int64)
+    gains = np.diff(arranged.gain_sums)
     rows = []
-    for cycle, salt in zip(truth.scored_cycles.tolist(), truth.salts, strict=True):
-        now = truth.changed[cycle - 1]
+    for cycle, salt in zip(arranged.scored_cycles.tolist(), arranged.salts, strict=True):
+        now = arranged.changed[cycle - 1]
         diverged[now & (missed == 0)] = cycle
         missed += now
         evidence.begin(salt)
         for number in range(planner.rounds):
-            round = Round(cycle, number, truth.k - evidence.visited)
+            round = Round(cycle, number, arranged.k - evidence.visited)
             chosen = choose(planner, round, evidence).pages
             evidence.visit(chosen, missed[chosen] > 0)
         visited, found = evidence.visited_pages(), evidence.found()
@@ -66,22 +66,22 @@ def replay_dense(
             "changed": np.count_nonzero(found),
             "pending": np.count_nonzero(missed),
             "dcg": gains[: len(visited)][found].sum(),
-            "new": np.count_nonzero(last == truth.warmup),
+            "new": np.count_nonzero(last == arranged.warmup),
             "idle": np.count_nonzero(last != cycle - 1),
-            "changed_weight": _weight(truth, visited[found]),
+            "changed_weight": _weight(arranged, visited[found]),
         }
         if watch is not None:
             watch(cycle, visited, found)
         evidence.observe(cycle)
         missed[visited] = 0
-        row |= _staleness(truth, missed, diverged, cycle, tallies)
+        row |= _staleness(arranged, missed, diverged, cycle, tallies)
         rows.append(row)
     wanted = {"visited", "changed", "pending", *tallies}
     return Tallies(**{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
 
 
 def _columns(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
-    """State columns to keep: what the function reads; all for a policy of the user's own, which may read any."""
+    """State columns to keep: what the function reads; all for a policy of a user's own."""
     if is_dotted(policy.text):
         return tuple(terminals.STATE)
     names = ("t",) if function is None else (*function.terminals, "t")
@@ -99,19 +99,21 @@ class _Oracle:
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
-        def truth(block: Block) -> Floats:
+        def changed(block: Block) -> Floats:
             return (self.missed[block.pages] > 0).astype(np.float64)
 
-        return best_candidates(truth, round.remaining, evidence)
+        return best_candidates(changed, round.remaining, evidence)
 
 
 class _ReplayEvidence:
     """All pages of a replay in one block, and what the cycle has found so far."""
 
-    def __init__(self, truth: ArrangedHistory, columns: tuple[str, ...]) -> None:
-        self._truth = truth
-        self.state = {name: values[truth.pattern] for name, values in truth.first_state(columns).items()}
-        self._numbers = np.arange(truth.pages, dtype=np.uint64)
+    def __init__(self, arranged: ArrangedHistory, columns: tuple[str, ...]) -> None:
+        self._arranged = arranged
+        self.state = {
+            name: values[arranged.pattern] for name, values in arranged.first_state(columns).items()
+        }
+        self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
 
     def begin(self, salt: np.uint64) -> None:
@@ -122,7 +124,7 @@ class _ReplayEvidence:
         self.visited = 0
 
     def candidates(self) -> Iterator[Block]:
-        ties = self._draws if self._truth.ties == "random" else self._numbers
+        ties = self._draws if self._arranged.ties == "random" else self._numbers
         if not self.visited:
             yield Block(self._pages, {**self.state, "draw": self._draws}, ties)
             return
@@ -159,21 +161,23 @@ class _ReplayEvidence:
             self.state[name][visited] = values
 
 
-def _weight(truth: ArrangedHistory, pages: Array) -> int:
-    return int(truth.weights.fixed[pages].sum()) if len(truth.weights.fixed) else len(pages)
+def _weight(arranged: ArrangedHistory, pages: Array) -> int:
+    return int(arranged.weights.fixed[pages].sum()) if len(arranged.weights.fixed) else len(pages)
 
 
 def _staleness(
-    truth: ArrangedHistory, missed: Ints, diverged: Ints, cycle: int, tallies: Collection[str]
+    arranged: ArrangedHistory, missed: Ints, diverged: Ints, cycle: int, tallies: Collection[str]
 ) -> dict[str, int]:
     out: dict[str, int] = {}
     if not {"stale_weight", "age_weight", "penalty"} & set(tallies):
         return out
     stale = np.flatnonzero(missed)
-    out["stale_weight"] = _weight(truth, stale)
+    out["stale_weight"] = _weight(arranged, stale)
     if "age_weight" in tallies:
         age = cycle + 1 - diverged[stale]
-        out["age_weight"] = int((age * truth.weights.fixed[stale] if len(truth.weights.fixed) else age).sum())
+        out["age_weight"] = int(
+            (age * arranged.weights.fixed[stale] if len(arranged.weights.fixed) else age).sum()
+        )
     if "penalty" in tallies:
-        out["penalty"] = int(penalties(truth.weights, stale, missed[stale]).sum())
+        out["penalty"] = int(penalties(arranged.weights, stale, missed[stale]).sum())
     return out

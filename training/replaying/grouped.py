@@ -1,8 +1,9 @@
 """The grouped replay engine: pages in equal observed state share one row, one score, one place in line.
 
 A replay has few distinct states, so per cycle only the groups are scored; work on single pages is done
-for the k visited ones alone (`training.replaying.kernels`). Which state columns tell groups apart depends on the
-terminals of the score function. Staleness is kept as the change of what `ArrangedHistory.untouched` would be.
+for the k visited ones alone (`training.replaying.kernels`). Which state columns tell groups apart depends on
+the terminals of the score function. Staleness is kept as the change of what `ArrangedHistory.untouched` would
+be.
 
 Functions whose groups are the same are replayed together: as long as they choose the same groups in the
 same order, a cycle is replayed once for all of them. Where they part, the replay goes on with the first
@@ -36,7 +37,7 @@ SLOTS: Final = 1000
 
 
 def replay_grouped(
-    truth: ArrangedHistory, functions: Sequence[ScoreFunction], tallies: Collection[str]
+    arranged: ArrangedHistory, functions: Sequence[ScoreFunction], tallies: Collection[str]
 ) -> list[Tallies]:
     """Replay expressions by groups of equal state; the same numbers as `dense.replay_dense` for each.
 
@@ -48,10 +49,10 @@ def replay_grouped(
         assert function.expression is not None
         alike[state_columns(function)][number] = function.expression
     found: dict[int, Tallies] = {}
-    with workspace_for(truth) as space:
+    with workspace_for(arranged) as space:
         for (columns, clock), expressions in alike.items():
             numbers = list(expressions)
-            batch = _Batch(truth, columns, clock, list(expressions.values()), tallies, space)
+            batch = _Batch(arranged, columns, clock, list(expressions.values()), tallies, space)
             for members, result in batch.replay():
                 found |= dict.fromkeys((numbers[member] for member in members), result)
     return [found[number] for number in range(len(functions))]
@@ -92,7 +93,7 @@ class _Batch:
 
     def __init__(
         self,
-        truth: ArrangedHistory,
+        arranged: ArrangedHistory,
         columns: tuple[str, ...],
         clock: Clock,
         expressions: list[Expression],
@@ -100,16 +101,16 @@ class _Batch:
         space: Workspace,
     ) -> None:
         """Score the listed states, if there are any."""
-        self._truth = truth
+        self._arranged = arranged
         self._clock = clock
         self._names = tuple(name for name in columns if name != "last_cycle")
         self._expressions = expressions
         self._tallies = tallies
-        self._facts = facts_of(truth, tallies)
+        self._facts = facts_of(arranged, tallies)
         self._space = space
-        self._counts = np.zeros((truth.cycles - truth.warmup, memory.COUNTS), np.int64)
-        self._moves = np.empty(2 * truth.k, np.int64)
-        self._listed = states_of(truth, columns, clock)
+        self._counts = np.zeros((arranged.cycles - arranged.warmup, memory.COUNTS), np.int64)
+        self._moves = np.empty(2 * arranged.k, np.int64)
+        self._listed = states_of(arranged, columns, clock)
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
@@ -134,28 +135,28 @@ class _Batch:
                 agreed, scores = False, None
             if self._facts.penalised:
                 penalise_rest(self._facts, path.slots, path.work)
-            yield members, _tallies(self._truth, self._counts.copy(), path.work, self._tallies)
+            yield members, _tallies(self._arranged, self._counts.copy(), path.work, self._tallies)
             self._space.give_back(path.work)
 
     def _begin(self) -> _Path:
         """One group per warm-up pattern."""
-        truth = self._truth
-        patterns = len(truth.pattern_start) - 1
+        arranged = self._arranged
+        patterns = len(arranged.pattern_start) - 1
         used = FIRST + patterns
         capacity = used + SLOTS
         slots = np.zeros((memory.FIELDS, capacity), np.int32)
-        slots[memory.START, FIRST:used] = truth.pattern_start[:-1]
-        slots[memory.LENGTH : memory.COUNT + 1, FIRST:used] = np.diff(truth.pattern_start)
-        slots[memory.LAST, FIRST:used] = truth.warmup
+        slots[memory.START, FIRST:used] = arranged.pattern_start[:-1]
+        slots[memory.LENGTH : memory.COUNT + 1, FIRST:used] = np.diff(arranged.pattern_start)
+        slots[memory.LAST, FIRST:used] = arranged.warmup
         if self._listed is not None:
             states = np.zeros((1, capacity), np.int64)
             states[0, FIRST:used] = self._listed.first
         else:
             states = np.zeros((len(self._names), capacity), np.int64)
             named = self._named(states[:, FIRST:used])
-            for name, values in truth.first_state(self._names).items():
+            for name, values in arranged.first_state(self._names).items():
                 named[name][:] = values
-        return _Path(self._space.begin(truth), slots, states)
+        return _Path(self._space.begin(arranged), slots, states)
 
     def _copy(self, path: _Path) -> _Path:
         top = path.work.sizes[memory.TOP]
@@ -177,13 +178,13 @@ class _Batch:
             live = np.flatnonzero(counts)
             rows = self._listed.score_at[path.states[0, live]]
             if self._listed.aged:
-                rows += self._truth.warmup + done - path.slots[memory.LAST, live]
+                rows += self._arranged.warmup + done - path.slots[memory.LAST, live]
             scores = self._listed_scores[np.ix_(members, rows)]
             counts = counts[live]
         else:
             scores = self._scores(path, done, members)
         parts: dict[int, list[int]] = defaultdict(list)
-        for i, label in enumerate(tell_apart(scores, counts, self._truth.k).tolist()):
+        for i, label in enumerate(tell_apart(scores, counts, self._arranged.k).tolist()):
             parts[label].append(i)
         return [
             ([members[i] for i in part], scores[part[0]] if done >= self._listed_cycles else None)
@@ -199,7 +200,7 @@ class _Batch:
         values = {
             name: column.astype(np.float64, copy=False)
             for name, column in terminals.compute(
-                names, state, self._truth.warmup + 1 + done, self._clock
+                names, state, self._arranged.warmup + 1 + done, self._clock
             ).items()
         }
         scores = np.empty((len(members), top))
@@ -222,12 +223,12 @@ class _Batch:
 
     def _replay_states(self, path: _Path, done: int, stop: int, scores: Floats) -> None:
         """Replay cycles of which all states are listed without coming back to Python."""
-        truth, listed = self._truth, self._listed
+        arranged, listed = self._arranged, self._listed
         assert listed is not None
         while done < stop:
             done = replay_states(
-                done, stop, truth.salts, truth.drawn, truth.drawn_start, scores, listed.score_at, listed.aged,
-                listed.after, path.states, self._facts, path.slots, path.work, self._counts,
+                done, stop, arranged.salts, arranged.drawn, arranged.drawn_start, scores, listed.score_at,
+                listed.aged, listed.after, path.states, self._facts, path.slots, path.work, self._counts,
             )  # fmt: skip
             if done < stop:
                 path.grow(4 * path.work.sizes[memory.TOP])
@@ -238,12 +239,12 @@ class _Batch:
         path.states = self._listed.bits.take(path.states[0], axis=1)
 
     def _replay_cycle(self, path: _Path, done: int, scores: Floats) -> None:
-        truth, work = self._truth, path.work
-        cycle = truth.warmup + 1 + done
-        drawn = truth.drawn[truth.drawn_start[done] : truth.drawn_start[done + 1]]
+        arranged, work = self._arranged, path.work
+        cycle = arranged.warmup + 1 + done
+        drawn = arranged.drawn[arranged.drawn_start[done] : arranged.drawn_start[done + 1]]
         counts = self._counts[done]
         moved = advance(
-            cycle, scores, truth.salts[done], drawn, self._facts, path.slots, work, counts, self._moves
+            cycle, scores, arranged.salts[done], drawn, self._facts, path.slots, work, counts, self._moves
         )
         if done + 1 == len(self._counts) and not self._facts.penalised:
             return  # nobody asks for the groups after the last cycle
@@ -265,13 +266,13 @@ def _roomy(rows: Array, capacity: int, used: int) -> Array:
     return roomy
 
 
-def _tallies(truth: ArrangedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
+def _tallies(arranged: ArrangedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
     """Add up: what was untouched, less what was visited, plus what went stale again since."""
-    cycles = truth.scored_cycles
+    cycles = arranged.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 
     def standing(row: int, begun: Ints) -> Ints:
-        return np.asarray((truth.untouched[row] + np.cumsum(begun))[cycles])
+        return np.asarray((arranged.untouched[row] + np.cumsum(begun))[cycles])
 
     every: dict[str, Ints] = {
         "dcg": counts[:, memory.DCG],
@@ -280,7 +281,7 @@ def _tallies(truth: ArrangedHistory, counts: Ints, work: Work, wanted: Collectio
         "changed_weight": weight,
     }
     if "stale_weight" in wanted or "age_weight" in wanted:
-        again = np.asarray(work.again_weight if len(truth.weights.fixed) else work.again_count, np.int64)
+        again = np.asarray(work.again_weight if len(arranged.weights.fixed) else work.again_count, np.int64)
         every["stale_weight"] = stale = standing(1, again) - np.cumsum(weight)
         since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, memory.DIVERGED])
         every["age_weight"] = (cycles + 1) * stale - since
@@ -288,7 +289,7 @@ def _tallies(truth: ArrangedHistory, counts: Ints, work: Work, wanted: Collectio
         every["penalty"] = standing(3, np.asarray(work.penalty_change))
     pending = standing(0, np.asarray(work.again_count)) - np.cumsum(changed) + changed
     return Tallies(
-        np.full(len(cycles), truth.k),
+        np.full(len(cycles), arranged.k),
         changed,
         pending,
         **{name: every[name] for name in wanted},

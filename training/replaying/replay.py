@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
+from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Clock
-from training.replaying.arranged import ArrangedHistory, Ties, prepare
+from training.histories.history import ChangeHistory
+from training.replaying.arranged import DEFAULTS, ArrangedHistory, CrawlChoices, Ties, prepare_for
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import METRICS, ORACLE, Floats, Ints, Tallies, measure
-
-if TYPE_CHECKING:
-    from training.histories.history import ChangeHistory
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
@@ -61,17 +60,17 @@ def replay(
     score_function: str | Expression | ScoreFunction,
     *,
     budget: float,
-    warmup: int = 2,
-    ties: Ties = "random",
-    clock: Clock | None = None,
-    seed: int = 0,
+    warmup: int = DEFAULTS.warmup,
+    ties: Ties = DEFAULTS.ties,
+    clock: Clock | None = DEFAULTS.clock,
+    seed: int = DEFAULTS.seed,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
 ) -> ReplayResult:
     """Replay `score_function` on `history`.
 
-    ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the truth:
-    an upper bound of the change rate in every cycle), an Expression or a loaded ScoreFunction.
+    ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the
+    truth: an upper bound of the change rate in every cycle), an Expression or a loaded ScoreFunction.
     ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
     visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
     ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
@@ -82,29 +81,35 @@ def replay(
     Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
     score function that cannot be used.
     """
-    truth = prepare(history, budget=budget, warmup=warmup, ties=ties, seed=seed)
-    return run(truth, score_function, clock=clock, engine=engine, metrics=metrics)
+    arranged = prepare_for(history, CrawlChoices(budget, warmup, ties, clock, seed))
+    return run(arranged, score_function, clock=clock, engine=engine, metrics=metrics)
 
 
 def run(
-    truth: ArrangedHistory,
+    arranged: ArrangedHistory,
     score_function: str | Expression | ScoreFunction,
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
+    policy: PolicyChoice = TOP_K,
 ) -> ReplayResult:
-    """Replay on what `prepare` arranged; parameters and errors as for `replay`."""
-    return run_all(truth, [score_function], clock=clock, engine=engine, metrics=metrics)[0]
+    """Replay on what `prepare` arranged; parameters and errors as for `replay`.
+
+    ``policy``: what chooses by the score function. Only ``top_k`` has a fast path. Raises PolicyError for one
+    that breaks its contract.
+    """
+    return run_all(arranged, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
 
 def run_all(
-    truth: ArrangedHistory,
+    arranged: ArrangedHistory,
     score_functions: Sequence[str | Expression | ScoreFunction],
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
+    policy: PolicyChoice = TOP_K,
 ) -> list[ReplayResult]:
     """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
     wanted = tuple(metrics)
@@ -117,43 +122,60 @@ def run_all(
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
     needs = {tally for metric in wanted if (tally := METRICS[metric].tally) is not None}
     functions = [_load(given, clock) for given in score_functions]
+    grouped = {
+        number: function
+        for number, function in enumerate(functions)
+        if function is not None and engine != "dense" and _can_be_grouped(function, policy)
+    }
+    if engine == "grouped" and len(grouped) < len(functions):
+        lone = next(given for number, given in enumerate(score_functions) if number not in grouped)
+        raise ScoreError(
+            f"{lone!s} scores every page by itself, so pages cannot be grouped: "
+            "use the engine 'dense' or 'auto'"
+            if policy.text == TOP_K.text
+            else f"the policy {policy.text!r} chooses page by page: use the engine 'dense' or 'auto'"
+        )
     tallies: dict[int, Tallies] = {}
-    grouped: dict[int, ScoreFunction] = {}
-    for number, function in enumerate(functions):
-        if function is None or function.expression is None or "random" in function.terminals:
-            if engine == "grouped":
-                raise ScoreError(
-                    f"{score_functions[number]!s} scores every page by itself, so pages cannot be grouped: "
-                    "use the engine 'dense' or 'auto'"
-                )
-        elif engine != "dense":
-            grouped[number] = function
     if grouped:
         from training.replaying.grouped import replay_grouped  # compiles: only when it is used
 
-        tallies = dict(zip(grouped, replay_grouped(truth, list(grouped.values()), needs), strict=True))
-    measured: dict[int, dict[str, Floats]] = {}
-    results = []
+        tallies = dict(zip(grouped, replay_grouped(arranged, list(grouped.values()), needs), strict=True))
     for number, function in enumerate(functions):
-        if number not in tallies:
-            tallies[number] = replay_dense(truth, function, needs)
-        own = tallies[number]
-        if id(own) not in measured:
-            measured[id(own)] = measure(own, truth.weights)
-        results.append(
-            ReplayResult(
-                ORACLE if function is None else function.text,
-                truth.k,
-                "grouped" if number in grouped else "dense",
-                truth.scored_cycles,
-                # Copies: whoever writes to one result must not change another's.
-                own.visited.copy(),
-                own.changed.copy(),
-                own.pending.copy(),
-                **{name: values.copy() for name, values in measured[id(own)].items()},
-            )
-        )
-    return results
+        if number not in grouped:
+            tallies[number] = replay_dense(arranged, function, needs, policy=policy)
+    measured = {id(own): measure(own, arranged.weights) for own in tallies.values()}
+    return [
+        _result(arranged, function, "grouped" if number in grouped else "dense", own, measured[id(own)])
+        for number, function in enumerate(functions)
+        for own in [tallies[number]]
+    ]
+
+
+def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
+    """Tell whether pages in equal state are equal to function and policy."""
+    return (
+        policy.text == TOP_K.text and function.expression is not None and "random" not in function.terminals
+    )
+
+
+def _result(
+    arranged: ArrangedHistory,
+    function: ScoreFunction | None,
+    engine: Engine,
+    tallies: Tallies,
+    measured: dict[str, Floats],
+) -> ReplayResult:
+    """One result, of copies: whoever writes to it must not change another's."""
+    return ReplayResult(
+        ORACLE if function is None else function.text,
+        arranged.k,
+        engine,
+        arranged.scored_cycles,
+        tallies.visited.copy(),
+        tallies.changed.copy(),
+        tallies.pending.copy(),
+        **{name: values.copy() for name, values in measured.items()},
+    )
 
 
 def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> ScoreFunction | None:

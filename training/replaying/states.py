@@ -108,7 +108,7 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
     return WITH_G if "G" in columns else tuple(name for name in STATE if name in columns), clock
 
 
-def states_of(truth: ArrangedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
+def states_of(arranged: ArrangedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
     """The states that tell pages apart by `state_columns`, or None if not even one cycle's are few.
 
     Terminals of the visits clock depend on the cycle through t alone, so that a state last visited in
@@ -116,81 +116,89 @@ def states_of(truth: ArrangedHistory, columns: tuple[str, ...], clock: Clock) ->
     """
     if clock != "visits":
         return None
-    if columns not in truth.states:
-        truth.states[columns] = _list(truth, columns)
-    found: States | None = truth.states[columns]
+    if columns not in arranged.states:
+        arranged.states[columns] = _list(arranged, columns)
+    found: States | None = arranged.states[columns]
     return found
 
 
-def ranking(truth: ArrangedHistory, function: ScoreFunction) -> bytes | None:
+def ranking(arranged: ArrangedHistory, function: ScoreFunction) -> bytes | None:
     """Equal for functions that rank all pages alike in every replay; None where that is not easily told."""
     if function.expression is None or not function.terminals or "random" in function.terminals:
         return None
-    states = states_of(truth, *state_columns(function))
+    states = states_of(arranged, *state_columns(function))
     return None if states is None else states.ranking(function.expression)
 
 
-def _list(truth: ArrangedHistory, needed: tuple[str, ...]) -> States | None:
+def _list(arranged: ArrangedHistory, needed: tuple[str, ...]) -> States | None:
     aged = "last_cycle" in needed
     columns = tuple(name for name in needed if name != "last_cycle")
-    index: dict[tuple[float, ...], int] = {}
-    visits_of: list[int] = []
-
-    def number(state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        out = []
-        for key in (
-            zip(*(values.tolist() for values in state.values()), strict=True) if state else [()] * rows
-        ):
-            if key not in index:
-                index[key] = len(index)
-                visits_of.append(visits)
-            out.append(index[key])
-        return out
-
-    first = number(truth.first_state(columns), truth.pattern_outcomes.shape[1], 0)
+    found = _Numbers(columns)
+    first = found.of(arranged.first_state(columns), arranged.pattern_outcomes.shape[1], 0)
     after: list[tuple[int, int]] = []
     cycles = rows = 0
-    while cycles < truth.cycles - truth.warmup:
+    while cycles < arranged.cycles - arranged.warmup:
         # One cycle more: every state so far may have gone one cycle longer without a visit.
         begin = len(after)
-        added = len(index) if aged else len(index) - begin
+        added = len(found.states) if aged else len(found.states) - begin
         if added > ROWS_PER_CYCLE or rows + added > MOST_ROWS:
             break
         cycles += 1
         rows += added
-        keys = list(index)[begin:]
-        level = {
-            name: np.repeat(np.array([key[c] for key in keys], terminals.STATE[name]), 2)
-            for c, name in enumerate(columns)
-        }
-        outcome = np.zeros(2 * len(keys), np.bool_)
+        level = {name: np.repeat(values, 2) for name, values in found.columns(begin).items()}
+        visits = 2 * (len(found.states) - begin)
+        outcome = np.zeros(visits, np.bool_)
         outcome[1::2] = True
         terminals.observe(level, outcome, cycles)
-        numbers = number(level, 2 * len(keys), cycles)
+        numbers = found.of(level, visits, cycles)
         after.extend(zip(numbers[::2], numbers[1::2], strict=True))
     if not cycles:
         return None
     # States that the last cycle leads to are visited no more.
-    after.extend((0, 0) for _ in range(len(index) - len(after)))
-    left = cycles - np.array(visits_of)
+    after.extend((0, 0) for _ in range(len(found.states) - len(after)))
+    left = cycles - np.array(found.visits)
     counts = left if aged else np.minimum(left, 1)
-    at = np.repeat(np.arange(len(index)), counts)
+    at = np.repeat(np.arange(len(counts)), counts)
     score_at = np.cumsum(counts) - counts
-    states = {
-        name: np.array([key[c] for key in index], terminals.STATE[name]) for c, name in enumerate(columns)
-    }
+    states = found.columns(0)
     table = {name: values[at] for name, values in states.items()}
     if aged:
         table["last_cycle"] = -(np.arange(len(at)) - score_at[at] + 1)
     bits = [values.view(np.int64) if values.dtype.kind == "f" else values for values in states.values()]
     return States(
         cycles,
-        np.array(bits, np.int64).reshape(len(columns), len(index)),
+        np.array(bits, np.int64).reshape(len(columns), len(counts)),
         np.array(after, np.int32).reshape(-1, 2),
         np.array(first, np.int32),
         aged,
         score_at,
         table,
         len(at),
-        cycles == truth.cycles - truth.warmup,
+        cycles == arranged.cycles - arranged.warmup,
     )
+
+
+class _Numbers:
+    """Numbers the states in the order in which they are come upon."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self.states: dict[tuple[float, ...], int] = {}
+        self.visits: list[int] = []
+        """By state: scored cycles until it can first occur."""
+
+    def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
+        """The numbers of some states, those that are new included."""
+        columns = (values.tolist() for values in state.values())
+        out = []
+        for key in zip(*columns, strict=True) if state else [()] * rows:
+            if key not in self.states:
+                self.states[key] = len(self.states)
+                self.visits.append(visits)
+            out.append(self.states[key])
+        return out
+
+    def columns(self, begin: int) -> dict[str, Array]:
+        """The states from number `begin` on, by column."""
+        keys = list(self.states)[begin:]
+        return {name: np.array([key[c] for key in keys], STATE[name]) for c, name in enumerate(self._columns)}

@@ -31,13 +31,13 @@ class Workspace:
         self._spare = [_new_work(pages, k, cycles, warmup)]
         self._like = self._spare[0]
 
-    def begin(self, truth: ArrangedHistory) -> Work:
+    def begin(self, arranged: ArrangedHistory) -> Work:
         """Memory for a replay, all pages in their groups after the warm-up; to be given back."""
         work = self._take()
-        work.arena[: truth.pages] = truth.pattern_pages
+        work.arena[: arranged.pages] = arranged.pattern_pages
         work.sizes[:] = 0
-        work.sizes[memory.TAIL] = truth.pages
-        work.sizes[memory.TOP] = FIRST + len(truth.pattern_start) - 1
+        work.sizes[memory.TAIL] = arranged.pages
+        work.sizes[memory.TOP] = FIRST + len(arranged.pattern_start) - 1
         for name in _SUMS:
             getattr(work, name)[:] = 0
         return work
@@ -69,32 +69,32 @@ _LAST: Final[dict[tuple[int, ...], Workspace]] = {}
 
 
 @contextmanager
-def workspace_for(truth: ArrangedHistory) -> Iterator[Workspace]:
-    """Memory for replays of `truth`, nobody else's for the time: other threads take memory of their own."""
-    key = (truth.pages, truth.k, truth.cycles, truth.warmup)
+def workspace_for(arranged: ArrangedHistory) -> Iterator[Workspace]:
+    """Memory for such replays, nobody else's for the time: other threads take memory of their own."""
+    key = (arranged.pages, arranged.k, arranged.cycles, arranged.warmup)
     space = _LAST.pop(key, None) or Workspace(*key)
     _LAST.clear()
     yield space
     _LAST[key] = space
 
 
-def facts_of(truth: ArrangedHistory, tallies: Collection[str]) -> Facts:
+def facts_of(arranged: ArrangedHistory, tallies: Collection[str]) -> Facts:
     """What stays the same in replays that count the optional `tallies`."""
-    weights = truth.weights
+    weights = arranged.weights
     return Facts(
-        truth.words.reshape(-1),
-        truth.words.shape[1],
-        np.diff(truth.gain_sums),
-        truth.gain_sums,
+        arranged.words.reshape(-1),
+        arranged.words.shape[1],
+        np.diff(arranged.gain_sums),
+        arranged.gain_sums,
         weights.fixed,
         weights.values,
         weights.penalties,
         2.0**weights.penalty_bits,
-        truth.pages,
-        truth.cycles,
-        truth.warmup,
-        truth.k,
-        truth.ties == "random",
+        arranged.pages,
+        arranged.cycles,
+        arranged.warmup,
+        arranged.k,
+        arranged.ties == "random",
         "dcg" in tallies,
         "age_weight" in tallies,
         "penalty" in tallies,

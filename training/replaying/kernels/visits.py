@@ -141,8 +141,8 @@ def _weigh(cycle, facts, slots, work, counts):
 def _penalise(page, before, cycle, facts, work):
     """Account for the changes that a page missed in (before, cycle), now that the interval is over.
 
-    Until its first visit after the warm-up a page is accounted for in `ArrangedHistory.untouched`, to the end:
-    then the rest is taken back instead.
+    Until its first visit after the warm-up a page is accounted for in `ArrangedHistory.untouched`, to the
+    end: then the rest is taken back instead.
     """
     change = work.penalty_change
     untouched = before == facts.warmup

@@ -1,0 +1,42 @@
+"""Arranged histories: which are kept, and for whom."""
+
+from __future__ import annotations
+
+import gc
+
+from training.histories.models import generate
+from training.replaying.arranged import DEFAULTS, KEEP, CrawlChoices, prepare, prepare_for
+
+
+def test_those_used_last_are_kept() -> None:
+    """As many as `KEEP`, whatever was arranged first."""
+    history = generate("poisson", 50, 6, 1)
+    first, *others = [prepare(history, budget=0.1, seed=seed) for seed in range(KEEP)]
+    assert prepare(history, budget=0.1, seed=0) is first
+    prepare(history, budget=0.1, seed=KEEP)
+    assert prepare(history, budget=0.1, seed=0) is first
+    assert prepare(history, budget=0.1, seed=KEEP - 1) is others[-1]
+    assert prepare(history, budget=0.1, seed=1) is not others[0]
+
+
+def test_one_page_and_all_pages_are_two_budgets() -> None:
+    """``1`` is a count and ``1.0`` a share, though Python says that they are equal."""
+    history = generate("poisson", 50, 6, 1)
+    assert [prepare(history, budget=budget).k for budget in (1, 1.0, 1)] == [1, 50, 1]
+
+
+def test_the_clock_makes_no_difference_to_what_is_arranged() -> None:
+    """It is the score function's affair; the defaults are those of every caller."""
+    history = generate("poisson", 50, 6, 1)
+    one = prepare_for(history, CrawlChoices(clock="cycles"))
+    assert one is prepare_for(history, DEFAULTS)
+    assert one is prepare(history, budget=DEFAULTS.budget)
+
+
+def test_a_history_that_is_gone_is_not_mistaken_for_another() -> None:
+    """What was arranged goes with its history: numbers of objects are used again."""
+    for seed in range(20):
+        history = generate("poisson", 50, 6, seed)
+        assert (prepare(history, budget=0.1).changed == history.changed).all()
+        del history
+        gc.collect()
