@@ -116,7 +116,7 @@ class Planner:
         number = self.planned_rounds
         if number:
             found = self._found()
-            chosen = self._choose(number, record["plan"]["ranked"], planned, found)
+            chosen = self.choice(number, record["plan"]["ranked"], planned, found)
             counts, parts = _extended(record["plan"], chosen), {RANKED: chosen.pages}
         else:
             found = NOTHING
@@ -128,15 +128,19 @@ class Planner:
 
     def first_choice(self) -> Chosen:
         """What the policy chooses in round 0 of the open cycle, or of the next if none is open."""
-        return self._choose(0, 0, NOTHING.pages, NOTHING)
+        return self.choice(0, 0, NOTHING.pages, NOTHING)
 
     def _surveyed(self) -> Survey:
         if self._survey is None:
             self._survey = survey(self._store, self._settings, self._cycle)
         return self._survey
 
-    def _choose(self, number: int, spent: int, planned: Pages, found: Found) -> Chosen:
-        """Ask the policy; ``spent``: pages that it has chosen in this cycle's rounds before."""
+    def choice(self, number: int, spent: int, planned: Pages, found: Found) -> Chosen:
+        """What the policy chooses in a round.
+
+        ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these rounds;
+        ``found``: the visits that it may see. Raises PolicyError or ScoreError.
+        """
         known, settings = self._surveyed(), self._settings
         budget = settings.budget_pages(known.alive) - len(known.due[PANEL])
         evidence = LiveEvidence(

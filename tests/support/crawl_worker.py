@@ -6,6 +6,7 @@ id of the crawl at once, and with its exit status (negative: the signal that end
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
+from scrapy_gp4c.store.lmdb_store import plans
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.opening import Sizes
 
@@ -61,11 +63,18 @@ class SmallSteps(RecrawlScheduler):
     )
 
 
-def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | None = None) -> None:
+def run(
+    settings: dict[str, Any],
+    url: str,
+    commits: str,
+    kill_in_fold: int | None = None,
+    kill_at_plan: float | None = None,
+) -> None:
     """Crawl with small blocks and frequent commits.
 
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
-    SIGKILL before this block of the fold is written.
+    SIGKILL before this block of the fold is written; ``kill_at_plan``: end so when this plan of the run is made
+    (0: the first) and not yet committed, or, with a half added, when it is just committed.
     """
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     commit = OpenCycle.commit
@@ -84,6 +93,17 @@ def run(settings: dict[str, Any], url: str, commits: str, kill_in_fold: int | No
         folded += 1
         apply_visits(*arguments)
 
+    add_round = plans.add_round
+    moments = itertools.count(0, 0.5)
+
+    def killing_plan(*arguments: Any) -> None:
+        if next(moments) == kill_at_plan:
+            os.kill(os.getpid(), signal.SIGKILL)
+        add_round(*arguments)
+        if next(moments) == kill_at_plan:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    plans.add_round = killing_plan
     OpenCycle.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
     process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})

@@ -56,6 +56,31 @@ def changed_hosts(settings: PolicySettings) -> ChangedHosts:
     return ChangedHosts(settings)
 
 
+class Siblings:
+    """Four rounds in equal parts: the more changes this cycle has found on its host, the earlier a page comes."""
+
+    name = "siblings"
+    rounds = 4
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self.settings = settings
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """Plan one of the four rounds."""
+        found = evidence.visits()
+        changes = np.bincount(found.pages[found.outcomes == CHANGED] // HOST_PAGES, minlength=2**12)
+
+        def scores_of(block: Block) -> npt.NDArray[np.float64]:
+            return changes[block.pages // HOST_PAGES].astype(np.float64)
+
+        return best_candidates(scores_of, round.remaining // (self.rounds - round.number), evidence)
+
+
+def siblings(settings: PolicySettings) -> Siblings:
+    """What ``GP4C_POLICY = "tests.support.policies.siblings"`` names."""
+    return Siblings(settings)
+
+
 class Broken:
     """A policy whose plan is what a function makes of a sound one."""
 
