@@ -102,14 +102,14 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
     from scrapy import Request
     from scrapy.utils.request import fingerprint
 
-    from scrapy_gp4c.crawling.stored_requests import to_stored
+    from scrapy_gp4c.crawling.stored_requests import page_key, to_stored
     from scrapy_gp4c.store.lmdb_store.store import Store
     from scrapy_gp4c.store.records import NewVisit
 
     spider = spider_class()
     requests = [Request(url, callback=spider.parse) for url in pages]
     with Store(path) as store:
-        store.add_pages((int.from_bytes(fingerprint(r)[:8], "big"), to_stored(r, spider)) for r in requests)
+        store.add_pages((page_key(fingerprint(r)), to_stored(r, spider)) for r in requests)
         for cycle in (1, 2):
             store.begin_cycle({"started": time.time()})
             for page, url in enumerate(pages):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring.draws import draws
@@ -42,7 +43,7 @@ def run(project: Project, options: Namespace) -> None:
     with project.open_store() as store:
         cycle = store.open_cycle or store.last_cycle + 1
         for first, block in store.blocks():
-            rows = np.flatnonzero((block["n"] > 0) | (block["has_copy"] > 0))
+            rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
             if options.match is not None:
                 requests = store.requests(rows + first)
                 rows = rows[[options.match in request["url"] for request in requests]]

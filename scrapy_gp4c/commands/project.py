@@ -9,6 +9,7 @@ from scrapy.crawler import Crawler
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from scrapy_gp4c.crawling.stored_requests import IDENTIFYING, page_key
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
@@ -44,12 +45,10 @@ class Project:
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
         """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
-        arguments: dict[str, Any] = {
-            name: stored[name] for name in ("cb_kwargs", "meta", "cookies", "headers") if name in stored
-        }
+        names = [name for name in (*IDENTIFYING, "headers") if name in stored]
+        arguments: Any = {name: stored[name] for name in names}
         request = Request(stored["url"], **arguments)
         scheme, _, rest = request.url.partition("://")
         if scheme not in ("http", "https") or not rest.partition("/")[0]:
             raise ValueError(f"expected an http or https URL; found {stored['url']!r}")
-        key = int.from_bytes(self._fingerprint(request)[:8], "big")
-        return key, {**stored, "url": request.url}
+        return page_key(self._fingerprint(request)), {**stored, "url": request.url}

@@ -11,7 +11,8 @@ import numpy as np
 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.estimates import describe
-from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED, OUTCOMES, UNCHANGED
+from scrapy_gp4c.page_state.classes import stages
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
@@ -51,13 +52,11 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
     """Count the pages by what the policy does with them; they sum up to the known pages."""
     counts: Counter[str] = Counter()
     for _, block in store.blocks():
-        gone = block["gone"] >= settings.gone_after
-        unfetched = ~gone & (block["n"] == 0) & (block["has_copy"] == 0)
-        warming = ~gone & ~unfetched & (block["n"] < settings.warmup_visits)
-        counts["never fetched"] += int(unfetched.sum())
-        counts["in warm-up"] += int(warming.sum())
-        counts["ranked"] += int((~gone & ~unfetched & ~warming).sum())
-        counts["gone"] += int(gone.sum())
+        stage = stages(block, settings.warmup_visits, settings.gone_after)
+        counts["never fetched"] += int(stage.unfetched.sum())
+        counts["in warm-up"] += int(stage.warming.sum())
+        counts["ranked"] += int(stage.settled.sum())
+        counts["gone"] += int(stage.gone.sum())
     counts["never fetched"] += store.pages - store.merged_pages  # found in the open cycle
     return {name: counts[name] for name in ("never fetched", "in warm-up", "ranked", "gone")}
 
@@ -65,7 +64,7 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
 def _row(store: PageStore, record: CycleRecord) -> tuple[str, ...]:
     if record["cycle"] == store.open_cycle:
         outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES))
-        judged = int(outcomes[[UNCHANGED, CHANGED, NOT_MODIFIED]].sum())
+        judged = int(outcomes[list(JUDGED)].sum())
         changed = int(outcomes[CHANGED])
         record = {
             **record,

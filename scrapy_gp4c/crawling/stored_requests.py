@@ -38,7 +38,9 @@ TRANSIENT_META: Final = frozenset(
 """What Scrapy notes in ``meta`` about one fetch: not part of how the page is requested."""
 
 
-ARGUMENTS: Final = ("cb_kwargs", "meta", "cookies", "priority", "dont_filter")
+IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
+"""What of a stored request a fingerprinter may look at, besides URL and headers, to tell pages apart."""
+ARGUMENTS: Final = (*IDENTIFYING, "priority", "dont_filter")
 """What of a stored request is an argument of `Request` as it is."""
 
 

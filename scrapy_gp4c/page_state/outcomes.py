@@ -53,6 +53,6 @@ PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
     """Tell which outcomes are of a set: bool, shaped as `outcome`, of uint8."""
     found = np.zeros(outcome.shape, np.bool_)
-    for code in codes:  # a fifth of the time of np.isin
+    for code in codes:  # np.isin takes ten times as long
         found |= outcome == code
     return found

@@ -26,6 +26,7 @@ from scrapy_gp4c.store.records import NewVisit
 PAGES = 60
 NEW_PER_CYCLE = 7
 CYCLES = 4
+ROUNDS = 2
 SMALL = Sizes(
     block_rows=4,
     commit_visits=10,
@@ -51,21 +52,21 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
     """Run, or go on with, cycles 1..CYCLES; a pure function of the store's state."""
     while kept.last_cycle < CYCLES:
         cycle = kept.open_cycle or kept.begin_cycle({"started": 1.0})
-        if kept.planned() is None:
-            rows = np.zeros(kept.pages, PLAN)
-            rows["page"] = np.arange(kept.pages)
-            kept.add_round(iter([rows]), seen=0)
-        for chunk in list(kept.plan()):
-            for page in chunk["page"].tolist():
-                if not kept.visited(page):
-                    kept.record(
-                        NewVisit(
-                            page, outcome(page, cycle), time=float(cycle), fingerprint=page * 1000 + cycle
+        for number in range(len(kept.rounds()), ROUNDS + 1):
+            for chunk in list(kept.plan()):
+                for page in chunk["page"].tolist():
+                    if not kept.visited(page):
+                        visit = NewVisit(
+                            page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle
                         )
-                    )
-                    if page % 5 == 0:
-                        kept.commit()
-                        committed(cycle, len(kept.open_visits()))
+                        kept.record(visit)
+                        if page % 5 == 0:
+                            kept.commit()
+                            committed(cycle, len(kept.open_visits()))
+            if number < ROUNDS:
+                rows = np.zeros(len(range(number, kept.pages, ROUNDS)), PLAN)
+                rows["page"] = range(number, kept.pages, ROUNDS)
+                kept.add_round(iter([rows]), seen=len(kept.open_visits()))
         for number in range(NEW_PER_CYCLE):
             new = key(PAGES + cycle * NEW_PER_CYCLE + number)
             if kept.find(new) is None:

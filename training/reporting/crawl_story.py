@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, NOT_MODIFIED, OUTCOMES
+from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, JUDGED, KINDS, OUTCOMES
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
@@ -142,5 +142,5 @@ def _count_hosts(hosts: list[Host], number: npt.NDArray[np.int32], visits: npt.N
         judged = int(np.isin(outcome, JUDGED).sum())
         one.judged += judged
         one.changed += int((outcome == CHANGED).sum())
-        one.failed += int((outcome > NOT_MODIFIED).sum())
+        one.failed += int(np.isin(outcome, FAILED).sum())
         one.latencies_ms.append(latency_ms[latency_ms > 0])

@@ -1,0 +1,299 @@
+"""What goes wrong with a store's file, each real: a second process, damage, foreign files, no room."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
+from scrapy_gp4c.store.records import NewVisit
+from tests.support.stores import pages
+
+
+def in_process(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own; it finds its arguments in `sys.argv`."""
+    command = [
+        sys.executable,
+        "-c",
+        "import sys\nfrom scrapy_gp4c.store.lmdb_store.store import Store\n" + code,
+    ]
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Every file below `path` but LMDB's reader table."""
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file() and file.name != "lock.mdb"
+    }
+
+
+def test_a_second_writer_is_told_who_holds_the_store(tmp_path: Path) -> None:
+    """Another process gets StoreInUseError with the holder's id, the setting and the remedy."""
+    with Store(tmp_path / "store"):
+        result = in_process("Store(sys.argv[1])", tmp_path / "store")
+    assert "StoreInUseError" in result.stderr
+    assert f"process {os.getpid()}" in result.stderr
+    assert "GP4C_STORE" in result.stderr
+    assert in_process("Store(sys.argv[1])", tmp_path / "store").returncode == 0
+
+
+def test_readers_work_beside_a_writer(tmp_path: Path) -> None:
+    """A reader in another process sees what is committed, and the writer goes on."""
+    read = "with Store(sys.argv[1], readonly=True) as s: print(s.pages, len(s.open_visits()), s.verify())"
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(10))
+        store.begin_cycle({"started": 1.0})
+        store.record(NewVisit(3, "first", time=1.0))
+        assert in_process(read, tmp_path / "store").stdout == "10 0 []\n"
+        store.commit()
+        assert in_process(read, tmp_path / "store").stdout == "10 1 []\n"
+        store.finish_cycle({"finished": 1.0})
+        assert in_process(read, tmp_path / "store").stdout == "10 0 []\n"
+
+
+def test_a_reader_keeps_its_view_while_a_writer_goes_on(tmp_path: Path) -> None:
+    """An open reader does not stop a writer, and blocks read later are sound."""
+    path = tmp_path / "store"
+    with Store(path) as store:
+        store.add_pages(pages(5))
+    more = "with Store(sys.argv[1]) as s: print(s.add_pages([(7, {'url': 'http://x/'})]))"
+    with Store(path, readonly=True) as reader:
+        blocks = reader.blocks()
+        assert in_process(more, path).stdout == "(1, 0)\n"
+        ((first, block),) = blocks
+        assert (first, len(block["n"])) == (0, 6)
+        assert reader.pages == 5
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    """Every writing call of a read-only store says that it is one."""
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(3))
+    with Store(tmp_path / "store", readonly=True) as reader:
+        calls: list[Callable[[], object]] = [
+            lambda: reader.begin_cycle({}),
+            lambda: reader.add_pages([]),
+            lambda: reader.set_request(0, {}),
+            lambda: reader.set_validators(0, None, None),
+        ]
+        for call in calls:
+            with pytest.raises(StoreError, match="reading only"):
+                call()
+
+
+def test_one_environment_per_process(tmp_path: Path) -> None:
+    """A process cannot open a store twice, by whatever path; after closing it can."""
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    with Store(tmp_path / "store"), pytest.raises(StoreInUseError, match="this process"):
+        Store(tmp_path / "link", readonly=True)
+    Store(tmp_path / "link").close()
+
+
+def test_there_is_nothing_to_read_yet(tmp_path: Path) -> None:
+    """Reading a store that no crawl created is an error that creates nothing."""
+    with pytest.raises(StoreError, match=r"no page store in .* yet.*GP4C_STORE"):
+        Store(tmp_path / "none", readonly=True)
+    assert not (tmp_path / "none").exists()
+
+
+def _foreign_file(path: Path) -> None:
+    path.write_text("a file, not a directory")
+
+
+def _foreign_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.tex").write_text("years of work")
+
+
+def _foreign_lmdb(path: Path) -> None:
+    with lmdb.open(str(path)) as environment, environment.begin(write=True) as txn:
+        txn.put(b"somebody", b"else's")
+
+
+def _garbage(path: Path) -> None:
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"hello world" * 5000)
+
+
+def _newer_schema(path: Path) -> None:
+    Store(path).close()
+    with lmdb.open(str(path), max_dbs=16) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin(write=True) as txn:
+            txn.put(b"schema", b'"gp4c-store/999"', db=meta)
+
+
+def _truncated(size: int) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        with Store(path) as store:
+            store.add_pages(pages(3000))
+        os.truncate(path / "data.mdb", size)
+
+    return make
+
+
+BAD = {
+    "a file": (_foreign_file, "must be a directory; found a file"),
+    "a directory of other files": (_foreign_directory, "holds no page store but other files.*thesis.tex"),
+    "another program's LMDB": (_foreign_lmdb, "holds no page store. Set GP4C_STORE"),
+    "garbage": (_garbage, "is not the file of a page store"),
+    "a newer schema": (_newer_schema, 'has schema "gp4c-store/999"; this version reads'),
+    "cut within its header": (_truncated(100), "ends after 100 bytes"),
+    "cut behind its first page": (_truncated(4100), "ends after 4100 bytes"),
+    "cut early": (_truncated(20_000), "is truncated"),
+    "cut late": (_truncated(150_000), "is truncated"),
+}
+
+
+@pytest.mark.parametrize("readonly", [False, True], ids=["writer", "reader"])
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_sound_store_is_left_alone(tmp_path: Path, name: str, readonly: bool) -> None:
+    """Foreign and damaged stores: StoreDamagedError with a remedy, and every byte as it was."""
+    make, message = BAD[name]
+    path = tmp_path / "store"
+    make(path)
+    before = tree(tmp_path)
+    with pytest.raises(StoreDamagedError, match=message) as caught:
+        Store(path, readonly=readonly)
+    assert "GP4C_STORE" in str(caught.value) or "backup" in str(caught.value)
+    after = tree(tmp_path)
+    after.pop("store/writer.lock", None)
+    before.pop("store/writer.lock", None)
+    assert after == before
+
+
+def test_a_store_killed_at_birth_is_a_new_store(tmp_path: Path) -> None:
+    """An empty directory, an empty data file and an LMDB file without tables are stores to be created."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "data.mdb").touch()
+    lmdb.open(str(tmp_path / "lmdb")).close()
+    for name in ("directory", "file", "lmdb"):
+        with Store(tmp_path / name) as store:
+            assert store.pages == 0
+            assert store.verify() == []
+
+
+def test_no_access_is_one_clear_error(tmp_path: Path) -> None:
+    """A path below a file cannot be opened: StoreError that names it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file/store"):
+        Store(tmp_path / "file" / "store")
+
+
+def crawl_until_full(store: Store) -> int:
+    """Visit new pages until the store is full; returns how many visits a commit confirmed."""
+    store.begin_cycle({"started": 1.0})
+    for number in range(100_000):
+        confirmed = len(store.open_visits())
+        page = store.add_page(number + 10**9, {"url": f"http://new/{number}/" + "x" * 300})
+        try:
+            store.record(NewVisit(page, "first", time=1.0, fingerprint=number))
+        except StoreFullError:
+            return confirmed - confirmed % 100
+    raise AssertionError("the store never became full")
+
+
+def test_a_full_map_loses_no_visit(tmp_path: Path) -> None:
+    """Without room the commit says so; all visits are there once a later commit succeeds."""
+    path = tmp_path / "store"
+    with Store(path, sizes=Sizes(map_size=2**20)) as store:
+        store.add_pages(pages(10))
+        confirmed = crawl_until_full(store)
+        assert confirmed >= 100
+        buffered = len(store.open_visits())
+        assert buffered == confirmed + 100
+        with pytest.raises(StoreFullError, match=r"no room to write.*still readable.*GP4C_STORE"):
+            store.commit()
+        assert store.request(0) == {"url": "http://h/0"}
+        assert len(store.open_visits()) == buffered
+        store.environment.lmdb.set_mapsize(2**24)
+        store.commit()
+    with Store(path) as store:
+        assert len(store.open_visits()) == buffered
+        assert store.verify() == []
+
+
+def limit_file_size(size: int) -> None:
+    """Let no file of this process grow beyond `size` bytes: as on a full disk, writes come up short."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.fixture
+def _file_size_limit() -> object:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.getsignal(signal.SIGXFSZ)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("_file_size_limit")
+def test_a_full_disk_loses_no_visit(tmp_path: Path) -> None:
+    """The same when writes really fail: what was committed stays, what was buffered follows later."""
+    path = tmp_path / "store"
+    with Store(path) as store:
+        store.add_pages(pages(10))
+        limit_file_size(2**20)
+        confirmed = crawl_until_full(store)
+        assert confirmed >= 100
+        buffered = len(store.open_visits())
+        copy = tmp_path / "copy"
+        shutil.copytree(path, copy)
+        with Store(copy, readonly=True) as reader:
+            assert len(reader.open_visits()) == confirmed
+            assert reader.verify() == []
+        limit_file_size(2**30)
+        store.commit()
+        store.finish_cycle({"finished": 2.0})
+        assert store.verify() == []
+        assert sum(len(visits) for _, visits in store.visits()) == buffered
+
+
+@pytest.mark.usefixtures("_file_size_limit")
+def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path) -> None:
+    """A fold that finds no room says so and goes on later: by the same call or at the next opening."""
+    small = Sizes(block_rows=128, blocks_per_transaction=1)
+    for again in ("call", "open"):
+        path = tmp_path / again
+        store = Store(path, sizes=small)
+        store.add_pages(pages(2000))
+        store.begin_cycle({"started": 1.0})
+        for page in range(2000):
+            store.record(NewVisit(page, "first", time=1.0))
+        store.commit()
+        limit_file_size((path / "data.mdb").stat().st_size)
+        with pytest.raises(StoreFullError):
+            store.finish_cycle({"finished": 2.0})
+        with pytest.raises(StoreError, match="could not complete cycle 1: free disk space"):
+            store.record(NewVisit(0, "first", time=1.0))
+        if again == "open":
+            store.close()
+            with pytest.raises(StoreFullError):
+                Store(path, sizes=small)
+            with Store(path, readonly=True) as reader:
+                assert len(reader.open_visits()) == 2000
+                assert reader.requests([1999]) == [{"url": "http://h/1999"}]
+                assert "not complete" in reader.verify()[0]
+        limit_file_size(2**30)
+        if again == "open":
+            store = Store(path, sizes=small)
+        else:
+            store.finish_cycle({})
+        assert store.cycles() == [{"cycle": 1, "started": 1.0, "finished": 2.0}]
+        assert store.verify() == []
+        store.close()

@@ -1,0 +1,167 @@
+"""The plan of a cycle, round by round: complete or not there, whenever the process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.page_state.outcomes import PLAN
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
+from scrapy_gp4c.store.records import NewVisit
+from tests.support.stores import pages
+
+SMALL = Sizes(plan_rows=4, chunks_per_transaction=2, commit_visits=100)
+
+
+def rows(*ids: int) -> Any:
+    """A part of a plan."""
+    plan = np.zeros(len(ids), PLAN)
+    plan["page"] = ids
+    return plan
+
+
+def planned(store: Store) -> list[int]:
+    """Pages of the open cycle's plan."""
+    return [page for chunk in store.plan() for page in chunk["page"].tolist()]
+
+
+def begun(path: Path) -> Store:
+    """A store of 100 pages with an open cycle, whose first round has 10 pages."""
+    store = Store(path, sizes=SMALL)
+    store.add_pages(pages(100))
+    store.begin_cycle({"started": 1.0})
+    store.add_round([rows(*range(10))], 0, plan={"known": 100})
+    return store
+
+
+def test_rounds_follow_each_other(tmp_path: Path) -> None:
+    """A further round is appended; the record counts all pages, and each round with what it saw."""
+    with begun(tmp_path / "store") as store:
+        for page in range(7):
+            store.record(NewVisit(page, "first", time=1.0))
+        store.add_round([rows(50), rows(51, 52)], 7, plan={"known": 100, "ranked": 13})
+        store.add_round([], 7)
+        assert planned(store) == [*range(10), 50, 51, 52]
+        assert store.planned() == 13
+        assert store.cycles()[0] == {
+            "cycle": 1,
+            "started": 1.0,
+            "planned": 13,
+            "plan": {"known": 100, "ranked": 13},
+            "rounds": [{"planned": 10, "seen": 0}, {"planned": 3, "seen": 7}, {"planned": 0, "seen": 7}],
+        }
+        assert store.rounds() == store.cycles()[0]["rounds"]
+        assert store.verify() == []
+        store.finish_cycle({"finished": 2.0})
+        assert store.rounds() == []
+        assert store.planned() is None
+        assert planned(store) == []
+
+
+def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
+    """Visits that are still buffered are committed before the round is written; unknown ones are refused."""
+    with begun(tmp_path / "store") as store:
+        for page in range(3):
+            store.record(NewVisit(page, "first", time=1.0))
+        with pytest.raises(ValueError, match="the cycle has 3 visits; found seen = 4"):
+            store.add_round([rows(20)], 4)
+
+        def looking() -> Iterator[Any]:
+            with store.tables.transaction() as txn:
+                assert txn.stat(store.tables.db["log"])["entries"] == 1
+            yield rows(20)
+
+        store.add_round(looking(), 3)
+
+
+@pytest.mark.parametrize("written", [0, 3, 8, 9, 30])
+@pytest.mark.parametrize("how", ["kill", "error"])
+def test_an_unfinished_round_is_none(tmp_path: Path, written: int, how: str) -> None:
+    """Killed or broken off after so many pages: the rounds before it are there, and the next one is whole."""
+    path = tmp_path / "store"
+    begun(path).close()
+    child = os.fork()
+    if not child:
+
+        def broken() -> Iterator[Any]:
+            yield rows(*range(60, 60 + written))
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError
+
+        try:
+            with Store(path, sizes=SMALL) as store:
+                store.add_round(broken(), 0, plan={"known": 5})
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    with Store(path, sizes=SMALL) as store:
+        assert store.verify() == []
+        assert planned(store) == [*range(10)]
+        assert store.rounds() == [{"planned": 10, "seen": 0}]
+        assert store.cycles()[-1]["plan"] == {"known": 100}
+        store.add_round([rows(99)], 0)
+        assert planned(store) == [*range(10), 99]
+        store.add_round([rows(98), rows(97)], 0)
+        assert planned(store) == [*range(10), 99, 98, 97]
+        assert store.verify() == []
+
+
+def test_the_plan_of_the_version_before_is_one_round(tmp_path: Path) -> None:
+    """Its record has no rounds; a further one is appended to it."""
+    with begun(tmp_path / "store") as store:
+        with store.tables.transaction(write=True) as txn:
+            record = store.tables.last_record(txn)
+            assert record is not None
+            del record["rounds"]
+            txn.delete(b"\0\0\0\1", db=store.tables.db["cycles"])
+            store.tables.put_record(txn, 1, record)
+        assert store.rounds() == [{"planned": 10, "seen": 0}]
+        assert planned(store) == [*range(10)]
+        assert store.verify() == []
+        store.add_round([rows(11)], 0)
+        assert store.rounds() == [{"planned": 10, "seen": 0}, {"planned": 1, "seen": 0}]
+        assert planned(store) == [*range(10), 11]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([{"planned": 9, "seen": 0}], "the rounds should have 10 pages; found \\[9\\]"),
+        ([{"planned": 10, "seen": 5}], "the last round saw 5 visits; found 0"),
+    ],
+)
+def test_verify_finds_rounds_that_do_not_fit(tmp_path: Path, rounds: Any, expected: str) -> None:
+    """Their pages must be the plan's, and what they saw must be in the log."""
+    with begun(tmp_path / "store") as store:
+        store.amend_record(rounds=rounds)
+        (problem,) = store.verify()
+        assert problem == expected.replace("\\", "")
+
+
+def test_a_plan_is_there_only_when_it_is_complete(tmp_path: Path) -> None:
+    """A plan whose writing broke off counts as none; a new one replaces it. An empty plan is a plan."""
+
+    def failing() -> object:
+        yield np.zeros(5, PLAN)
+        raise RuntimeError("broke")
+
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(5))
+        store.begin_cycle({})
+        assert store.planned() is None
+        with pytest.raises(RuntimeError):
+            store.add_round(failing(), seen=0)
+        assert store.planned() is None
+        store.add_round([], seen=0)
+        assert store.planned() == 0
+        store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], seen=0)
+        assert np.concatenate(list(store.plan())).tolist() == [(2.5, 4, 3), (1.0, 0, 1)]
+        assert store.planned() == 2
