@@ -49,7 +49,6 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
     from training.histories.formats import WRITERS
-    from training.histories.history import ChangeHistory
 
     given = _parser().parse_args(arguments)
     try:
@@ -65,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise HistoryError(f"--max-errors must be at least 0; found {given.max_errors}")
         histories = []
         for path in given.store:
-            fields, report = read_with_report(path, max_errors=given.max_errors, partial=given.partial)
+            history, report = read_with_report(path, max_errors=given.max_errors, partial=given.partial)
             print(report)
-            histories.append(ChangeHistory(**fields))
+            histories.append(history)
         history = merge(histories)
         write(given.output, history)
     except (Gp4cError, OSError) as error:

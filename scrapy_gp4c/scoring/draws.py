@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 
-
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
-
 
 GOLDEN: Final = 0x9E3779B97F4A7C15
 

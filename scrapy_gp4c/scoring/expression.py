@@ -3,8 +3,8 @@
 Syntax is Python's, parsed with ``ast`` against a whitelist and never executed: names of terminals,
 finite numbers, ``+ - * /``, unary minus, ``**`` and the functions of `PRIMITIVES`.
 
-Arithmetic is closed (see `scrapy_gp4c.scoring.primitives`): every tree is a total function, and NaN never reaches a
-ranking. A value of a terminal that is not finite counts as 0.
+Arithmetic is closed (see `scrapy_gp4c.scoring.primitives`): every tree is a total function, and NaN never
+reaches a ranking. A value of a terminal that is not finite counts as 0.
 """
 
 from __future__ import annotations

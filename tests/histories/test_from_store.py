@@ -85,8 +85,8 @@ def test_the_order_in_which_pages_were_discovered_does_not_matter(tmp_path: Path
                         outcome = CODES[rows[page][cycle]]
                         store.record(NewVisit(page=number, time=0.0, outcome=outcome, kind="other"))
                 store.finish_cycle({"finished": 0.0})
-        fields, _ = read_with_report(tmp_path / name, max_errors=0, partial=True)
-        read.append(ChangeHistory(**fields))
+        history, _ = read_with_report(tmp_path / name, max_errors=0, partial=True)
+        read.append(history)
     one, other = read
     assert np.array_equal(one.changed, other.changed)
     assert one.key is not None
@@ -116,15 +116,15 @@ def test_errors_are_imputed_and_pages_with_too_many_left_out(tmp_path: Path) -> 
         *["f0000000"] * 9,
     ]
     crawl_rows(tmp_path / "s", rows, "panel")
-    fields, report = read_with_report(tmp_path / "s")
-    found = texts(ChangeHistory(**fields))
+    history, report = read_with_report(tmp_path / "s")
+    found = texts(history)
     assert [found[page] for page in ("p0", "p1", "p2")] == ["0101011", "0101000", "0010010"]
     assert not {"p3", "p4"} & found.keys()
     assert (report.pages, report.first_cycle, report.last_cycle) == (12, 2, 8)
     assert (report.imputed, report.known, report.erroneous, report.late) == (2, 2, 2, 0)
     assert "12 pages, 7 cycles (store cycles 2 to 8); 2 outcomes lost to errors imputed" in str(report)
     strict, report = read_with_report(tmp_path / "s", max_errors=1)
-    assert "p2" not in texts(ChangeHistory(**strict))
+    assert "p2" not in texts(strict)
     assert report.erroneous == 3
 
 
@@ -132,9 +132,9 @@ def test_the_window_is_the_one_with_the_most_outcomes(tmp_path: Path) -> None:
     """Pages that come while most are still unknown shift the beginning; a single late one is dropped."""
     many_late = ["f01010101", *["  f010101"] * 6]
     crawl_rows(tmp_path / "many", many_late)
-    fields, report = read_with_report(tmp_path / "many")
+    history, report = read_with_report(tmp_path / "many")
     assert (report.first_cycle, report.pages, report.late) == (4, 7, 0)
-    assert set(texts(ChangeHistory(**fields)).values()) == {"010101"}
+    assert set(texts(history).values()) == {"010101"}
     crawl_rows(tmp_path / "one", [*["f01010101"] * 6, "  f010101"])
     _, report = read_with_report(tmp_path / "one")
     assert (report.first_cycle, report.pages, report.late) == (2, 6, 1)
@@ -144,9 +144,9 @@ def test_only_cycles_that_visited_everything_count_without_a_panel(tmp_path: Pat
     """Collection first, then top-k: pages that the ranking picked do not become a history of their own."""
     rows = ["f01011111111111", "f11101111111111", *["f0110          "] * 8]
     crawl_rows(tmp_path / "s", rows)
-    fields, report = read_with_report(tmp_path / "s")
+    history, report = read_with_report(tmp_path / "s")
     assert (report.first_cycle, report.last_cycle, report.pages) == (2, 5, 10)
-    assert fields["changed"].shape == (4, 10)
+    assert history.changed.shape == (4, 10)
 
 
 def test_a_night_that_was_cut_short_does_not_split_the_history(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_a_panel_that_was_switched_on_later_starts_the_history(tmp_path: Path) -
     before = [{0: ("changed", "ranked")} if c % 4 == 0 else {} for c in range(10)]
     panel = {page: ("changed" if page else "unchanged", "panel") for page in range(4)}
     crawl(tmp_path / "s", [dict.fromkeys(range(6), FIRST), *before, *[panel] * 5], 6)
-    fields, report = read_with_report(tmp_path / "s")
+    history, report = read_with_report(tmp_path / "s")
     assert (report.first_cycle, report.last_cycle, report.off_panel) == (12, 16, 2)
-    assert texts(ChangeHistory(**fields)) == {"p0": "00000", "p1": "11111", "p2": "11111", "p3": "11111"}
+    assert texts(history) == {"p0": "00000", "p1": "11111", "p2": "11111", "p3": "11111"}
 
 
 def test_a_store_without_a_history_is_refused(tmp_path: Path) -> None:
@@ -187,19 +187,19 @@ def test_partial_pages_are_admitted_and_marked(tmp_path: Path, caplog: pytest.Lo
     second = {**panel, 2: ("unchanged", "ranked")}
     third = {**panel, 2: ("changed", "ranked")}
     crawl(tmp_path / "s", [dict.fromkeys(range(3), FIRST), panel, second, panel, panel, third])
-    fields, report = read_with_report(tmp_path / "s", partial=True)
-    drawn = texts(ChangeHistory(**fields))
+    history, report = read_with_report(tmp_path / "s", partial=True)
+    drawn = texts(history)
     assert drawn["p0"] == "11111"
     assert drawn["p2"][:2] == "00"
     assert "1" in drawn["p2"][2:]
     assert (report.partial, report.pages) == (1, 3)
     assert "PARTIAL: 1 off-panel pages" in str(report)
-    assert "PARTIAL: 1 of 3 pages" in fields["source"]
+    assert "PARTIAL: 1 of 3 pages" in history.source
     with caplog.at_level(logging.INFO):
         assert "p2" not in texts(read_history(tmp_path / "s"))
     assert "2 pages are not of the panel" in caplog.text
     repeated, _ = read_with_report(tmp_path / "s", partial=True)
-    assert np.array_equal(repeated["changed"], fields["changed"])
+    assert np.array_equal(repeated.changed, history.changed)
 
 
 def test_a_store_without_panel_has_at_least_a_partial_history(tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_reading_while_a_crawl_writes(tmp_path: Path) -> None:
                 pass
             readings = 0
             while writer.poll() is None or not readings:
-                fields, report = read_with_report(tmp_path / "s")
+                history, report = read_with_report(tmp_path / "s")
                 readings += 1
-                bits = fields["changed"][:, :300]
+                bits = history.changed[:, :300]
                 cycles = np.arange(report.first_cycle, report.last_cycle + 1)
                 assert report.first_cycle == 2
                 assert np.array_equal(bits, (cycles[:, None] + np.arange(300)) % 2 == 1)

@@ -1,7 +1,7 @@
 """Canonical form of a score expression: different trees that surely score alike share one text.
 
-Every rewrite keeps the value bit for bit under the closed arithmetic of `scrapy_gp4c.scoring.primitives`, whose
-values are always finite:
+Every rewrite keeps the value bit for bit under the closed arithmetic of
+`scrapy_gp4c.scoring.primitives`, whose values are always finite:
 
 * a subtree without terminals becomes its value;
 * ``x * 1``, ``1 * x``, ``x / 1`` and ``x - 0.0`` become ``x``; ``x - x`` becomes ``0.0``;

@@ -20,20 +20,27 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.history import ChangeHistory
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
 
-if TYPE_CHECKING:
-    from training.histories.history import ChangeHistory
 
-Bits = npt.NDArray[np.bool_]
-Fields = dict[str, Any]
-"""Arguments of ChangeHistory but ``source`` and ``sha256``."""
+class Fields(NamedTuple):
+    """What a file says of a history, as `ChangeHistory` has it; not checked yet."""
+
+    changed: npt.NDArray[Any]
+    site: npt.NDArray[Any]
+    weight: npt.NDArray[Any] | None = None
+    observed: npt.NDArray[Any] | None = None
+    site_names: Sequence[str] | None = None
+    page_names: Names | None = None
+    dropped_pages: int = 0
+
 
 NAME_FIELDS: Final = ("site_names", "page_names")
 
@@ -41,7 +48,10 @@ LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy 
 
 
 def read_file(path: Path) -> Fields:
-    """Read a history file of any format of this module; errors as for `training.histories.reading.read_history`."""
+    """Read a history file of any format of this module.
+
+    Raises HistoryError as `training.histories.reading.read_history`.
+    """
     with contextlib.ExitStack() as stack:
         try:
             raw = stack.enter_context(open(path, "rb"))
@@ -128,7 +138,7 @@ class _Pages:
         for packed in self.packed:
             start, end = end, end + len(packed)
             changed[:, start:end] = np.unpackbits(packed, axis=1, count=self.cycles).T
-        return {"changed": changed, "site": np.concatenate(self.site), "dropped_pages": self.dropped}
+        return Fields(changed, np.concatenate(self.site), dropped_pages=self.dropped)
 
 
 def _read_lines(path: Path, file: IO[bytes]) -> Fields:
@@ -166,10 +176,11 @@ def _read_lines(path: Path, file: IO[bytes]) -> Fields:
             kept = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
             names.extend(columns[i][1] for i in kept.tolist())
     fields = pages.fields()
-    if tabbed:
-        fields["site_names"] = [site.decode("utf-8", UNDECODED) for site in pages.sites]
-        fields["page_names"] = names
-    return fields
+    if not tabbed:
+        return fields
+    return fields._replace(
+        site_names=[site.decode("utf-8", UNDECODED) for site in pages.sites], page_names=names
+    )
 
 
 def _read_npz(path: Path, file: IO[bytes]) -> Fields:
@@ -186,13 +197,19 @@ def _read_npz(path: Path, file: IO[bytes]) -> Fields:
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
             f"found {', '.join(found) or 'nothing'}"
         )
-    fields = {name: found[name] for name in ("changed", "site", "weight", "observed") if name in found}
-    for name in NAME_FIELDS:
-        if name in found and found[name].dtype == np.uint8:
-            fields[name] = Names(_split(found[name]))
-        elif name in found:
-            fields[name] = Names(found[name].astype(str).ravel().tolist())
-    return fields
+    names = {name: _names(found[name]) for name in NAME_FIELDS if name in found}
+    return Fields(
+        found["changed"],
+        found["site"],
+        found.get("weight"),
+        found.get("observed"),
+        names.get("site_names"),
+        names.get("page_names"),
+    )
+
+
+def _names(array: npt.NDArray[Any]) -> Names:
+    return Names(_split(array) if array.dtype == np.uint8 else array.astype(str).ravel().tolist())
 
 
 def _split(text: npt.NDArray[np.uint8]) -> Iterator[bytes]:
@@ -238,7 +255,7 @@ def write_npz(path: str | Path, history: ChangeHistory) -> None:
 
     Raises HistoryError for a name with a null character.
     """
-    arrays: dict[str, Any] = {"changed": history.changed, "site": history.site}
+    arrays: dict[str, npt.NDArray[Any] | None] = {"changed": history.changed, "site": history.site}
     arrays |= {"weight": history.weight, "observed": history.observed}
     for field in NAME_FIELDS:
         names = getattr(history, field)
@@ -248,7 +265,8 @@ def write_npz(path: str | Path, history: ChangeHistory) -> None:
                 raise HistoryError(f"{field} of an npz history must not hold null characters")
             arrays[field] = np.frombuffer(text, np.uint8)
     content = io.BytesIO()  # an archive is written out of order, which gzip cannot
-    np.savez_compressed(content, **{name: value for name, value in arrays.items() if value is not None})
+    present = {name: array for name, array in arrays.items() if array is not None}
+    np.savez_compressed(content, **present)  # type: ignore[arg-type]  # all its other keywords are arrays
     with _create(path) as file:
         file.write(content.getbuffer())
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -15,14 +15,12 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.store.page_store import PageStore
-from training.histories.formats import Fields
 from training.histories.history import ChangeHistory
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.packed_names import BATCH, Names
 from training.histories.store_window import Outcomes, window
 
 logger = logging.getLogger(__name__)
-
 
 MAX_ERRORS: Final = 2
 """Cycles without an outcome that a page may have (thesis, section 4.2)."""
@@ -69,21 +67,21 @@ class Report:
         return "; ".join(parts)
 
 
-def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> Fields:
-    """Arguments of ChangeHistory from the store at `path`; logs the report, as a warning if it is not plain.
+def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> ChangeHistory:
+    """The history in the store at `path`; logs the report, as a warning if it is not plain.
 
     Raises HistoryError for a directory that is no store, or whose store has no history.
     """
-    fields, report = read_with_report(path, max_errors=max_errors, partial=partial)
+    history, report = read_with_report(path, max_errors=max_errors, partial=partial)
     guessed_or_left_out = report.imputed or report.late or report.erroneous or report.partial
     (logger.warning if guessed_or_left_out else logger.info)("%s", report)
-    return fields
+    return history
 
 
 def read_with_report(
     path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
-) -> tuple[Fields, Report]:
-    """Arguments of ChangeHistory from the store at `path`, and what was read.
+) -> tuple[ChangeHistory, Report]:
+    """The history in the store at `path`, and what was read of it.
 
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError as `read_store`.
@@ -99,7 +97,7 @@ def read_with_report(
         ) from error
 
 
-def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[Fields, Report]:
+def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[ChangeHistory, Report]:
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
@@ -107,18 +105,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
             "with the first: run the crawl again"
         )
     outcomes = Outcomes(store, everything=partial)
-    chosen_cycles = window(outcomes, max_errors)
-    if chosen_cycles is None and partial:
-        entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
-        start = int(np.argmax(entered * (last - np.arange(last))))
-        chosen_cycles = (start, last) if entered[start] else None
-    if chosen_cycles is None:
-        raise HistoryError(
-            f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
-            f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
-            "or GP4C_BUDGET to 1.0 for some cycles"
-        )
-    start, stop = chosen_cycles
+    start, stop = _window(path, store, outcomes, max_errors, partial)
     cycles = slice(start + 1, stop + 1)
     candidates = outcomes.candidates
     late = outcomes.entry[candidates] > start
@@ -134,18 +121,9 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
     changed, guessed = fill_lost_cycles(found, observed)
     admitted = np.empty(0, np.intp)
     if partial:
-        others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
-        seen = outcomes.judged[cycles, others].any(axis=0)
-        admitted = in_order(others[seen & (outcomes.entry[others] <= start)])
-        drawn = draw_between_visits(
-            outcomes.changed[cycles][:, admitted],
-            outcomes.judged[cycles][:, admitted],
-            np.random.default_rng(0),
-        )
-        changed = np.concatenate((changed, drawn), axis=1)
+        admitted = in_order(_seen_now_and_then(outcomes, kept, start, cycles))
+        changed = np.concatenate((changed, _drawn(outcomes, admitted, cycles)), axis=1)
     chosen = outcomes.page[np.concatenate((kept, admitted))]
-    source = f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path)
-    erroneous = int(np.count_nonzero(~late)) - len(kept)
     report = Report(
         source=str(path),
         pages=len(chosen),
@@ -154,22 +132,66 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
         imputed=int(np.count_nonzero(guessed)),
         known=known,
         late=int(np.count_nonzero(late)),
-        erroneous=erroneous,
+        erroneous=int(np.count_nonzero(~late)) - len(kept),
         off_panel=store.pages - len(candidates),
         partial=len(admitted),
     )
-    fields = {
-        "changed": changed,
-        "sha256": hashlib.sha256(changed.tobytes()).hexdigest(),
-        "dropped_pages": report.late + erroneous,
-        "source": source,
-        "key": key[chosen],
-        **_identities(store, chosen),
-    }
-    return fields, report
+    identities = _identities(store, chosen)
+    history = ChangeHistory(
+        changed=changed,
+        site=identities.site,
+        site_names=identities.site_names,
+        page_names=identities.page_names,
+        key=key[chosen],
+        source=f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path),
+        sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
+        dropped_pages=report.late + report.erroneous,
+    )
+    return history, report
 
 
-def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> dict[str, Any]:
+def _window(
+    path: Path, store: PageStore, outcomes: Outcomes, max_errors: int, partial: bool
+) -> tuple[int, int]:
+    """Cycles start + 1..stop of the history."""
+    last = store.last_cycle
+    found = window(outcomes, max_errors)
+    if found is None and partial:
+        entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
+        start = int(np.argmax(entered * (last - np.arange(last))))
+        found = (start, last) if entered[start] else None
+    if found is None:
+        raise HistoryError(
+            f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
+            f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
+            "or GP4C_BUDGET to 1.0 for some cycles"
+        )
+    return found
+
+
+def _seen_now_and_then(
+    outcomes: Outcomes, kept: npt.NDArray[np.intp], start: int, cycles: slice
+) -> npt.NDArray[np.intp]:
+    """Positions of the pages that are not kept, but were there at the start and judged at least once."""
+    others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
+    seen = outcomes.judged[cycles, others].any(axis=0)
+    return np.asarray(others[seen & (outcomes.entry[others] <= start)])
+
+
+def _drawn(outcomes: Outcomes, admitted: npt.NDArray[np.intp], cycles: slice) -> npt.NDArray[np.bool_]:
+    """Outcomes of the admitted pages, drawn between their visits: ``[cycles, pages]``."""
+    changed, judged = outcomes.changed[cycles][:, admitted], outcomes.judged[cycles][:, admitted]
+    return draw_between_visits(changed, judged, np.random.default_rng(0))
+
+
+class _Identities(NamedTuple):
+    site: npt.NDArray[np.int32]
+    site_names: Names
+    page_names: Names
+
+
+def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> _Identities:
+    """A page's site is the host of its URL."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), Names()
     for start in range(0, len(chosen), BATCH):
@@ -178,7 +200,7 @@ def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> dict[str, Any
             hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
         ]
         names.extend(batch)
-    return {"site": site, "site_names": Names(hosts), "page_names": names}
+    return _Identities(site, Names(hosts), names)
 
 
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
@@ -186,8 +208,6 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
 
     The last cycles of all are taken to be the same day. A page that several have is taken once for each.
     """
-    from training.histories.history import ChangeHistory
-
     if len(histories) == 1:
         return histories[0]
     cycles = min(history.cycles for history in histories)

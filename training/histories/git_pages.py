@@ -79,18 +79,7 @@ def read_repository(
     """
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
-    edges = window.edges()
-    seen = np.searchsorted(line.times, edges)  # commits that download 0..D could see
-    if not seen[0]:
-        cause = (
-            "it is a shallow clone: deepen it with `git fetch --unshallow`"
-            if git_log.is_shallow(path)
-            else "it is younger than that: take fewer or shorter cycles, or a later end"
-        )
-        raise HistoryError(
-            f"{path}: the window starts at {utc(edges[0])}, its oldest commit is of "
-            f"{utc(line.times[0])}; {cause}"
-        )
+    seen = _seen(path, line, window)
     wanted = re.compile("|".join(map(fnmatch.translate, include)))
     first, last = (
         {file for file in git_log.files(path, line.commits[count - 1]) if wanted.match(_text(file))}
@@ -110,21 +99,37 @@ def read_repository(
             away[page] |= edit.status != "M"
     present = np.flatnonzero(~away)
     if not len(present):
+        edges = window.edges()
         raise HistoryError(
             f"{path}: no file that matches {' or '.join(map(repr, include))} is there from {utc(edges[0])} "
             f"to {utc(edges[-1])} ({len(first):,} match at the start, {len(last):,} at the end)"
         )
-    name = path.resolve().name.removesuffix(".git")
     part = Part(
-        name,
+        path.resolve().name.removesuffix(".git"),
         np.ascontiguousarray(changed[:, present]),
         [paths[i] for i in present],
         len(first | last) - len(present),
         [],
         line.commits[seen[-1] - 1],
     )
-    part.mass_commits.extend(_mass_commits(path, part, line, seen, mass_share))
-    return part
+    return part._replace(mass_commits=_mass_commits(path, part, line, seen, mass_share))
+
+
+def _seen(path: Path, line: git_log.Line, window: Window) -> npt.NDArray[np.intp]:
+    """How many commits of the line download 0..D could see: ``[D + 1]``."""
+    edges = window.edges()
+    seen = np.searchsorted(line.times, edges)
+    if not seen[0]:
+        cause = (
+            "it is a shallow clone: deepen it with `git fetch --unshallow`"
+            if git_log.is_shallow(path)
+            else "it is younger than that: take fewer or shorter cycles, or a later end"
+        )
+        raise HistoryError(
+            f"{path}: the window starts at {utc(edges[0])}, its oldest commit is of "
+            f"{utc(line.times[0])}; {cause}"
+        )
+    return seen
 
 
 def _mass_commits(

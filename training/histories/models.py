@@ -16,23 +16,15 @@ from scrapy_gp4c.errors import HistoryError
 from training.histories.history import ChangeHistory
 
 Bits = npt.NDArray[np.bool_]
-
-
 Floats = npt.NDArray[np.float64]
-
-
 Sites = npt.NDArray[np.int32]
-
 
 # Santos et al. 2013, Table 4.1: 417,048 pages on 7,171 sites of 1 to 2,336 pages.
 SITE_PAGES_MEAN: Final = 58.16
 
-
 SITE_PAGES_MAX: Final = 2336
 
-
 SITE_SIGMA: Final = 1.24
-
 
 BRDC12: Final[dict[str, float]] = {
     "static_share": 0.747,  # of the pages; they never change

@@ -26,12 +26,12 @@ def read_history(path: str | Path) -> ChangeHistory:
     if path.is_dir():
         from training.histories.from_store import read_store  # needs lmdb; a history file does not
 
-        return ChangeHistory(**read_store(path))
+        return read_store(path)
     fields = read_file(path)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     try:
-        history = ChangeHistory(**fields, source=str(path), sha256=digest)
+        history = ChangeHistory(**fields._asdict(), source=str(path), sha256=digest)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from None
     history = history.observed_pages()

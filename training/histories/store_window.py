@@ -5,14 +5,12 @@ docs/closing-the-loop.md explains the choice of pages and cycles.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.page_store import PageStore
 
 COLLECTED_SHARE: Final = 0.5
 """A cycle belongs to a history if it judged at least this share of the pages that it could have."""
