@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from training.comparing.paper import SHOWN
 from training.replaying.metrics import METRICS
-from training.reporting.charts import METRIC_NAMES
 
 DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     **{
-        name: (metric.heading if name in METRIC_NAMES else metric.name, f"{metric.meaning}.")
+        name: (metric.heading if name in SHOWN else metric.name, f"{metric.meaning}.")
         for name, metric in METRICS.items()
     },
     "interval": (
