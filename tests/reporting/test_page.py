@@ -24,7 +24,7 @@ from training.reporting.page import Page, Section, render, table
 def experiment(directory: Path, gain: float = 0.05) -> Path:
     """A directory with the results of an experiment whose history is gone."""
     directory.mkdir()
-    (directory / "results.json").write_text(json.dumps(results(gain)))
+    (directory / "results.json").write_text(json.dumps(results(gain).to_json()))
     return directory
 
 
@@ -91,7 +91,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
     source = experiment(tmp_path / "experiment")
     output = tmp_path / "report.html"
     assert report.main([str(source), "-o", str(output)]) == 0
-    values = results()["series"]["GP4C best all change_rate"]["change_rate"]
+    values = results().trials.series["GP4C best all change_rate"]["change_rate"]
     expected = sum(map(sum, values)) / sum(map(len, values))
     with browser() as driver:
         for width, scheme, background in ((1280, "light", "255, 255, 255"), (390, "dark", "20, 23, 27")):

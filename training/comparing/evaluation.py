@@ -6,13 +6,14 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 import numpy as np
 
 from scrapy_gp4c.scoring.functions import NAMED, load
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
+from training.comparing.results import Json
 from training.comparing.statistics import Floats
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import Ties
@@ -83,7 +84,7 @@ class Evaluation:
     versions: dict[str, str]
     results: list[Result]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The JSON document of docs/histories.md."""
         return {
             "history": self.history._asdict(),

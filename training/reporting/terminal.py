@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.progress import (
