@@ -20,7 +20,7 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
-from training.comparing.evaluation import DEFAULT_SCORES, evaluate, write_csv
+from training.comparing.evaluation import DEFAULT_SCORES, cycles_of, evaluate, write_csv
 from training.histories.reading import read_history
 from training.replaying.metrics import ORACLE, parse_budget
 from training.reporting.evaluation import show
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True)
     try:
         history = read_history(given.history)
-        cycles = options.cycles_of(given.cycles or ":", history.cycles)
+        cycles = cycles_of(given.cycles or ":", history.cycles)
         if given.cycles:
             history = history.take(cycles=cycles)
         with Progress(

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring import terminals
 from training import options
 from training.comparing.promotion import budget_of_crawl, promote
 from training.evolution.checkpoint import check_writable
@@ -24,7 +23,7 @@ from training.evolution.selection import GUARDED, RULES
 from training.evolution.variation import RATES
 from training.evolution.workers import workers
 from training.histories.reading import read_history
-from training.replaying.metrics import MEASURES, parse_budget
+from training.replaying.metrics import MEASURES
 from training.reporting.terminal import bars, report, stopped, wide_console
 
 FORGET: Final = 0.05
@@ -49,16 +48,11 @@ def parser() -> argparse.ArgumentParser:
     add("--promote", type=Path, metavar="PATH", help=promote_help)
     add = command.add_argument_group("what to learn").add_argument
     add("--fitness", default=choices.fitness, help=f"{', '.join(MEASURES)}, or a dotted path")
-    terminals_help = f"basic, all, or a list such as n,X,t ({', '.join(terminals.NAMES)})"
-    add("--terminals", type=_terminals, default="all", help=terminals_help)
+    options.terminal_names(add)
     options.protocol(add, choices.protocol)
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     add = command.add_argument_group("the crawl that is replayed").add_argument
-    budget_help = (
-        f"visits per cycle: share (0.05) or count (500) (default: {choices.budget}; with --promote "
-        "that of the crawl's newest cycle)"
-    )
-    add("--budget", type=_budget, default=argparse.SUPPRESS, help=budget_help)
+    options.budget(add, choices.budget)
     options.warmup(add, choices.warmup)
     options.clock(add, choices.clock)
     options.ties(add, choices.ties)
@@ -77,21 +71,15 @@ def parser() -> argparse.ArgumentParser:
     return command
 
 
-def _budget(text: str) -> float:
-    return parse_budget(text)  # argparse names this function where the text is no number
-
-
-def _terminals(text: str) -> tuple[str, ...]:
-    return terminals.SETS.get(text, tuple(text.split(",")))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
     given = parser().parse_args(arguments)
     words = sys.argv[1:] if arguments is None else arguments
     errors = Console(stderr=True)
     try:
-        return (_learn if given.promote is None else _promote)(given, words, errors)
+        if given.promote is not None:
+            return _promote(given, errors)
+        return _learn(given, words, errors)
     except Gp4cError as error:
         errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         return 2
@@ -100,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _promote(given: Any, words: Sequence[str], errors: Console) -> int:
+def _promote(given: argparse.Namespace, errors: Console) -> int:
     choices, source, console = options.choices_of(given), Path(given.history), Console()
     if not hasattr(given, "budget"):
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
@@ -111,7 +99,7 @@ def _promote(given: Any, words: Sequence[str], errors: Console) -> int:
         return promote(source, given.promote, choices, parallel, console, watch)
 
 
-def _learn(given: Any, words: Sequence[str], errors: Console) -> int:
+def _learn(given: argparse.Namespace, words: Sequence[str], errors: Console) -> int:
     choices, output = options.choices_of(given), given.output
     check_writable(output)
     learned = learn_to_file(

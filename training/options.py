@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.terminals import CLOCKS
+from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, SETS
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
 from training.histories import splits
 from training.histories.formats import WRITERS
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import TIES
+from training.replaying.metrics import parse_budget
 
 Add = Callable[..., object]
 """``add_argument`` of a parser or group."""
@@ -37,6 +38,25 @@ def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str
 def protocol(add: Add, default: splits.Protocol) -> None:
     """How a history is split."""
     add("--protocol", choices=splits.PROTOCOLS, default=default, help="how to split the history")
+
+
+def budget(add: Add, default: float) -> None:
+    """Budget of the crawl that is learned for; the namespace lacks it where it is not given."""
+    what = (
+        f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
+        "that of the crawl's newest cycle)"
+    )
+    add("--budget", type=_budget, default=SUPPRESS, help=what)
+
+
+def _budget(text: str) -> float:
+    return parse_budget(text)  # argparse names this function where the text is no number
+
+
+def terminal_names(add: Add) -> None:
+    """What functions are learned from: a set of `SETS` or a list of names."""
+    what = f"basic, all, or a list such as n,X,t ({', '.join(NAMES)})"
+    add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 
 
 def warmup(add: Add, default: int, note: str = "") -> None:
@@ -84,24 +104,6 @@ def choices_of(given: Namespace) -> Choices:
         return {name: getattr(given, name) for name in names}
 
     return Choices(**named(Choices), parameters=Parameters(**named(Parameters)))
-
-
-def cycles_of(text: str, cycles: int) -> slice:
-    """Positions of cycles A..B, counted from 1, both included; an end left out is the history's.
-
-    Raises HistoryError unless 1 <= A <= B <= cycles.
-    """
-    first, colon, last = text.partition(":")
-    try:
-        start, stop = int(first or 1), int(last or cycles)
-    except ValueError:
-        start = stop = 0
-    if not colon or not 1 <= start <= stop <= cycles:
-        raise HistoryError(
-            f"--cycles: expected A:B, the first and last cycle with 1 <= A <= B <= {cycles}, such as "
-            f"{max(1, cycles * 2 // 3 + 1)}:{cycles}; found {text!r}"
-        )
-    return slice(start - 1, stop)
 
 
 def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:

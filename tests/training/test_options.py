@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_gp4c.errors import HistoryError
-from training.options import cycles_of
+from training.comparing.evaluation import cycles_of
 from training.replaying.metrics import parse_budget
 
 

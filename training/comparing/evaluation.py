@@ -10,6 +10,7 @@ from typing import IO, Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import NAMED, load
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
@@ -157,6 +158,24 @@ def evaluate(
     )
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
     return Evaluation(about, Used(budget, k, warmup, ties, clock, seed), versions, results)
+
+
+def cycles_of(text: str, cycles: int) -> slice:
+    """Positions of cycles A..B, counted from 1, both included; an end left out is the history's.
+
+    Raises HistoryError unless 1 <= A <= B <= cycles.
+    """
+    first, colon, last = text.partition(":")
+    try:
+        start, stop = int(first or 1), int(last or cycles)
+    except ValueError:
+        start = stop = 0
+    if not colon or not 1 <= start <= stop <= cycles:
+        raise HistoryError(
+            f"--cycles: expected A:B, the first and last cycle with 1 <= A <= B <= {cycles}, such as "
+            f"{max(1, cycles * 2 // 3 + 1)}:{cycles}; found {text!r}"
+        )
+    return slice(start - 1, stop)
 
 
 def write_csv(file: IO[str], evaluation: Evaluation) -> None:
