@@ -74,12 +74,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
     given = parser().parse_args(arguments)
-    words = sys.argv[1:] if arguments is None else arguments
     errors = Console(stderr=True)
     try:
         if given.promote is not None:
             return _promote(given, errors)
-        return _learn(given, words, errors)
+        return _learn(given, sys.argv[1:] if arguments is None else arguments, errors)
     except Gp4cError as error:
         errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         return 2

@@ -7,8 +7,7 @@ import datetime
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,13 @@ from training.comparing.results import (
 from training.comparing.trials import Functions, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, Parts, arrange, identity
-from training.evolution.learning import Fold, Watch, learn
+from training.evolution.learning import LEARNED, Fold, learn
+from training.evolution.long_run import Shown
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
-
-Shown = Callable[[Choices, int, int], AbstractContextManager[Watch]]
-"""``shown(choices, folds, generations done before)``: the watch of a learning run, as long as it goes on."""
 
 
 class _Remembering(Checkpoint):
@@ -155,7 +152,7 @@ class Experiment:
 
 
 def _tested(fold: Fold) -> LearnedFold:
-    learned = fold.table["learned"]
+    learned = fold.table[LEARNED]
     return LearnedFold(fold.text, fold.run, {part: learned[part] for part in PARTS})
 
 

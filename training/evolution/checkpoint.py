@@ -21,7 +21,7 @@ NAME: Final = "checkpoint.json"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[str]]:
-    """A text file that replaces `path` when the block ends: after any crash, one of the two is there, complete.
+    """A text file that replaces `path` when the block ends: after any crash, either is there, complete.
 
     Nothing is left of it if the block raises. Raises OSError when it cannot be written.
     """
