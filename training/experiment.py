@@ -2,8 +2,9 @@
 
 Learns with both fitness functions of the papers on the basic and on all terminals, evaluates what the three
 selection rules choose beside every baseline and the oracle on the test folds, and writes ``results.json``,
-the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables (`training.comparing.paper`) and
-figures (`training.reporting.charts`, `training.reporting.figures`); and ``report.html`` (`training.report`).
+the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables
+(`training.comparing.paper`) and figures (`training.reporting.charts`, `training.reporting.figures`); and
+``report.html`` (`training.report`).
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring import terminals
-from training.comparing.experiment import experiment
+from training import options
+from training.comparing.experiment import Experiment, difference_of
 from training.comparing.paper import markdown, table_2, write_tables
+from training.comparing.results import NAME
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
-from training.evolution.evolve import Parameters
-from training.histories import splits
 from training.histories.reading import read_history
 from training.reporting.charts import paper_charts
-from training.reporting.experiment import experiment_page
+from training.reporting.experiment import SHIPS, experiment_page
 from training.reporting.figures import write_figures
 from training.reporting.page import write_report
+from training.reporting.study import HEADLINE
+from training.reporting.terminal import bars
 
 QUICK: Final = {"population": 20, "generations": 3}
 QUICK_SEEDS: Final = 2
@@ -36,24 +39,21 @@ QUICK_SEEDS: Final = 2
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    choices, parameters = Choices(), Parameters()
+    choices = Choices()
     command = argparse.ArgumentParser(
         prog="python -m training.experiment",
         description="Repeat the published experiment (Santos et al. 2014, section 5) on a history.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = command.add_argument
-    add("history", help="history file, or the store of a crawl (a directory)")
-    add("-o", "--output", type=Path, required=True, help="directory for results, tables, figures and report")
-    add("--protocol", choices=splits.PROTOCOLS, default="journal", help="how to split the history")
+    options.history(add)
+    options.output(add, "directory for results, tables, figures and report")
+    options.protocol(add, "journal")
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
-    add("--warmup", type=int, default=choices.warmup, help="cycles in which every page is visited first")
-    add("--clock", choices=terminals.CLOCKS, default=choices.clock, help="how the terminals weigh outcomes")
-    add("--population", type=int, default=parameters.population, help="individuals per generation")
-    add("--generations", type=int, default=parameters.generations, help="generations")
-    add("--seeds", type=int, default=choices.seeds, help="independent runs per fold")
-    add("--seed", type=int, default=choices.seed, help="all randomness follows from it")
-    add("--jobs", type=int, default=-1, help="worker processes; -1: one per processor")
+    options.warmup(add, choices.warmup)
+    options.clock(add, choices.clock)
+    options.process(add)
+    options.jobs(add)
     add("--quick", action="store_true", help=f"a small size to try it: {QUICK}, {QUICK_SEEDS} seeds")
     return command
 
@@ -62,26 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
     given = parser().parse_args(arguments)
     console = Console(stderr=True)
-    sizes = QUICK if given.quick else {"population": given.population, "generations": given.generations}
+    if given.quick:
+        vars(given).update(QUICK, seeds=QUICK_SEEDS)
     directory: Path = given.output
     try:
-        choices = Choices(
-            protocol=given.protocol,
-            budget=given.budget,
-            warmup=given.warmup,
-            clock=given.clock,
-            seeds=QUICK_SEEDS if given.quick else given.seeds,
-            seed=given.seed,
-            parameters=Parameters(**sizes),
-        )
+        choices = options.choices_of(given)
         history = read_history(given.history)
         directory.mkdir(parents=True, exist_ok=True)
-        check_writable(directory / "results.json")
-        results = experiment(history, choices, directory, given.jobs, console)
-        write_atomically(directory / "results.json", results)
+        check_writable(directory / NAME)
+        results = Experiment(history, choices, directory, console, partial(bars, console)).run(given.jobs)
+        write_atomically(directory / NAME, results.to_json())
         write_tables(results, directory)
-        write_figures(paper_charts(results), directory)
-        write_report(experiment_page(results, history), directory / "report.html")
+        write_figures(paper_charts(results.trials), directory)
+        difference = difference_of(results, history, SHIPS, HEADLINE)
+        write_report(experiment_page(results, difference), directory / "report.html")
     except (Gp4cError, OSError) as error:
         console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         return 2
@@ -90,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     print(markdown(table_2(results)))
     Console().print(
-        f"Seed {given.seed}. Results: {directory / 'results.json'}; report: {directory / 'report.html'}",
+        f"Seed {given.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,7 +1,7 @@
 """``python -m training.from_git``: a change history from git repositories whose files are pages.
 
-What counts as a page and as a change is said in `training.histories.git_pages`; docs/histories.md has the commands
-that rebuild public histories.
+What counts as a page and as a change is said in `training.histories.git_pages`; docs/histories.md has the
+commands that rebuild public histories.
 """
 
 from __future__ import annotations
@@ -10,44 +10,29 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from scrapy_gp4c.errors import Gp4cError
+from training import options
 from training.histories.formats import write_tsv
 from training.histories.git_history import build, parse_end, parse_length
 from training.histories.git_pages import Part, join, utc
+from training.reporting.repositories import Commit, Repository, show
+from training.reporting.terminal import wide_console
 
-SHOWN_COMMITS: Final = 20
-"""Mass commits in the report."""
 
-
-def _report(console: Console, parts: Sequence[Part]) -> None:
-    table = Table("repository", "pages", "left out", "changed per cycle", title="Pages", title_justify="left")
-    for part in parts:
-        share = f"{part.changed.mean():.2%} of them"
-        table.add_row(Text(part.name), f"{len(part.paths):,}", f"{part.left_out:,}", share)
-    console.print(table)
-    mass = sorted((commit for part in parts for commit in part.mass_commits), key=lambda row: -row.share)
-    if not mass:
-        return
-    shown = mass[:SHOWN_COMMITS]
-    title = f"Mass commits: {len(mass):,}" + (f", the largest {len(shown)}" if len(shown) < len(mass) else "")
-    table = Table(
-        "repository", "commit", "time", "pages", "share", "subject", title=title, title_justify="left"
-    )
-    for row in shown:
-        share = f"{row.share:.0%}"
-        # Text: a subject such as "[/docs] fix" is no markup.
-        subject = Text(row.subject, overflow="ellipsis", no_wrap=True)
-        table.add_row(
-            Text(row.repository), row.commit[:10], utc(row.time_s), f"{row.pages:,}", share, subject
-        )
-    console.print(table)
+def _show(parts: Sequence[Part], console: Console) -> None:
+    repositories = [
+        Repository(part.name, len(part.paths), part.left_out, float(part.changed.mean())) for part in parts
+    ]
+    mass = [
+        Commit(row.repository, row.commit, utc(row.time_s), row.pages, row.share, row.subject)
+        for part in parts
+        for row in part.mass_commits
+    ]
+    show(repositories, mass, console)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,11 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--mass-share", type=float, default=0.2, help="share of pages from which a commit is reported"
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="TSV file to write; gzip if it ends in .gz"
-    )
+    options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
     given = parser.parse_args(arguments)
-    errors, console = Console(stderr=True), Console()
+    errors = Console(stderr=True)
     try:
         with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
             tasks = {
@@ -91,9 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
-    if not console.is_terminal:
-        console.width = 160
-    _report(console, parts)
+    console = wide_console()
+    _show(parts, console)
     console.print(
         f"{given.output}: {history.pages:,} pages, {history.cycles} cycles, "
         f"{history.changed.mean():.2%} of the pages changed per cycle",

@@ -13,8 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from training.reporting import experiment
+from training import options
+from training.comparing.experiment import difference_of
+from training.comparing.results import find_history, read_results
+from training.comparing.score_trials import read_learned, try_again
+from training.reporting.experiment import SHIPS, experiment_page
 from training.reporting.page import Page, write_report
+from training.reporting.score import score_page
+from training.reporting.study import HEADLINE
 
 
 def page_of(source: Path, history: Path | None = None) -> Page:
@@ -24,16 +30,18 @@ def page_of(source: Path, history: Path | None = None) -> Page:
             from training.reporting.crawl import crawl_page  # needs lmdb
 
             return crawl_page(source)
-        results = experiment.read_results(source)
-        return experiment.experiment_page(results, *experiment.find_history(results["history"], history))
+        results = read_results(source)
+        found, note = find_history(results.history, history)
+        difference = None if found is None else difference_of(results, found, SHIPS, HEADLINE)
+        return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(
             f"there is no {source}; give the directory of an experiment, a score file, or the store of a "
             "crawl"
         )
-    from training.reporting.score import score_page
-
-    return score_page(source, history)
+    learned = read_learned(source)
+    found, note = find_history(learned.history, history)
+    return score_page(learned, None if found is None else try_again(source, learned, found, HEADLINE), note)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument(
         "source", type=Path, help="directory of an experiment, score file, or store of a crawl"
     )
-    command.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="file to write")
+    options.output(command.add_argument, "file to write", Path("report.html"))
     command.add_argument(
         "--history", type=Path, help="the history that was learned from, if it is not where it was"
     )

@@ -19,13 +19,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
+from training import options
 from training.histories.from_store import MAX_ERRORS, merge, read_with_report
-
-if TYPE_CHECKING:
-    pass
+from training.histories.history import ChangeHistory
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("store", nargs="+", type=Path, help="directory of a store; a crawl may be writing to it")
-    add("-o", "--output", required=True, help="a file named *.txt, *.tsv (either with .gz) or *.npz")
+    options.output(add, "a file named *.txt, *.tsv (either with .gz) or *.npz", kind=str)
     add(
         "--max-errors",
         type=int,
@@ -48,13 +46,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    from training.histories.formats import WRITERS
-
     given = _parser().parse_args(arguments)
     try:
-        write = next((write for end, write in WRITERS.items() if given.output.endswith(end)), None)
-        if write is None:
-            raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {given.output!r}")
+        write = options.writer_of(given.output)
         if given.partial and "partial" not in Path(given.output).name:
             raise HistoryError(
                 f"every report names the file that a history came from, and a partial one has to be told "

@@ -10,7 +10,8 @@ import argparse
 import sys
 from typing import Any
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import Gp4cError
+from training import options
 from training.histories.formats import WRITERS
 from training.histories.models import MODELS, generate
 
@@ -22,12 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--cycles", type=int, default=57)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-o", "--output", required=True, help=f"a file named *{', *'.join(WRITERS)}")
+    options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
     given: Any = parser.parse_args(arguments)
     try:
-        write = next((write for end, write in WRITERS.items() if given.output.endswith(end)), None)
-        if write is None:
-            raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {given.output!r}")
+        write = options.writer_of(given.output)
         history = generate(given.model, given.pages, given.cycles, given.seed)
         write(given.output, history)
     except (Gp4cError, OSError) as error:

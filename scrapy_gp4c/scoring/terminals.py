@@ -142,11 +142,22 @@ def _random(s: Mapping[str, Array], cycle: int) -> Array:
     return np.asarray(s["draw"] * 2.0**-64)
 
 
+MEANINGS: Final[dict[str, str]] = {
+    "n": "visits of the page so far whose outcome (changed or not) is known",
+    "X": "changes that these visits found",
+    "t": "cycles since the last visit",
+    "cg": "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))",
+    "nad": "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)",
+    "sad": "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)",
+    "aad": "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)",
+    "gad": "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)",
+}
+"""Terminal -> what it means for people, on the clock of the visits; λ is its ``_rate``."""
 _UNWEIGHED: Final = {
-    "n": Terminal(("n",), lambda s, cycle: s["n"], "judged visits"),
-    "X": Terminal(("X",), lambda s, cycle: s["X"], "changes found"),
-    "t": Terminal(("last_cycle",), _t, "cycles since the last visit"),
-    "cg": Terminal(("n", "X"), _cg, "change rate of Cho & Garcia-Molina 2003 (journal eq. 4)"),
+    "n": Terminal(("n",), lambda s, cycle: s["n"], MEANINGS["n"]),
+    "X": Terminal(("X",), lambda s, cycle: s["X"], MEANINGS["X"]),
+    "t": Terminal(("last_cycle",), _t, MEANINGS["t"]),
+    "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
 }
 """Terminals that are the same on both clocks."""
 
@@ -174,11 +185,8 @@ def _table(clock: Clock) -> dict[str, Terminal]:
     table = dict(_UNWEIGHED)
     for name, (columns, formula, meaning) in rates.items():
         table[f"{name}_rate"] = Terminal(columns, formula, f"{name.upper()} rate: {meaning}")
-        table[name] = Terminal(
-            tuple(dict.fromkeys((*columns, "last_cycle"))),
-            _probability(formula),
-            f"1 - exp(-{name}_rate * t)",
-        )
+        known = tuple(dict.fromkeys((*columns, "last_cycle")))
+        table[name] = Terminal(known, _probability(formula), MEANINGS[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
     return table
 

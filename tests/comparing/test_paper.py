@@ -13,7 +13,7 @@ from scipy import stats
 
 from tests.support.example_results import CYCLES, FOLDS, results
 from training.comparing import paper
-from training.comparing.paper import label
+from training.comparing.results import label
 
 T_29 = 2.0452296421327034  # 97.5% point of Student's t with 29 degrees of freedom (any printed table)
 T_4 = 2.7764451051977987
@@ -21,7 +21,7 @@ T_4 = 2.7764451051977987
 
 def flat(name: str, metric: str) -> list[float]:
     """All values of a score function in one list."""
-    return [value for fold in results()["series"][name][metric] for value in fold]
+    return [value for fold in results().trials.series[name][metric] for value in fold]
 
 
 def test_table_2_by_hand() -> None:
@@ -49,8 +49,8 @@ def test_table_3_by_hand() -> None:
     rows = paper.table_3(content)
     assert len(rows) == 2 * 2 * len(paper.COMPETITIVE)
     for row in rows:
-        ours = content["series"][label("best", row["GP4C"], row["metric"])][row["metric"]]
-        theirs = content["series"][row["baseline"]][row["metric"]]
+        ours = content.trials.series[label("best", row["GP4C"], row["metric"])][row["metric"]]
+        theirs = content.trials.series[row["baseline"]][row["metric"]]
         victories, losses, gains = 0, 0, []
         for cycle in range(CYCLES):
             differences = [ours[fold][cycle] - theirs[fold][cycle] for fold in range(FOLDS)]
@@ -80,9 +80,9 @@ def test_table_4_lists_the_best_function_of_every_fold() -> None:
 def test_correlation_by_hand() -> None:
     """Pearson's coefficient of the cycle means, as numpy computes it."""
     content = results()
-    changed = np.mean(content["changed_pages"], axis=0)
+    changed = np.mean(content.changed_pages, axis=0)
     row = next(row for row in paper.correlations(content) if row["method"] == "cg")
-    values = np.mean(content["series"]["cg"]["ndcg"], axis=0)
+    values = np.mean(content.trials.series["cg"]["ndcg"], axis=0)
     assert row["ndcg"] == pytest.approx(np.corrcoef(changed, values)[0, 1])
 
 
@@ -92,7 +92,7 @@ def test_significance_by_hand() -> None:
     row = paper.significance(content, "change_rate")
     assert row["baseline"] == "t*X"
     ours, theirs = (
-        [statistics.fmean(fold) for fold in content["series"][name]["change_rate"]]
+        [statistics.fmean(fold) for fold in content.trials.series[name]["change_rate"]]
         for name in (label("best", "all", "change_rate"), "t*X")
     )
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]

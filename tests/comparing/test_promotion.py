@@ -15,22 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from rich.console import Console
-from scipy import stats
-from scipy.stats import binom
 from scrapy.settings import Settings as ScrapySettings
 
-from benchmarks.promotion import noisy, promoted
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
-from training.comparing.decision import chance, decide, truths_of, values_on
+from training.comparing.decision import truths_of, values_on
 from training.comparing.promotion import KEPT, PROMOTED, budget_of_crawl, divide, fresh_enough, in_use
 from training.evolution.choices import Choices
 from training.evolution.fitness import load_fitness
@@ -119,16 +113,6 @@ def test_a_store_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "in use:     random" in out
     assert "budget: 0.1" in out
     assert functions.load(str(path)).formula in out
-
-
-def test_gain_that_costs_freshness_is_not_promoted() -> None:
-    """Pages that always change fill every cycle: the change rate rises, and the other copies grow old."""
-    history = models.generate("poisson", 1200, 40, 1)
-    decision = decide(history, functions.load("t"), functions.load("nad_rate"), Choices(), 20)
-    assert not decision.promoted
-    assert decision.challenger > decision.champion
-    assert decision.challenger_freshness < decision.champion_freshness
-    assert "its freshness significantly worse" in decision.reason
 
 
 def test_without_a_file_the_function_of_the_newest_cycle_is_in_use(tmp_path: Path) -> None:
@@ -251,58 +235,6 @@ def test_the_budget_is_the_crawls_own(tmp_path: Path) -> None:
             store.finish_cycle({})
         assert budget_of_crawl(tmp_path / name, 0.05, said) == budget
     assert said.file.getvalue().startswith("budget: 0.1 of the pages")
-
-
-DIFFERENCES = arrays(np.float64, st.integers(6, 40), elements=st.floats(-1, 1).map(lambda x: round(x, 3)))
-
-
-@given(DIFFERENCES)
-def test_chance_is_a_paired_t_test_over_blocks_of_cycles(differences: np.ndarray) -> None:
-    """Scipy's own test where blocks are not positively correlated; else nearer to one half."""
-    probability = chance(differences)
-    assert 0.0 <= probability <= 1.0
-    size = 2 if len(differences) >= 16 else 1
-    blocks = differences[len(differences) % size :].reshape(-1, size).mean(axis=1)
-    if np.ptp(blocks) < 1e-9:
-        return
-    plain = stats.ttest_1samp(blocks, 0.0, alternative="greater").pvalue
-    rest = blocks - blocks.mean()
-    if rest[1:] @ rest[:-1] <= 0:
-        assert probability == pytest.approx(plain)
-    else:
-        assert abs(probability - 0.5) <= abs(plain - 0.5) + 1e-12
-
-
-def test_no_difference_is_no_gain() -> None:
-    """Equal rankings are not better; a constant gain is certain."""
-    assert chance(np.zeros(10)) == 1.0
-    assert chance(np.full(10, 0.1)) == 0.0
-    assert chance(np.full(10, -0.1)) == 1.0
-
-
-def test_correlated_differences_do_not_raise_false_alarms() -> None:
-    """Mean 0, correlation -0.5 to 0.5 from cycle to cycle: at most twice the level is found significant.
-
-    With few cycles a positive correlation cannot be told from chance: there, up to 0.
-    """
-    rng = np.random.default_rng(0)
-    for correlation, lengths in ((-0.5, (8, 15, 28)), (0.0, (8, 15, 28)), (0.5, (28,))):
-        alarms = np.zeros(len(lengths))
-        for _ in range(1000):
-            x = rng.standard_normal(40)
-            for i in range(1, 40):
-                x[i] = correlation * x[i - 1] + np.sqrt(1 - correlation**2) * x[i]
-            alarms += np.array([chance(x[-cycles:]) <= 0.025 for cycles in lengths])
-        assert (alarms <= 50).all(), correlation
-
-
-def test_equals_are_seldom_promoted_and_better_ones_mostly() -> None:
-    """At rates of 5% and 80%, other counts would have a chance of 1%; benchmarks/promotion.py does 400."""
-    runs = 20
-    assert promoted("brdc12-like", noisy(3.0), noisy(3.0, "(1 - random)"), runs) <= binom.ppf(
-        0.99, runs, 0.05
-    )
-    assert promoted("brdc12-like", noisy(2.23), "t*X", runs) >= binom.ppf(0.01, runs, 0.8)
 
 
 def killed(child: Callable[[], Any], after_s: float | None = None) -> None:

@@ -22,9 +22,9 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, project_directory, scrapy_gp4c, urls
-from tests.reporting.test_page import check
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.loopback import Site, crawl, html
+from tests.support.pages import check
 from training import report
 from training.reporting.crawl import crawl_page
 from training.reporting.crawl_story import read_story

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.example_results import CYCLES, results
-from training.comparing.paper import label
+from training.comparing.results import label
 from training.reporting import charts, svg
 from training.reporting.figures import STYLES, write_figures
 
@@ -22,7 +22,7 @@ numbers = st.floats(-1000, 1000)
 
 def test_figures_3_to_6_are_there() -> None:
     """Figures 3, 4 and 5 for both metrics, Figure 6 under both readings of "new"."""
-    made = {chart.key: chart for chart in charts.paper_charts(results())}
+    made = {chart.key: chart for chart in charts.paper_charts(results().trials)}
     assert set(made) == {
         *(f"figure{i}-{metric}" for i in (3, 4, 5) for metric in ("ndcg", "change_rate")),
         "figure6",
@@ -35,9 +35,9 @@ def test_figures_3_to_6_are_there() -> None:
 
 def test_lines_are_means_over_folds_with_their_intervals() -> None:
     """A point is the mean of 5 folds, its interval that of scipy's t distribution around it."""
-    content = results()
-    chart = charts.selection_rules(content, "ndcg")
-    values = np.array(content["series"][label("best", "all", "ndcg")]["ndcg"])
+    trials = results().trials
+    chart = charts.selection_rules(trials, "ndcg")
+    values = np.array(trials.series[label("best", "all", "ndcg")]["ndcg"])
     line = chart.lines[0]
     assert line.values == pytest.approx(values.mean(axis=0).tolist())
     low, high = stats.t.interval(0.95, 4, values.mean(axis=0), stats.sem(values, axis=0))
@@ -46,16 +46,16 @@ def test_lines_are_means_over_folds_with_their_intervals() -> None:
 
 def test_figure_5_takes_fold_means() -> None:
     """Over the budgets, the interval is that of the 5 fold means: cycles are not independent."""
-    content = results()
-    values = np.array(content["smaller_budgets"]["0.01"]["nad"]["ndcg"]).mean(axis=1)
-    line = charts.budgets(content, "ndcg", {"nad": "nad"}).lines[0]
+    trials = results().trials
+    values = np.array(trials.smaller_budgets["0.01"]["nad"]["ndcg"]).mean(axis=1)
+    line = charts.budgets(trials, "ndcg", {"nad": "nad"}).lines[0]
     assert line.values[0] == pytest.approx(values.mean())
     assert line.half_widths[0] == pytest.approx(stats.t.ppf(0.975, 4) * stats.sem(values))
 
 
 def test_files_are_png_and_svg_and_reproducible(tmp_path: Path) -> None:
     """Every figure is a PNG and an SVG whose text is text; the same data gives the same bytes."""
-    drawn = charts.paper_charts(results())[-2:]
+    drawn = charts.paper_charts(results().trials)[-2:]
     paths = write_figures(drawn, tmp_path)
     first = [path.read_bytes() for path in paths]
     assert [path.suffix for path in paths] == [".png", ".svg"] * 2
@@ -88,7 +88,7 @@ def test_ticks_are_round_and_span_the_values(low: float, width: float) -> None:
 
 def test_inline_charts_tell_their_values() -> None:
     """The inline SVG has a text alternative and, at every point of the first line, its value."""
-    chart = charts.methods(results(), "change_rate", label("best", "all", "change_rate"))
+    chart = charts.methods(results().trials, "change_rate", label("best", "all", "change_rate"))
     wide, narrow = str(svg.chart(chart)).split("</svg>")[:2]
     root = ElementTree.fromstring(wide + "</svg>")
     assert root.get("role") == "img"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from scrapy_gp4c.scoring.terminals import SETS
-from training.comparing.paper import BASELINES, FITNESSES, label
+from training.comparing.paper import BASELINES, FITNESSES
+from training.comparing.results import ExperimentResults, LearnedFold, LearnedSet, RecordedHistory, label
+from training.comparing.trials import Trials
+from training.evolution.choices import PARTS, Choices
+from training.evolution.evolve import Parameters
 from training.evolution.selection import SELECTIONS
 from training.replaying.metrics import METRICS
 
@@ -15,7 +17,7 @@ FOLDS, CYCLES = 5, 6
 FORMULA = "t * (X + 0.5) / (n + exp(-1.5))"
 
 
-def results(learned_gain: float = 0.05) -> dict[str, Any]:
+def results(learned_gain: float = 0.05) -> ExperimentResults:
     """Deterministic results: every baseline a little better than the one before, learned ones best."""
     rng = np.random.default_rng(7)
     noise = rng.normal(0.0, 0.01, (FOLDS, CYCLES))
@@ -31,41 +33,22 @@ def results(learned_gain: float = 0.05) -> dict[str, Any]:
         }
         for name, value in level.items()
     }
-    values = {part: dict.fromkeys(METRICS, 0.7) for part in ("training", "validation", "test")}
-    learned = [
-        {
-            "fitness": fitness,
-            "selection": selection,
-            "terminals": terminals,
-            "folds": [{"text": FORMULA, "run": 0, **values} for _ in range(FOLDS)],
-            "replays": 100,
-            "replay_s": 1.5,
-            "wall_s": 2.5,
-            "resumed": False,
-        }
-        for fitness in FITNESSES
-        for terminals in SETS
-        for selection in SELECTIONS
-    ]
-    return {
-        "format": "gp4c-experiment/1",
-        "created": "2026-11-21T00:00:00+00:00",
-        "versions": {"python": "3.11"},
-        "history": {"source": "gone.tsv", "pages": 1000, "cycles": 24, "sha256": "0" * 64},
-        "choices": {
-            "protocol": "journal",
-            "budget": 0.05,
-            "warmup": 2,
-            "clock": "visits",
-            "ties": "random",
-            "seeds": 2,
-            "seed": 1,
-            "parameters": {"population": 20, "generations": 3},
-        },
-        "first_cycle": 3,
-        "test_pages": [200] * FOLDS,
-        "changed_pages": (100 + 10 * rng.integers(0, 9, (FOLDS, CYCLES))).tolist(),
-        "learned": learned,
-        "series": series,
-        "smaller_budgets": {"0.01": series, "0.03": series},
-    }
+    values = {part: dict.fromkeys(METRICS, 0.7) for part in PARTS}
+    folds = [LearnedFold(FORMULA, 0, values)] * FOLDS
+    return ExperimentResults(
+        "2026-11-21T00:00:00+00:00",
+        {"python": "3.11"},
+        RecordedHistory("gone.tsv", 1000, 24, "0" * 64),
+        0.1,
+        Choices(protocol="journal", seeds=2, parameters=Parameters(population=20, generations=3)),
+        [200] * FOLDS,
+        (100 + 10 * rng.integers(0, 9, (FOLDS, CYCLES))).tolist(),
+        [
+            LearnedSet(fitness, selection, folds, 100, 1.5, 2.5, False, terminals)
+            for fitness in FITNESSES
+            for terminals in SETS
+            for selection in SELECTIONS
+        ],
+        Trials(series, 3, 0.05, {"0.01": series, "0.03": series}),
+        9.5,
+    )

@@ -10,17 +10,13 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
-from training.comparing.evaluation import DEFAULT_SCORES, evaluate, summary
-from training.evaluate import main, parse_cycles
+from training.comparing.evaluation import DEFAULT_SCORES
+from training.evaluate import main
 from training.histories.formats import write_text
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.metrics import METRICS, parse_budget
+from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
 
 
@@ -32,22 +28,6 @@ def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("history") / "h.txt.gz"
     write_text(path, ChangeHistory(changed, np.zeros(60, int)))
     return path
-
-
-@given(st.lists(st.floats(-1, 1, allow_subnormal=False), min_size=2, max_size=40))
-def test_the_interval_is_students(values):
-    """Mean and half-width are those of scipy's t interval; the values are kept."""
-    out = summary(np.array(values))
-    assert out["per_cycle"] == values
-    assert out["mean"] == pytest.approx(sum(values) / len(values), abs=1e-12)
-    if max(values) - min(values) > 1e-6:
-        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
-        assert out["ci95"] == pytest.approx((high - low) / 2)
-
-
-def test_a_single_cycle_has_no_interval():
-    """One value says nothing about the spread: null in JSON, not NaN."""
-    assert summary(np.array([0.5])) == {"mean": 0.5, "ci95": None, "per_cycle": [0.5]}
 
 
 def test_the_json_file_holds_what_replay_found(path, tmp_path, capsys):
@@ -104,34 +84,6 @@ def test_the_table_lists_all_baselines_by_default(path, capsys):
     assert captured.err == ""
 
 
-def test_a_part_of_the_cycles_is_a_history_of_its_own(path):
-    """--cycles cuts the history: warm-up and page statistics begin anew at A, as in the journal."""
-    history = read_history(path)
-    part = evaluate(history.take(cycles=slice(4, 9)), ["cg"], first_cycle=5, budget=10)
-    alone = replay(history.take(cycles=slice(4, 9)), "cg", budget=10)
-    assert part["results"][0]["change_rate"]["per_cycle"] == alone.change_rate.tolist()
-    assert part["history"]["scored_cycles"] == [7, 8, 9]
-
-
-def test_cycles_are_counted_from_1_and_both_ends_belong_to_the_part():
-    """39:57 are the journal's test days; an end left out is the history's own."""
-    assert parse_cycles("39:57", 57) == slice(38, 57)
-    assert parse_cycles("3:", 9) == slice(2, 9)
-    assert parse_cycles(":3", 9) == slice(0, 3)
-    assert parse_cycles(":", 9) == slice(0, 9)
-    for text in ("0:4", "5:4", "1:10", "4", "a:b", "-1:3", "1:2:3"):
-        with pytest.raises(HistoryError, match=r"--cycles: expected A:B.*1 <= A <= B <= 9"):
-            parse_cycles(text, 9)
-
-
-def test_a_budget_is_a_share_or_a_count():
-    """The point decides: 1.0 is everything, 1 is one page."""
-    assert (parse_budget("1"), parse_budget("1.0"), parse_budget("0.05")) == (1, 1.0, 0.05)
-    assert isinstance(parse_budget("1"), int)
-    with pytest.raises(HistoryError, match="--budget: expected a share such as"):
-        parse_budget("5%")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -151,14 +103,6 @@ def test_bad_input_is_told_without_a_traceback(path, capsys, arguments, said):
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
-
-
-def test_every_score_is_checked_before_the_first_replay(path):
-    """A mistake in the last score function does not cost the replays of the others."""
-    replays = []
-    with pytest.raises(Gp4cError):
-        evaluate(read_history(path), ["age", "log("], advance=lambda: replays.append(1))
-    assert replays == []
 
 
 def test_the_module_is_a_command(tmp_path):

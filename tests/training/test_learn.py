@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
@@ -22,7 +21,6 @@ from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.learn import main
-from training.reporting.terminal import interval
 
 COMMAND = [sys.executable, "-m", "training.learn"]
 FAST = ["--population", "12", "--seeds", "2", "--budget", "0.1", "--jobs", "1"]
@@ -198,15 +196,6 @@ def test_checkpoint_of_another_run(history, tmp_path, capsys):
     error = refused(capsys, str(history), *FAST, "-o", str(tmp_path / "score.json"), "--resume")
     assert "belongs to another run" in error
     assert "fitness is 'age' there and 'ndcg' here" in error
-
-
-def test_interval_is_students():
-    """Mean and half width of the 95% confidence interval; a single fold has none."""
-    values = [0.71, 0.69, 0.72, 0.7, 0.68]
-    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    assert interval(values) == f"0.7000 ± {(high - low) / 2:.4f}"
-    assert interval([0.25]) == "0.2500"
-    assert interval([0.25], "+") == "+0.2500"
 
 
 def test_readable_formula():

@@ -3,42 +3,110 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import IO, Any, Final
+from typing import IO, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import t as student_t
 
+from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import NAMED, load
 from scrapy_gp4c.scoring.terminals import Clock
+from training.comparing import statistics
+from training.comparing.results import Json
+from training.comparing.statistics import Floats
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import Ties
 from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.replay import replay
 
-Document = dict[str, Any]
-
-
 DEFAULT_SCORES: Final = (*NAMED, ORACLE)
-
-
 COUNTS: Final = ("visited", "changed", "pending")
 
 
-def summary(per_cycle: npt.NDArray[np.float64]) -> Document:
-    """Mean, half-width of its 95% confidence interval, and the values.
+class Summary(NamedTuple):
+    """A metric over the scored cycles."""
 
-    The interval is Student's t with n - 1 degrees of freedom over the n cycles, as if they were
-    independent draws. ``ci95`` is None for a single cycle.
+    mean: float
+    ci95: float | None
+    """Half width of the mean's 95% confidence interval; None for a single cycle."""
+    per_cycle: list[float]
+
+
+class About(NamedTuple):
+    """The history that was replayed."""
+
+    source: str
+    sha256: str
+    pages: int
+    cycles: int
+    first_cycle: int
+    """Number of its first cycle in the file that it was cut from."""
+    scored_cycles: list[int]
+    """Their numbers in that file."""
+    dropped_pages: int
+    changed_share: float
+
+
+class Used(NamedTuple):
+    """The settings of the replays."""
+
+    budget: float
+    k: int
+    """Visits per cycle."""
+    warmup: int
+    ties: Ties
+    clock: Clock | None
+    """None: that of each score file, else ``visits``."""
+    seed: int
+
+
+class Result(NamedTuple):
+    """What replaying a score function gave."""
+
+    score: str
+    """As it was given."""
+    formula: str
+    clock: Clock | None
+    """None for the oracle, which has no terminals."""
+    metrics: dict[str, Summary]
+    """By the names of `training.replaying.metrics.METRICS`."""
+    counts: dict[str, list[int]]
+    """One of `COUNTS` -> its number in every scored cycle."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Several score functions on one history."""
+
+    history: About
+    settings: Used
+    versions: dict[str, str]
+    results: list[Result]
+
+    def to_json(self) -> Json:
+        """The JSON document of docs/histories.md."""
+        return {
+            "history": self.history._asdict(),
+            "settings": self.settings._asdict(),
+            "versions": self.versions,
+            "results": [
+                {"score": one.score, "formula": one.formula, "clock": one.clock}
+                | {name: summary._asdict() for name, summary in one.metrics.items()}
+                | one.counts
+                for one in self.results
+            ],
+        }
+
+
+def summary(per_cycle: Floats) -> Summary:
+    """Mean, half width of its 95% confidence interval, and the values, of a metric ``[scored cycles]``.
+
+    The interval takes the cycles as if they were independent draws.
     """
-    n = len(per_cycle)
-    half_width = None
-    if n > 1:
-        half_width = float(student_t.ppf(0.975, n - 1) * per_cycle.std(ddof=1) / math.sqrt(n))
-    return {"mean": float(per_cycle.mean()), "ci95": half_width, "per_cycle": per_cycle.tolist()}
+    half_width = statistics.half_width(per_cycle, error_first=False) if len(per_cycle) > 1 else None
+    return Summary(float(per_cycle.mean()), half_width, per_cycle.tolist())
 
 
 def evaluate(
@@ -52,12 +120,12 @@ def evaluate(
     seed: int = 0,
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
-) -> Document:
-    """Replay every score function on `history`: the JSON document of docs/histories.md.
+) -> Evaluation:
+    """Replay every score function on `history`.
 
-    Parameters as for `training.replaying.replay.replay`; ``first_cycle`` is the number of the history's first cycle
-    in the file that it was cut from; ``advance`` is called after each replay. Raises HistoryError,
-    ScoreError or ExpressionError, before any replay where it can.
+    Parameters as for `training.replaying.replay.replay`; ``first_cycle`` is the number of the history's
+    first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
+    HistoryError, ScoreError or ExpressionError, before any replay where it can.
     """
     functions = [None if text == ORACLE else load(text) for text in scores]
     results = []
@@ -68,42 +136,54 @@ def evaluate(
             history, function or ORACLE, budget=budget, warmup=warmup, ties=ties, clock=clock, seed=seed
         )
         k, scored = result.k, (result.scored_cycles + first_cycle - 1).tolist()
-        metrics = {name: summary(getattr(result, name)) for name in METRICS}
-        counts = {name: getattr(result, name).tolist() for name in COUNTS}
-        about = {"score": text, "formula": text, "clock": None}
-        if function is not None:
-            about |= {"formula": function.formula, "clock": clock or function.clock}
-        results.append({**about, **metrics, **counts})
+        results.append(
+            Result(
+                text,
+                text if function is None else function.formula,
+                None if function is None else clock or function.clock,
+                {name: summary(getattr(result, name)) for name in METRICS},
+                {name: getattr(result, name).tolist() for name in COUNTS},
+            )
+        )
         advance()
-    return {
-        "history": {
-            "source": history.source,
-            "sha256": history.sha256,
-            "pages": history.pages,
-            "cycles": history.cycles,
-            "first_cycle": first_cycle,
-            "scored_cycles": scored,
-            "dropped_pages": history.dropped_pages,
-            "changed_share": float(history.changed.mean()),
-        },
-        "settings": {
-            "budget": budget,
-            "k": k,
-            "warmup": warmup,
-            "ties": ties,
-            "clock": clock,
-            "seed": seed,
-        },
-        "versions": {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__},
-        "results": results,
-    }
+    about = About(
+        history.source,
+        history.sha256,
+        history.pages,
+        history.cycles,
+        first_cycle,
+        scored,
+        history.dropped_pages,
+        float(history.changed.mean()),
+    )
+    versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
+    return Evaluation(about, Used(budget, k, warmup, ties, clock, seed), versions, results)
 
 
-def write_csv(file: IO[str], document: Document) -> None:
+def cycles_of(text: str, cycles: int) -> slice:
+    """Positions of cycles A..B, counted from 1, both included; an end left out is the history's.
+
+    Raises HistoryError unless 1 <= A <= B <= cycles.
+    """
+    first, colon, last = text.partition(":")
+    try:
+        start, stop = int(first or 1), int(last or cycles)
+    except ValueError:
+        start = stop = 0
+    if not colon or not 1 <= start <= stop <= cycles:
+        raise HistoryError(
+            f"--cycles: expected A:B, the first and last cycle with 1 <= A <= B <= {cycles}, such as "
+            f"{max(1, cycles * 2 // 3 + 1)}:{cycles}; found {text!r}"
+        )
+    return slice(start - 1, stop)
+
+
+def write_csv(file: IO[str], evaluation: Evaluation) -> None:
     """One row per score function and scored cycle: every metric and count."""
     writer = csv.writer(file)
     writer.writerow(["score", "cycle", *COUNTS, *METRICS])
-    for result in document["results"]:
-        columns = [*(result[name] for name in COUNTS), *(result[name]["per_cycle"] for name in METRICS)]
-        for cycle, *values in zip(document["history"]["scored_cycles"], *columns, strict=True):
-            writer.writerow([result["score"], cycle, *values])
+    for result in evaluation.results:
+        columns: list[Sequence[float]] = list(result.counts.values())
+        columns += (summary.per_cycle for summary in result.metrics.values())
+        for cycle, *values in zip(evaluation.history.scored_cycles, *columns, strict=True):
+            writer.writerow([result.score, cycle, *values])

@@ -1,4 +1,4 @@
-"""The published experiment on any history."""
+"""The published experiment on any history: every learning run, and all functions on the test folds."""
 
 from __future__ import annotations
 
@@ -7,178 +7,179 @@ import datetime
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.terminals import SETS
-from training.comparing.paper import BASELINES, FITNESSES, label
-from training.comparing.trials import evaluate, smaller_budgets
+from training.comparing.difference import Difference, differ
+from training.comparing.paper import BASELINES, FITNESSES, best_baseline
+from training.comparing.results import (
+    ExperimentResults,
+    LearnedFold,
+    LearnedSet,
+    RecordedHistory,
+    plain,
+)
+from training.comparing.trials import Functions, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, Parts, arrange, identity
-from training.evolution.learning import Fold, Learned, learn
+from training.evolution.learning import LEARNED, Fold, learn
+from training.evolution.long_run import Shown
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
-from training.reporting.terminal import bars
-
-FORMAT: Final = "gp4c-experiment/1"
 
 
-class _LastStates:
-    """A checkpoint that also remembers what it saved last."""
+class _Remembering(Checkpoint):
+    """A checkpoint that also remembers what it saved last: the next selection rule goes on from there."""
 
-    def __init__(self, checkpoint: Checkpoint, states: list[dict[str, Any]] | None) -> None:
-        self._checkpoint = checkpoint
-        self.states = states
+    def open(self, resume: bool) -> Any:
+        self.states = super().open(resume)
+        return self.states
 
-    def save(self, states: list[dict[str, Any]]) -> None:
-        self._checkpoint.save(states)
+    def save(self, states: Any) -> None:
+        super().save(states)
         self.states = states
 
 
-def learn_all(
-    history: ChangeHistory, choices: Choices, directory: Path, parallel: Any, console: Console
-) -> Iterator[dict[str, Any]]:
-    """Learn every combination of fitness and terminals; yield one entry per selection rule.
+class Experiment:
+    """An experiment in a directory, which resumes what the directory has of it."""
 
-    A combination that is done is read from ``directory``; one that was interrupted goes on from its
-    checkpoint. Raises HistoryError or LearningError as `training.evolution.learning.learn` does.
-    """
-    folds: list[Parts] | None = None
-    for fitness in FITNESSES:
-        for name, names in SETS.items():
-            chosen = dataclasses.replace(
-                choices, fitness=fitness, parameters=dataclasses.replace(choices.parameters, terminals=names)
-            )
-            run = identity(history, chosen)
-            done = directory / f"learned-{fitness}-{name}.json"
-            entries = _read_done(done, run)
-            if entries is None:
-                if folds is None:
-                    folds = arrange(history, choices)
-                console.print(
-                    f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
-                )
-                checkpoint = Checkpoint(directory / f"checkpoint-{fitness}-{name}", run)
-                entries = _learn_one(history, chosen, folds, checkpoint, parallel, console)
-                for entry in entries:
-                    entry["terminals"] = name
-                write_atomically(done, {"run": _plain(run), "learned": entries})
-                checkpoint.remove()
-            yield from entries
+    def __init__(
+        self, history: ChangeHistory, choices: Choices, directory: Path, console: Console, shown: Shown
+    ) -> None:
+        """``console`` is told what is learned, ``shown`` the progress."""
+        self._history = history
+        self._choices = choices
+        self._directory = directory
+        self._console = console
+        self._shown = shown
 
+    def run(self, jobs: int) -> ExperimentResults:
+        """Learn all there is to learn on so many processes (-1: all), then try it on the test folds.
 
-def _learn_one(
-    history: ChangeHistory,
-    choices: Choices,
-    folds: list[Parts],
-    checkpoint: Checkpoint,
-    parallel: Any,
-    console: Console,
-) -> list[dict[str, Any]]:
-    states = checkpoint.open(resume=True)
-    last = _LastStates(checkpoint, states)
-    entries = []
-    started = time.perf_counter()
-    evolution: Learned | None = None
-    for selection in SELECTIONS:
-        chosen = dataclasses.replace(choices, selection=selection)
-        done = last.states[0]["generation"] if last.states else 0
-        with bars(console, chosen, len(folds), done) as watch:
-            learned = learn(
-                history,
-                chosen,
-                parallel,
-                folds=folds,
-                checkpoint=last,  # type: ignore[arg-type]  # has all that is used of a Checkpoint
-                states=last.states,
-                watch=watch,
-            )
-        if not learned.complete:
-            raise KeyboardInterrupt
-        if evolution is None:  # the other rules choose from what it found
-            evolution, wall_s = learned, time.perf_counter() - started
-        entries.append(
-            {
-                "fitness": choices.fitness,
-                "selection": selection,
-                "folds": [_fold(fold, choices.fitness) for fold in learned.folds],
-                "replays": evolution.replays,
-                "replay_s": evolution.replay_s,
-                "wall_s": wall_s,
-                "resumed": bool(states),
-            }
+        Raises HistoryError or LearningError as `training.evolution.learning.learn` does, Gp4cError for the
+        directory of another experiment; KeyboardInterrupt passes on, the same goes on from there.
+        """
+        started = time.perf_counter()
+        history, choices = self._history, self._choices
+        arrange(history, choices)  # an unusable history is an error now, not after the first hour
+        with workers(jobs) as parallel:
+            learned = list(self._learn_all(parallel))
+        tests = _test_sets(history, choices)
+        functions: Functions = {name: [name] * len(tests) for name in (*BASELINES, ORACLE)} | {
+            one.name: [fold.text for fold in one.folds] for one in learned
+        }
+        less = [name for name in functions if "best" in name.split() or name in ("nad", "t*X")]
+        trials = try_out(tests, functions, less, choices, float(choices.budget))
+        packages = ("scrapy-gp4c", "deap", "numpy", "scipy")
+        return ExperimentResults(
+            datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            {"python": platform.python_version()} | {name: version(name) for name in packages},
+            RecordedHistory(history.source, history.pages, history.cycles, history.sha256),
+            float(history.changed.mean()),
+            choices,
+            [test.pages for test in tests],
+            [test.changed[choices.warmup :].sum(axis=1).tolist() for test in tests],
+            learned,
+            trials,
+            time.perf_counter() - started,
         )
-    return entries
+
+    def _learn_all(self, parallel: Any) -> Iterator[LearnedSet]:
+        """Learn every combination of fitness and terminals; yield what each selection rule gave.
+
+        A combination that is done is read from the directory; one that was interrupted goes on from its
+        checkpoint.
+        """
+        folds: list[Parts] | None = None
+        for fitness in FITNESSES:
+            for name, names in SETS.items():
+                parameters = dataclasses.replace(self._choices.parameters, terminals=names)
+                chosen = dataclasses.replace(self._choices, fitness=fitness, parameters=parameters)
+                run = plain(identity(self._history, chosen))
+                done = self._directory / f"learned-{fitness}-{name}.json"
+                learned = _read_done(done, run)
+                if learned is None:
+                    if folds is None:
+                        folds = arrange(self._history, self._choices)
+                    self._console.print(
+                        f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
+                    )
+                    checkpoint = _Remembering(self._directory / f"checkpoint-{fitness}-{name}", run)
+                    learned = self._learn(chosen, name, folds, checkpoint, parallel)
+                    write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
+                    checkpoint.remove()
+                yield from learned
+
+    def _learn(
+        self, choices: Choices, terminals: str, folds: list[Parts], checkpoint: _Remembering, parallel: Any
+    ) -> list[LearnedSet]:
+        """Learn with one fitness and set of terminals; the first selection rule's run serves all."""
+        resumed = bool(checkpoint.open(resume=True))
+        found: list[LearnedSet] = []
+        started = time.perf_counter()
+        for selection in SELECTIONS:
+            chosen = dataclasses.replace(choices, selection=selection)
+            states = checkpoint.states
+            done = states[0]["generation"] if states else 0
+            with self._shown(chosen, len(folds), done) as watch:
+                learned = learn(
+                    self._history,
+                    chosen,
+                    parallel,
+                    folds=folds,
+                    checkpoint=checkpoint,
+                    states=states,
+                    watch=watch,
+                )
+            if not learned.complete:
+                raise KeyboardInterrupt
+            if found:  # this rule chose from what the first one's evolution found
+                costs = found[0].replays, found[0].replay_s, found[0].wall_s
+            else:
+                costs = learned.replays, learned.replay_s, time.perf_counter() - started
+            tested = [_tested(fold) for fold in learned.folds]
+            found.append(LearnedSet(choices.fitness, selection, tested, *costs, resumed, terminals))
+        return found
 
 
-def _fold(fold: Fold, fitness: str) -> dict[str, Any]:
-    learned = fold.table["learned"]
-    return {"text": fold.text, "run": fold.run, **{part: learned[part] for part in PARTS}}
+def _tested(fold: Fold) -> LearnedFold:
+    learned = fold.table[LEARNED]
+    return LearnedFold(fold.text, fold.run, {part: learned[part] for part in PARTS})
 
 
-def _read_done(path: Path, run: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
     if not path.exists():
         return None
     content = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("run") != _plain(run):
+    if content.get("run") != run:
         raise Gp4cError(
             f"{path} belongs to another experiment (other history or choices): give another directory with "
             "-o, or remove it"
         )
-    entries: list[dict[str, Any]] = content["learned"]
-    return entries
+    return [LearnedSet.from_json(one) for one in content["learned"]]
 
 
-def _plain(content: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(content))
-
-
-def experiment(
-    history: ChangeHistory, choices: Choices, directory: Path, jobs: int, console: Console
-) -> dict[str, Any]:
-    """Run the whole experiment, resuming what ``directory`` has of it; returns what it writes."""
-    started = time.perf_counter()
-    arrange(history, choices)  # an unusable history is an error now, not after the first hour
-    with workers(jobs) as parallel:
-        learned = list(learn_all(history, choices, directory, parallel, console))
+def _test_sets(history: ChangeHistory, choices: Choices) -> list[ChangeHistory]:
     parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
-    tests = [split.test for split in parts]
-    functions: dict[str, Sequence[str]] = {name: [name] * len(tests) for name in (*BASELINES, ORACLE)}
-    for entry in learned:
-        name = label(entry["selection"], entry["terminals"], entry["fitness"])
-        functions[name] = [fold["text"] for fold in entry["folds"]]
-    budget = float(choices.budget)
-    series = evaluate(tests, functions, choices, budget)
-    tried = {
-        name: texts for name, texts in functions.items() if "best" in name.split() or name in ("nad", "t*X")
-    }
-    first = parts[0].test.cycles - len(series["random"]["ndcg"][0]) + 1
-    return {
-        "format": FORMAT,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("scrapy-gp4c", "deap", "numpy", "scipy")},
-        "history": {
-            "source": history.source,
-            "pages": history.pages,
-            "cycles": history.cycles,
-            "sha256": history.sha256,
-            "changes_per_page_and_cycle": float(history.changed.mean()),
-        },
-        "choices": _plain(dataclasses.asdict(choices)),
-        "first_cycle": first,
-        "test_pages": [test.pages for test in tests],
-        "changed_pages": [test.changed[choices.warmup :].sum(axis=1).tolist() for test in tests],
-        "learned": learned,
-        "series": series,
-        "smaller_budgets": smaller_budgets(tests, tried, choices, budget),
-        "total_s": time.perf_counter() - started,
-    }
+    return [split.test for split in parts]
+
+
+def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
+    """Where a learned function's visits differ from those of the best baseline by a metric, on the test sets.
+
+    ``history``: what the results came from; ``name``: of the function in the results.
+    """
+    learned = next(one for one in results.learned if one.name == name)
+    texts = [fold.text for fold in learned.folds]
+    others = [best_baseline(results.trials, metric)] * len(texts)
+    choices = results.choices
+    return differ(_test_sets(history, choices), texts, others, choices, choices.budget)

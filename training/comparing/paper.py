@@ -1,14 +1,13 @@
 """The tables of Santos et al. 2014, section 5.3, from the results of `training.experiment`.
 
-Each function takes the results (the content of ``results.json``) and returns rows: dicts with one key per
-column, ready for CSV, Markdown and the report. The names of the learned functions are defined here.
+Each function takes the results and returns rows: one key per column, ready for CSV, Markdown and the report.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,29 +15,25 @@ import numpy as np
 
 from scrapy_gp4c.scoring import functions, terminals
 from training.comparing import statistics
+from training.comparing.results import ExperimentResults, label
 from training.comparing.statistics import Floats
+from training.comparing.trials import Trials
 from training.evolution.choices import PARTS
 from training.evolution.simplify import readable
-from training.replaying.metrics import ORACLE
+from training.replaying.metrics import ORACLE, TRIO
 
-Results = Mapping[str, Any]
-Row = dict[str, Any]
+Row = dict[str, str | int | float]
 
 FITNESSES: Final = ("ndcg", "change_rate")
 BASELINES: Final = tuple(functions.NAMED)
 COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
 """The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
-SHOWN: Final = ("change_rate", "ndcg", "freshness", "harmonic_staleness")
+SHOWN: Final = (*TRIO, "harmonic_staleness")
 
 
-def label(selection: str, terminal_set: str, fitness: str) -> str:
-    """Name of a learned function in the results, such as ``GP4C best all ndcg``."""
-    return f"GP4C {selection} {terminal_set} {fitness}"
-
-
-def values(results: Results, name: str, metric: str) -> Floats:
+def values(trials: Trials, name: str, metric: str) -> Floats:
     """Values of a score function on the test sets: ``[folds, scored cycles]``."""
-    return np.array(results["series"][name][metric], dtype=np.float64)
+    return np.array(trials.series[name][metric], dtype=np.float64)
 
 
 def learned_for(metric: str, terminal_set: str, selection: str = "best") -> str:
@@ -46,12 +41,12 @@ def learned_for(metric: str, terminal_set: str, selection: str = "best") -> str:
     return label(selection, terminal_set, metric if metric in FITNESSES else "ndcg")
 
 
-def best_baseline(results: Results, metric: str) -> str:
+def best_baseline(trials: Trials, metric: str) -> str:
     """Name of the baseline with the highest mean on the test sets."""
-    return max(BASELINES, key=lambda name: float(values(results, name, metric).mean()))
+    return max(BASELINES, key=lambda name: float(values(trials, name, metric).mean()))
 
 
-def table_2(results: Results) -> list[Row]:
+def table_2(results: ExperimentResults) -> list[Row]:
     """Overall performance: mean over all folds and cycles with its 95% interval.
 
     As in the paper, the learned functions of a column are those learned for its metric (for ndcg in the
@@ -62,57 +57,63 @@ def table_2(results: Results) -> list[Row]:
         row: Row = {"method": name}
         for metric in SHOWN:
             source = learned_for(metric, name.split()[1]) if name.startswith("GP4C") else name
-            mean = statistics.mean(values(results, source, metric))
+            mean = statistics.mean(values(results.trials, source, metric))
             row |= {metric: mean.mean, f"{metric} ±": mean.half_width}
         rows.append(row)
     return rows
 
 
-def table_3(results: Results) -> list[Row]:
+def table_3(results: ExperimentResults) -> list[Row]:
     """Victories, losses and ties per cycle against each baseline (paired t test over the folds, 95%)."""
     rows = []
     for metric in FITNESSES:
         for terminal_set in terminals.SETS:
-            ours = values(results, learned_for(metric, terminal_set), metric)
+            ours = values(results.trials, learned_for(metric, terminal_set), metric)
             for name in COMPETITIVE:
-                duel = statistics.duel(ours, values(results, name, metric))
+                duel = statistics.duel(ours, values(results.trials, name, metric))
                 rows.append({"metric": metric, "GP4C": terminal_set, "baseline": name, **duel._asdict()})
     return rows
 
 
-def table_4(results: Results) -> list[Row]:
+def table_4(results: ExperimentResults) -> list[Row]:
     """Best function of every fold, by fitness and terminals, with its test value."""
     return [
         {
-            "fitness": entry["fitness"],
-            "terminals": entry["terminals"],
+            "fitness": learned.fitness,
+            "terminals": learned.terminals,
             "fold": number,
-            "score function": readable(fold["text"]),
-            **{part: fold[part][entry["fitness"]] for part in PARTS},
+            "score function": readable(fold.text),
+            **{part: fold.values[part][learned.fitness] for part in PARTS},
         }
-        for entry in results["learned"]
-        if entry["selection"] == "best"
-        for number, fold in enumerate(entry["folds"], start=1)
+        for learned in results.learned
+        if learned.selection == "best"
+        for number, fold in enumerate(learned.folds, start=1)
     ]
 
 
-def selections(results: Results) -> list[Row]:
+def selections(results: ExperimentResults) -> list[Row]:
     """Best, Sum and Avg side by side (Figure 3 in numbers): mean and interval on the test sets."""
-    rows = []
-    for entry in results["learned"]:
-        name = label(entry["selection"], entry["terminals"], entry["fitness"])
-        mean = statistics.mean(values(results, name, entry["fitness"]))
-        keys = ("fitness", "terminals", "selection")
-        rows.append({key: entry[key] for key in keys} | {"mean": mean.mean, "±": mean.half_width})
+    rows: list[Row] = []
+    for learned in results.learned:
+        mean = statistics.mean(values(results.trials, learned.name, learned.fitness))
+        rows.append(
+            {
+                "fitness": learned.fitness,
+                "terminals": learned.terminals,
+                "selection": learned.selection,
+                "mean": mean.mean,
+                "±": mean.half_width,
+            }
+        )
     return rows
 
 
-def significance(results: Results, metric: str, terminal_set: str = "all") -> Row:
+def significance(results: ExperimentResults, metric: str, terminal_set: str = "all") -> Row:
     """Learned function against the best baseline: difference, its interval and p value."""
-    baseline = best_baseline(results, metric)
+    baseline = best_baseline(results.trials, metric)
     ours, theirs = (
-        values(results, learned_for(metric, terminal_set), metric),
-        values(results, baseline, metric),
+        values(results.trials, learned_for(metric, terminal_set), metric),
+        values(results.trials, baseline, metric),
     )
     difference, p = statistics.overall(ours, theirs)
     return {
@@ -126,15 +127,15 @@ def significance(results: Results, metric: str, terminal_set: str = "all") -> Ro
     }
 
 
-def correlations(results: Results) -> list[Row]:
+def correlations(results: ExperimentResults) -> list[Row]:
     """Pearson correlation over the cycles of the pages that changed and the value reached."""
-    changed = np.array(results["changed_pages"], dtype=np.float64).mean(axis=0)
+    changed = np.array(results.changed_pages, dtype=np.float64).mean(axis=0)
     names = (*COMPETITIVE, *(learned_for(metric, "all") for metric in FITNESSES))
     return [
         {
             "method": name,
             **{
-                metric: statistics.correlation(changed, values(results, name, metric).mean(axis=0))
+                metric: statistics.correlation(changed, values(results.trials, name, metric).mean(axis=0))
                 for metric in FITNESSES
             },
         }
@@ -142,16 +143,23 @@ def correlations(results: Results) -> list[Row]:
     ]
 
 
-def timing(results: Results) -> list[Row]:
+def timing(results: ExperimentResults) -> list[Row]:
     """Time of learning (thesis 4.4 and 4.7): replays, processor time in them, wall time, in seconds."""
     return [
-        {key: entry[key] for key in ("fitness", "terminals", "replays", "replay_s", "wall_s", "resumed")}
-        for entry in results["learned"]
-        if entry["selection"] == "best"
+        {
+            "fitness": learned.fitness,
+            "terminals": learned.terminals,
+            "replays": learned.replays,
+            "replay_s": learned.replay_s,
+            "wall_s": learned.wall_s,
+            "resumed": learned.resumed,
+        }
+        for learned in results.learned
+        if learned.selection == "best"
     ]
 
 
-TABLES: Final[dict[str, tuple[str, Callable[[Results], list[Row]]]]] = {
+TABLES: Final[dict[str, tuple[str, Callable[[ExperimentResults], list[Row]]]]] = {
     "table2": ("Overall performance (journal Table 2)", table_2),
     "table3": ("Victories, losses and ties per cycle (journal Table 3)", table_3),
     "table4": ("Best functions of every fold (journal Table 4)", table_4),
@@ -179,7 +187,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def write_tables(results: Results, directory: Path) -> list[Path]:
+def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
     """Write every table as CSV, and all of them as ``tables.md``; returns the paths."""
     paths = []
     text = []

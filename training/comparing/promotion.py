@@ -43,9 +43,9 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
     quarters of them for training and one for validation; the others are judged over their newer cycles.
-    A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.draws.draws`): it stays the same while
-    pages come and go, and whatever the order in which the crawl found them. Histories without keys
-    divide by position.
+    A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.draws.draws`): it stays the
+    same while pages come and go, and whatever the order in which the crawl found them. Histories without
+    keys divide by position.
 
     Raises HistoryError if a part gets no page.
     """

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from scrapy_gp4c.errors import LearningError
 
@@ -18,21 +19,31 @@ FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"
 
 
-def write_atomically(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON so that after any crash the path holds either the old content or the new, complete.
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[str]]:
+    """A text file that replaces `path` when the block ends: after any crash, either is there, complete.
 
-    Raises LearningError when the file cannot be written.
+    Nothing is left of it if the block raises. Raises OSError when it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=indent)
-            file.write("\n")
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write JSON by `replacing`. Raises LearningError when the file cannot be written."""
+    try:
+        with replacing(path) as file:
+            json.dump(content, file, indent=indent)
+            file.write("\n")
+    except OSError as error:
         raise LearningError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 

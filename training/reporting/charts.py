@@ -1,30 +1,26 @@
-"""The figures of an experiment as data: lines with intervals, for `training.reporting.figures` and `training.reporting.svg`.
+"""Figures as data: lines with intervals, for `training.reporting.figures` and `training.reporting.svg`.
 
-Figure numbers are those of Santos et al. 2014, section 5.3. Every function takes the results of
-`training.experiment` (or of `training.reporting.score`, which makes the same arrays).
+Figure numbers are those of Santos et al. 2014, section 5.3. The figures show trials: those of an experiment,
+or of a score file.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
 from training.comparing import statistics
-from training.comparing.paper import COMPETITIVE, FITNESSES, Results, label, values
+from training.comparing.paper import COMPETITIVE, FITNESSES, values
+from training.comparing.results import label
+from training.comparing.trials import Trials
 from training.evolution.learning import LEARNED
 from training.evolution.selection import SELECTIONS
-from training.replaying.metrics import ORACLE
+from training.replaying.metrics import METRICS, ORACLE
 
-METRIC_NAMES: Final = {
-    "change_rate": "Change rate",
-    "ndcg": "NDCG",
-    "freshness": "Freshness",
-    "harmonic_staleness": "Harmonic staleness",
-}
 SHARES: Final = frozenset(("change_rate", "freshness", "new_pages", "idle_pages"))
 """Metrics shown as per cent."""
 NEW_PAGES: Final = {
@@ -63,102 +59,100 @@ class Chart(NamedTuple):
         return f"{value:,.0f}" if self.counts else shown(value, self.percent, digits)
 
 
-def line(results: Results, name: str, metric: str, shown: str = "", intervals: bool = True) -> Line:
+def line(trials: Trials, name: str, metric: str, shown: str = "", intervals: bool = True) -> Line:
     """A score function's means over the folds, cycle by cycle."""
-    means = statistics.per_cycle(values(results, name, metric))
+    means = statistics.per_cycle(values(trials, name, metric))
     half_widths = [mean.half_width if intervals else math.nan for mean in means]
     return Line(shown or name, [mean.mean for mean in means], half_widths)
 
 
-def cycles_of(results: Results) -> list[float]:
+def cycles_of(trials: Trials) -> list[float]:
     """Numbers of the scored cycles of the test sets."""
-    scored = values(results, next(iter(results["series"])), "change_rate").shape[1]
-    return [float(results["first_cycle"] + i) for i in range(scored)]
+    scored = values(trials, next(iter(trials.series)), "change_rate").shape[1]
+    return [float(trials.first_cycle + i) for i in range(scored)]
 
 
-def _per_cycle(results: Results, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
+def _per_cycle(trials: Trials, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
     x_label = "cycle of the test period"
     percent = metric in SHARES
-    return Chart(key, title, x_label, METRIC_NAMES[metric], cycles_of(results), lines, percent)
+    return Chart(key, title, x_label, METRICS[metric].heading, cycles_of(trials), lines, percent)
 
 
-def selection_rules(results: Results, metric: str) -> Chart:
+def selection_rules(trials: Trials, metric: str) -> Chart:
     """Figure 3: the three selection rules, all terminals, learned for the metric."""
     lines = [
-        line(results, label(selection, "all", metric), metric, f"GP4C {selection}")
-        for selection in SELECTIONS
+        line(trials, label(selection, "all", metric), metric, f"GP4C {selection}") for selection in SELECTIONS
     ]
-    title = f"{METRIC_NAMES[metric]} of the three selection rules"
-    return _per_cycle(results, f"figure3-{metric}", title, metric, lines)
+    title = f"{METRICS[metric].heading} of the three selection rules"
+    return _per_cycle(trials, f"figure3-{metric}", title, metric, lines)
 
 
-def methods(results: Results, metric: str, learned: str, names: Sequence[str] = COMPETITIVE) -> Chart:
+def methods(trials: Trials, metric: str, learned: str, names: Sequence[str] = COMPETITIVE) -> Chart:
     """Figure 4: the learned function, beside other score functions, in every cycle."""
-    lines = [line(results, learned, metric, LEARNED)]
-    lines += [line(results, name, metric, intervals=position == 0) for position, name in enumerate(names)]
-    title = f"{METRIC_NAMES[metric]} in every cycle"
-    return _per_cycle(results, f"figure4-{metric}", title, metric, lines)
+    lines = [line(trials, learned, metric, LEARNED)]
+    lines += [line(trials, name, metric, intervals=position == 0) for position, name in enumerate(names)]
+    title = f"{METRICS[metric].heading} in every cycle"
+    return _per_cycle(trials, f"figure4-{metric}", title, metric, lines)
 
 
-def budgets(results: Results, metric: str, names: dict[str, str]) -> Chart:
+def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
     """Figure 5: functions learned at the full budget, tried with less. ``names``: function -> shown name."""
-    full = float(results["choices"]["budget"])
-    by_budget: dict[float, Any] = {float(b): series for b, series in results["smaller_budgets"].items()}
-    by_budget[full] = results["series"]
+    by_budget = {float(share): series for share, series in trials.smaller_budgets.items()}
+    by_budget[trials.budget] = trials.series
     shares = sorted(by_budget)
     lines = []
     for name, shown in names.items():
         means = [
-            statistics.mean(values({"series": by_budget[share]}, name, metric).mean(axis=1))
+            statistics.mean(np.array(by_budget[share][name][metric], dtype=np.float64).mean(axis=1))
             for share in shares
         ]
         lines.append(Line(shown, [mean.mean for mean in means], [mean.half_width for mean in means]))
     return Chart(
         f"figure5-{metric}",
-        f"{METRIC_NAMES[metric]} with less budget than learned for",
+        f"{METRICS[metric].heading} with less budget than learned for",
         "budget: visits per cycle, % of the pages",
-        METRIC_NAMES[metric],
+        METRICS[metric].heading,
         [100.0 * share for share in shares],
         lines,
         metric in SHARES,
     )
 
 
-def new_pages(results: Results, learned: str) -> Chart:
+def new_pages(trials: Trials, learned: str) -> Chart:
     """Figure 6: share of new pages among the visits, under both readings of "new"."""
     lines = [
-        line(results, learned, metric, shown)
+        line(trials, learned, metric, shown)
         for metric, shown in NEW_PAGES.items()
-        if metric in results["series"][learned]
+        if metric in trials.series[learned]
     ]
     return Chart(
         "figure6",
         "Share of new pages among the visits",
         "cycle of the test period",
         "share of the visits",
-        cycles_of(results),
+        cycles_of(trials),
         lines,
         True,
     )
 
 
-def paper_charts(results: Results) -> list[Chart]:
-    """Figures 3 to 6 of an experiment, for both metrics where the paper has both."""
-    charts = [selection_rules(results, metric) for metric in FITNESSES]
-    charts += [methods(results, metric, label("best", "all", metric)) for metric in FITNESSES]
+def paper_charts(trials: Trials) -> list[Chart]:
+    """Figures 3 to 6 of an experiment's trials, for both metrics where the paper has both."""
+    charts = [selection_rules(trials, metric) for metric in FITNESSES]
+    charts += [methods(trials, metric, label("best", "all", metric)) for metric in FITNESSES]
     tried = {
         label("best", "all", "ndcg"): "learned for NDCG",
         label("best", "all", "change_rate"): "learned for change rate",
         "nad": "nad",
     }
-    charts += [budgets(results, metric, tried) for metric in FITNESSES]
-    return [*charts, new_pages(results, label("best", "all", "ndcg"))]
+    charts += [budgets(trials, metric, tried) for metric in FITNESSES]
+    return [*charts, new_pages(trials, label("best", "all", "ndcg"))]
 
 
-def with_oracle(results: Results, metric: str, names: Sequence[str]) -> list[str]:
+def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
     """The names, and the oracle where it would not squeeze all other lines together."""
-    best = max(float(values(results, name, metric).mean()) for name in names)
-    oracle = float(values(results, ORACLE, metric).mean())
+    best = max(float(values(trials, name, metric).mean()) for name in names)
+    oracle = float(values(trials, ORACLE, metric).mean())
     return [*names, ORACLE] if oracle - best < 0.25 else [*names]
 
 

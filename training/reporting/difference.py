@@ -1,4 +1,4 @@
-"""The section of a report that says where two score functions differ (`training.comparing.difference` finds it)."""
+"""The section that says where two score functions differ (`training.comparing.difference` finds it)."""
 
 from __future__ import annotations
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from scrapy_gp4c.scoring import terminals
+from training.comparing.paper import SHOWN
 from training.replaying.metrics import METRICS
-from training.reporting.charts import METRIC_NAMES
 
 DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     **{
-        name: (metric.heading if name in METRIC_NAMES else metric.name, f"{metric.meaning}.")
+        name: (metric.heading if name in SHOWN else metric.name, f"{metric.meaning}.")
         for name, metric in METRICS.items()
     },
     "interval": (
@@ -33,14 +34,10 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     "budget": ("budget", "visits per cycle, as a share of the pages or a count."),
     "visits": ("visits", "fetches of a page, each with one outcome."),
     "fold": ("fold", "a part of the pages that is tested on once and was not learned from then."),
-    "n": ("n", "visits of the page so far whose outcome (changed or not) is known."),
-    "X": ("X", "changes that these visits found."),
-    "t": ("t", "cycles since the last visit."),
-    "cg": ("CG", "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))."),
-    "nad": ("NAD", "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)."),
-    "sad": ("SAD", "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)."),
-    "aad": ("AAD", "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)."),
-    "gad": ("GAD", "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)."),
+    **{
+        name: (name if len(name) == 1 else name.upper(), f"{meaning}.")
+        for name, meaning in terminals.MEANINGS.items()
+    },
     "age": ("age", "score t: the page visited longest ago first."),
     "random": ("random", "every page is as likely as any other."),
     "victories": ("victories", "cycles in which the learned function is significantly better (p < 0.05)."),

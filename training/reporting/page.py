@@ -8,7 +8,6 @@ script, no file, no network.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from scrapy_gp4c.errors import HistoryError
+from training.evolution.checkpoint import replacing
 from training.reporting import svg
 from training.reporting.charts import Chart
 from training.reporting.glossary import DEFINITIONS
@@ -154,10 +154,9 @@ def _shade(value: float, most: float) -> tuple[str, float, bool]:
 
 def write_report(page: Page, path: Path) -> None:
     """Write the page; a file appears only when it is complete. Raises HistoryError if it cannot be."""
-    part = path.with_name(f".{path.name}.part")
+    html = render(page)
     try:
-        part.write_text(render(page), encoding="utf-8")
-        os.replace(part, path)
+        with replacing(path) as file:
+            file.write(html)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise HistoryError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error

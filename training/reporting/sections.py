@@ -25,8 +25,8 @@ from training.reporting.study import HEADLINE, Formula, Lead, Study, lead, point
 
 def page(study: Study) -> Page:
     """The report."""
-    verdicts = {metric: lead(study, metric) for metric in TRIO}
-    head = verdicts[HEADLINE]
+    leads = {metric: lead(study, metric) for metric in TRIO}
+    head = leads[HEADLINE]
     sections = [
         _worth(study, head),
         _curves(study),
@@ -41,7 +41,7 @@ def page(study: Study) -> Page:
         _headline(head),
         shown(head.ours, True),
         DEFINITIONS[HEADLINE][1],
-        [_card(verdict) for verdict in verdicts.values()],
+        [_card(one) for one in leads.values()],
         [section for section in sections if section.blocks or section.lead],
         study.facts,
         study.created,
@@ -67,21 +67,19 @@ def _p(p: float) -> str:
     return "unknown" if math.isnan(p) else "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def _card(verdict: Lead) -> Card:
-    percent = verdict.metric in SHARES
-    difference = signed(verdict.difference.mean, percent)
-    half = verdict.difference.half_width
+def _card(one: Lead) -> Card:
+    percent = one.metric in SHARES
+    difference = signed(one.difference.mean, percent)
+    half = one.difference.half_width
     interval = "" if math.isnan(half) else f" ± {points(half, percent)}"
     return Card(
-        verdict.metric,
-        shown(verdict.ours, percent),
+        one.metric,
+        shown(one.ours, percent),
         [
-            Markup("best {}: {} {}").format(
-                defined("baseline"), verdict.baseline, shown(verdict.theirs, percent)
-            ),
-            Markup("difference {}{}, {} {}").format(difference, interval, defined("p", "p"), _p(verdict.p)),
+            Markup("best {}: {} {}").format(defined("baseline"), one.baseline, shown(one.theirs, percent)),
+            Markup("difference {}{}, {} {}").format(difference, interval, defined("p", "p"), _p(one.p)),
         ],
-        verdict.word,
+        one.word,
     )
 
 
@@ -133,28 +131,27 @@ def _whole(value: float, digits: int = 0) -> str:
 
 def _curves(study: Study) -> Section:
     lead: str | Markup = "Values on the only test set."
-    if len(values(study.results, study.learned[HEADLINE], HEADLINE)) > 1:
+    if len(values(study.trials, study.learned[HEADLINE], HEADLINE)) > 1:
         lead = Markup(
             "Means over the test sets; bands are the {} of the learned function and the best {}."
         ).format(defined("interval", "95% intervals"), defined("baseline"))
     section = Section("Cycle by cycle", lead)
     for metric in TRIO:
-        best = best_baseline(study.results, metric)
+        best = best_baseline(study.trials, metric)
         names = [best, *(name for name in COMPETITIVE if name != best)]
-        names = charts.with_oracle(study.results, metric, names)
-        chart = charts.methods(study.results, metric, study.learned[metric], names)
+        names = charts.with_oracle(study.trials, metric, names)
+        chart = charts.methods(study.trials, metric, study.learned[metric], names)
         section.blocks.append(figure(chart, Markup("{}: {}").format(defined(metric), DEFINITIONS[metric][1])))
     return section
 
 
 def _ranking(study: Study) -> Section:
-    results = study.results
     rows: list[tuple[str, dict[str, statistics.Mean]]] = []
     for name in (LEARNED, *BASELINES, ORACLE):
         means = {}
         for metric in TRIO:
             means[metric] = statistics.mean(
-                values(results, study.learned[metric] if name == LEARNED else name, metric)
+                values(study.trials, study.learned[metric] if name == LEARNED else name, metric)
             )
         rows.append((name, means))
     rows.sort(key=lambda row: -row[1][HEADLINE].mean)
@@ -235,15 +232,15 @@ def _terminals(text: str) -> Markup:
 
 
 def _budgets(study: Study) -> Section:
-    if not study.results.get("smaller_budgets"):
+    if not study.trials.smaller_budgets:
         return Section("If the budget is smaller")
     return Section(
         "If the budget is smaller",
         Markup(
             "Functions learned at a {} of {:.1%} of the pages, used with less; bands, if any, are {}."
-        ).format(defined("budget"), study.results["choices"]["budget"], defined("interval", "95% intervals")),
+        ).format(defined("budget"), study.trials.budget, defined("interval", "95% intervals")),
         [
-            figure(charts.budgets(study.results, metric, study.budget_names), DEFINITIONS[metric][1])
+            figure(charts.budgets(study.trials, metric, study.budget_names), DEFINITIONS[metric][1])
             for metric in ("change_rate", "ndcg")
         ],
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from training.comparing import statistics
 from training.comparing.difference import Difference
 from training.comparing.paper import best_baseline, values
+from training.comparing.trials import Trials
 from training.reporting.page import Section
 
 HEADLINE: Final = "change_rate"
@@ -33,11 +34,9 @@ class Study:
     """What the report is made of."""
 
     title: str
-    results: dict[str, Any]
-    """As `training.experiment` writes them; of a score file: ``series``, ``first_cycle``, ``choices``,
-    ``smaller_budgets``."""
+    trials: Trials
     learned: dict[str, str]
-    """Metric -> the function in ``series`` that is judged by it."""
+    """Metric -> the function in ``trials`` that is judged by it."""
     formulas: list[Formula]
     """The one that ships first."""
     facts: list[tuple[str, str]]
@@ -48,7 +47,7 @@ class Study:
     difference_note: str = ""
     """Why there is no difference to show."""
     budget_names: dict[str, str] = field(default_factory=dict)
-    """Function in ``smaller_budgets`` -> shown name."""
+    """Function tried with smaller budgets -> shown name."""
     more: list[Section] = field(default_factory=list)
 
 
@@ -61,9 +60,9 @@ class Lead(NamedTuple):
     theirs: float
     difference: statistics.Mean
     p: float
-    by_fold: Any
+    by_fold: statistics.Floats
     """``[folds]``: difference of the means."""
-    by_cycle: Any
+    by_cycle: statistics.Floats
     """``[cycles]``: the same."""
 
     @property
@@ -76,9 +75,9 @@ class Lead(NamedTuple):
 
 def lead(study: Study, metric: str) -> Lead:
     """Compare the learned function with the best baseline by a metric."""
-    baseline = best_baseline(study.results, metric)
-    ours = values(study.results, study.learned[metric], metric)
-    theirs = values(study.results, baseline, metric)
+    baseline = best_baseline(study.trials, metric)
+    ours = values(study.trials, study.learned[metric], metric)
+    theirs = values(study.trials, baseline, metric)
     difference, p = statistics.overall(ours, theirs)
     gap = ours - theirs
     return Lead(

@@ -1,4 +1,4 @@
-"""What `python -m training.learn` shows: progress while it learns, and the result."""
+"""What `python -m training.learn` shows: progress while it learns, the result, and how to go on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,17 +20,28 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
-from scipy import stats
 
+from training.comparing import statistics
 from training.evolution.choices import PARTS, Choices
 from training.evolution.fitness import load_fitness
 from training.evolution.learning import LEARNED, Fold, Learned
 from training.evolution.simplify import readable
 from training.replaying.metrics import TRIO
 
+WIDTH: Final = 160
+"""Columns of a result where it is not shown on a terminal."""
+
+
+def wide_console() -> Console:
+    """Standard output, wide enough for tables where it is no terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
 
 class Bars:
-    """Progress bars on a terminal; elsewhere a line now and then (see `training.evolution.learning.Watch`)."""
+    """Progress bars on a terminal, elsewhere a line now and then: a `training.evolution.learning.Watch`."""
 
     def __init__(self, console: Console, progress: Progress, choices: Choices, folds: int, done: int) -> None:
         """Add the two bars to `progress`; ``done``: generations done before."""
@@ -85,10 +96,8 @@ def bars(console: Console, choices: Choices, folds: int, done: int) -> Iterator[
 
 def interval(values: Sequence[float], sign: str = "") -> str:
     """Mean, with the half width of its 95% confidence interval (Student's t over the folds)."""
-    if len(values) < 2:
-        return f"{values[0]:{sign}.4f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):{sign}.4f} ± {half:.4f}"
+    mean = statistics.mean(values)
+    return f"{mean.mean:{sign}.4f}" + (f" ± {mean.half_width:.4f}" if len(values) > 1 else "")
 
 
 def results(folds: Sequence[Fold], fitness: str) -> Table:
@@ -128,6 +137,16 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
     console.print()
     console.print(f"Written to {output}. To crawl with it, put this line into settings.py:")
     console.print(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False, soft_wrap=True)
+
+
+def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
+    """Say how far an interrupted run came, and how to go on; ``arguments``: those it was started with."""
+    console.print(
+        f"\nStopped after generation {learned.generations} of {choices.parameters.generations}; "
+        f"to go on:\n{continuation(arguments)}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def continuation(arguments: Sequence[str]) -> str:

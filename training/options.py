@@ -1,0 +1,114 @@
+"""Options that several commands have, and what their texts mean."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, Namespace
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, SETS
+from training.evolution.choices import Choices
+from training.evolution.evolve import Parameters
+from training.histories import splits
+from training.histories.formats import WRITERS
+from training.histories.history import ChangeHistory
+from training.replaying.arranged import TIES
+from training.replaying.metrics import parse_budget
+
+Add = Callable[..., object]
+"""``add_argument`` of a parser or group."""
+
+
+def history(add: Add) -> None:
+    """What to learn from."""
+    add("history", help="history file, or the store of a crawl (a directory)")
+
+
+def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str], Any] = Path) -> None:
+    """``-o``; without a default it has to be given."""
+    if default is None:
+        add("-o", "--output", type=kind, required=True, help=what)
+    else:
+        add("-o", "--output", type=kind, default=default, help=what)
+
+
+def protocol(add: Add, default: splits.Protocol) -> None:
+    """How a history is split."""
+    add("--protocol", choices=splits.PROTOCOLS, default=default, help="how to split the history")
+
+
+def budget(add: Add, default: float) -> None:
+    """Budget of the crawl that is learned for; the namespace lacks it where it is not given."""
+    what = (
+        f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
+        "that of the crawl's newest cycle)"
+    )
+    add("--budget", type=_budget, default=SUPPRESS, help=what)
+
+
+def _budget(text: str) -> float:
+    return parse_budget(text)  # argparse names this function where the text is no number
+
+
+def terminal_names(add: Add) -> None:
+    """What functions are learned from: a set of `SETS` or a list of names."""
+    what = f"basic, all, or a list such as n,X,t ({', '.join(NAMES)})"
+    add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
+
+
+def warmup(add: Add, default: int, note: str = "") -> None:
+    """Warm-up of a replay."""
+    add("--warmup", type=int, default=default, help=f"cycles in which every page is visited first{note}")
+
+
+def clock(add: Add, default: str | None, what: str = "how the terminals weigh outcomes") -> None:
+    """Clock of the terminals."""
+    add("--clock", choices=CLOCKS, default=default, help=what)
+
+
+def ties(add: Add, default: str, what: str = "order of pages with equal scores") -> None:
+    """Order of equal scores."""
+    add("--ties", choices=TIES, default=default, help=what)
+
+
+def seed(add: Add, default: int, what: str = "all randomness follows from it") -> None:
+    """Seed of all that is drawn."""
+    add("--seed", type=int, default=default, help=what)
+
+
+def process(add: Add) -> None:
+    """Size of the genetic programming, and its seed."""
+    parameters = Parameters()
+    add("--population", type=int, default=parameters.population, help="individuals per generation")
+    add("--generations", type=int, default=parameters.generations, help="generations")
+    add("--seeds", type=int, default=Choices.seeds, help="independent runs per fold")
+    seed(add, Choices.seed)
+
+
+def jobs(add: Add) -> None:
+    """Number of workers."""
+    add("--jobs", type=int, default=-1, help="worker processes; -1: one per processor")
+
+
+def choices_of(given: Namespace) -> Choices:
+    """What to learn and how; what a command has no option for is as by default.
+
+    Raises LearningError or ExpressionError for what cannot be used.
+    """
+
+    def named(kind: type[Any]) -> Any:
+        names = [field.name for field in fields(kind) if hasattr(given, field.name)]
+        return {name: getattr(given, name) for name in names}
+
+    return Choices(**named(Choices), parameters=Parameters(**named(Parameters)))
+
+
+def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
+    """What writes a history to a file of this name. Raises HistoryError for a name of no known format."""
+    write = next((write for end, write in WRITERS.items() if output.endswith(end)), None)
+    if write is None:
+        raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {output!r}")
+    return write
