@@ -37,16 +37,6 @@ CITED: Final = re.compile(
 )
 FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
-NOT_YET: Final = frozenset(
-    (
-        "scrapy_gp4c/crawling/planning.py",
-        "scrapy_gp4c/crawling/run.py",
-        "scrapy_gp4c/policies/policy.py",
-        "scrapy_gp4c/store/page_store.py",
-    )
-)
-"""Names that the documentation already uses for what is being built."""
-
 
 @cache
 def text_of(path: Path) -> str:
@@ -67,7 +57,7 @@ def text_of(path: Path) -> str:
 def test_dotted_names_exist(name: str) -> None:
     """Modules, classes and functions that a text names can be imported."""
     found = set(DOTTED.findall(text_of((DOCS | SOURCES)[name])))
-    assert {dotted for dotted in found - NOT_YET if not resolves(dotted)} == set()
+    assert {dotted for dotted in found if not resolves(dotted)} == set()
 
 
 def resolves(dotted: str) -> bool:
@@ -102,7 +92,7 @@ def test_imports_in_examples_work(name: str) -> None:
 def test_paths_exist(name: str) -> None:
     """Files of the repository that a text names are there."""
     found = set(PATH.findall(text_of((DOCS | SOURCES)[name])))
-    assert {path for path in found - NOT_YET if not (ROOT / path).exists()} == set()
+    assert {path for path in found if not (ROOT / path).exists()} == set()
 
 
 @pytest.mark.parametrize("name", list(DOCS))

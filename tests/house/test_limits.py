@@ -33,18 +33,17 @@ KERNELS: Final = "training.replaying.kernels"
 
 STILL_MOVING: Final = "its room is being rebuilt"
 NOT_YET: Final[dict[str, str]] = {
-    "lines of scrapy_gp4c.scheduler": STILL_MOVING,
+    "lines of scrapy_gp4c.crawling.cycle": STILL_MOVING,
+    "lines of scrapy_gp4c.crawling.run": STILL_MOVING,
     "lines of training.evaluate": STILL_MOVING,
     "lines of training.learn": STILL_MOVING,
     "lines of training.evolution.learning.learn": STILL_MOVING,
     "lines of training.histories.from_store._read": STILL_MOVING,
     "lines of training.histories.git_pages.read_repository": STILL_MOVING,
     "lines of training.replaying.states._list": STILL_MOVING,
-    "parameters of scrapy_gp4c.store.lmdb_store.store.Store.record": STILL_MOVING,
     "parameters of training.evolution.learning.learn": STILL_MOVING,
     "parameters of training.evolution.score_file.write_score_file": STILL_MOVING,
     "parameters of training.evolution.selection.choose": STILL_MOVING,
-    "scrapy_gp4c.crawling.panel uses scrapy_gp4c.crawling.shadows._entering": STILL_MOVING,
     "training.histories.history repeats training.replaying.arranged": STILL_MOVING,
     "dicts of anything": STILL_MOVING,
 }
