@@ -40,7 +40,6 @@ NOT_YET: Final[dict[str, str]] = {
     "lines of training.evolution.learning.learn": STILL_MOVING,
     "lines of training.histories.from_store._read": STILL_MOVING,
     "lines of training.histories.git_pages.read_repository": STILL_MOVING,
-    "lines of training.replaying.states._list": STILL_MOVING,
     "parameters of training.evolution.learning.learn": STILL_MOVING,
     "parameters of training.evolution.score_file.write_score_file": STILL_MOVING,
     "parameters of training.evolution.selection.choose": STILL_MOVING,
