@@ -24,9 +24,21 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+BENCHMARKS := fingerprint crawl_overhead politeness plan store_history panel bias promotion from_git replay \
+	reproduction learn headroom
+# What makes a script quick whose own size is that of the documentation's figures.
+QUICK_plan := --runs 3
+QUICK_panel := --runs 20
+QUICK_bias := --seeds 1
+QUICK_promotion := --runs 10
+QUICK_replay := --quick
+QUICK_reproduction := --seeds 1
+QUICK_headroom := --population 20 --generations 3 --seeds 1
+
 bench: .venv/installed
-	for script in fingerprint crawl_overhead politeness plan from_git replay learn; do \
-		echo "== benchmarks.$$script"; $(BIN)/python -m benchmarks.$$script || exit 1; done
+	@missed=; $(foreach script,$(BENCHMARKS),echo "== benchmarks.$(script) $(QUICK_$(script))"; \
+		$(BIN)/python -m benchmarks.$(script) $(QUICK_$(script)) || missed="$$missed $(script)";) \
+	test -z "$$missed" || { echo "make bench: failed or missed a target:$$missed" >&2; exit 1; }
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

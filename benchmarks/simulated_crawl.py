@@ -1,9 +1,9 @@
 """Crawls of a simulated web: the plan, the page columns and the panel of a live crawl, no network.
 
 What a run does to a page is what `scrapy_gp4c.page_state.columns.apply_visits` says; what it visits is what
-`scrapy_gp4c.policies.top_k.TopK` plans. `crawl` leaves out queue, download and disk, so that hundreds of crawls can
-be repeated in a minute, and the truth about pages that nobody visited is known; `crawl_store` leaves out
-queue and download.
+`scrapy_gp4c.crawling.planning.Planner` plans. `crawl` leaves out queue, download and disk, so that hundreds
+of crawls can be repeated in a minute, and the truth about pages that nobody visited is known; `crawl_store`
+leaves out queue and download.
 """
 
 from __future__ import annotations

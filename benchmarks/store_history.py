@@ -108,8 +108,8 @@ def beside(path: Path, read: Path) -> tuple[float, float, float, int]:
     return median, slow, batches, readings
 
 
-def main() -> None:
-    """Print seconds and what a reader costs the writer."""
+def main() -> int:
+    """Print seconds and what a reader costs the writer; 1 if loading takes too long."""
     logging.disable()
     print(machine())
     with tempfile.TemporaryDirectory() as directory:
@@ -128,8 +128,8 @@ def main() -> None:
             f"100 visits recorded and committed {name}: median {1e3 * median:.2f} ms, "
             f"98th percentile {1e3 * slow:.2f} ms ({batches:.0f} batches, {readings} readings)"
         )
-    verdict(f"seconds to load {VISITS:,} visits", seconds, 2.0, at_least=False)
+    return 0 if verdict(f"seconds to load {VISITS:,} visits", seconds, 2.0, at_least=False) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -168,7 +168,7 @@ class Series:
 
 
 def ndcg(ranking: Sequence[int | None], outdated: NDArray[np.bool_]) -> float:
-    """Return the NDCG of a ranking (journal 4.2.2), gains as in `training.replaying.metrics`; nan where undefined.
+    """Return the NDCG of a ranking (journal 4.2.2), nan where undefined; gains: `training.replaying.metrics`.
 
     ``outdated``: bool [P], the pages whose copy is out of date before the visits.
     """

@@ -23,7 +23,6 @@ from pathlib import Path
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.histories.from_store import MAX_ERRORS, merge, read_with_report
-from training.histories.history import ChangeHistory
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ _BITS: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).su
 
 
 def differ(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64], distance_bits: int) -> npt.NDArray[np.bool_]:
-    """`scrapy_gp4c.fingerprint.is_changed` for arrays of fingerprints: bool ``[P]``."""
+    """`is_changed` for arrays of fingerprints: bool ``[P]``."""
     bits = _BITS[(a ^ b).view(np.uint8)].reshape(-1, 8).sum(axis=1, dtype=np.uint8)
     return np.asarray((bits >= distance_bits) | ((a == 0) != (b == 0)))
 

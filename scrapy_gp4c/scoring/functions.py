@@ -1,7 +1,8 @@
 """Score functions: the named ones, and loading any given one.
 
-A score function is given as a name of `NAMED`, an expression, the path of a score file (as `training.learn`
-writes it) or the dotted path of a callable ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
+A score function is given as a name of `NAMED`, an expression, the path of a score file
+(docs/architecture.md, "Files and formats") or the dotted path of a callable
+``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
 """
 
 from __future__ import annotations

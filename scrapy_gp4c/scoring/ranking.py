@@ -49,9 +49,10 @@ def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> np
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k)."""
 
-    def __init__(self, k: int) -> None:
-        """Keep `k`."""
+    def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
+        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`."""
         self._k = k
+        self._slack_rows = slack_rows
         self._columns: list[tuple[npt.NDArray[Any], ...]] = []
         self._rows = 0
         self._cut: tuple[float, int] | None = None
@@ -72,7 +73,7 @@ class Best:
             block = tuple(column[keep] for column in block)
         self._columns.append(block)
         self._rows += len(block[0])
-        if self._rows > 2 * self._k + 4 * SLACK_ROWS:
+        if self._rows > 2 * self._k + 4 * self._slack_rows:
             self._compact()
 
     def _compact(self) -> None:

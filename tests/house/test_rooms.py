@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.support.sources import MODULES, sources, tree
 
 ARROWS: Final[dict[str, str]] = {
     "scoring": "",
@@ -36,22 +36,12 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "deap": {"evolution"},
 }
 """Library -> the only rooms that import it."""
+PURE: Final = ("scoring", "page_state", "policies")
+"""What crawls and replays share: neither Scrapy nor LMDB."""
 LEARNING: Final = ("deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
 """What a machine that only crawls need not have."""
 ENGINE: Final = ("scrapy.core", "scrapy.signals", "scrapy.crawler", "scrapy.extensions")
 """Scrapy's engine: for the top and the commands."""
-
-
-def _modules() -> dict[str, Path]:
-    found = {}
-    for package in ("scrapy_gp4c", "training"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            dotted = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-            found[dotted.removesuffix(".__init__")] = path
-    return found
-
-
-MODULES: Final = _modules()
 
 
 def room_of(module: str) -> str:
@@ -66,7 +56,7 @@ def room_of(module: str) -> str:
 def imports(path: Path) -> set[str]:
     """All that a source imports: at its top, in functions, and for type checkers alone."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
@@ -150,10 +140,37 @@ def uses(found: set[str], library: str) -> bool:
     return any(name == library or name.startswith(library + ".") for name in found)
 
 
-def test_lmdb_is_the_lmdb_stores_own_affair() -> None:
-    """Nobody else sees a transaction."""
+def test_lmdb_is_the_stores_own_affair() -> None:
+    """Nobody outside the LMDB store sees a transaction."""
     users = {module for module, found in IMPORTS.items() if uses(found, "lmdb")}
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
+
+
+@pytest.mark.parametrize("room", [*PURE, "store"])
+def test_pure_modules_and_store_do_not_know_scrapy(room: str) -> None:
+    """Training can use them where Scrapy is not installed; only the store may import LMDB."""
+    for module, found in IMPORTS.items():
+        if room_of(module) == room:
+            assert not [library for library in ("scrapy", "twisted") if uses(found, library)], module
+            assert room == "store" or not uses(found, "lmdb"), module
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name.startswith("training")))
+def test_training_shares_pure_modules_and_the_store_alone(module: str) -> None:
+    """Learning reads what crawls recorded; it never imports a part of the crawler."""
+    live = {name for name in OURS[module] if uses({name}, "scrapy_gp4c")}
+    shared = {name for name in live if room_of(name) in (*PURE, "store", "errors")}
+    assert live - shared <= {"scrapy_gp4c"}  # its version
+    assert not uses(IMPORTS[module], "scrapy")
+
+
+def test_only_training_imports_deap() -> None:
+    """DEAP has one importer in the repository."""
+    folders = ("scrapy_gp4c", "training", "benchmarks", "example_project", "tests")
+    importers = {
+        name.partition(".")[0] for name, path in sources(*folders).items() if uses(imports(path), "deap")
+    }
+    assert importers <= {"training", "tests", "benchmarks"}
 
 
 @pytest.mark.parametrize("module", sorted(name for name in MODULES if name.startswith("scrapy_gp4c")))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import ranking
 from scrapy_gp4c.scoring.ranking import Best, best_k, top_k
+
+SLACK_ROWS = 2
 
 
 @settings(max_examples=200, deadline=None)
@@ -38,19 +38,17 @@ def test_stream_of_blocks_selects_what_a_plain_sort_does(
 ) -> None:
     """In bounded memory, with as many ties as there can be, in scores and even in the draws."""
     k = min(k, k_bound)
-    best = Best(k_bound)
+    best = Best(k_bound, SLACK_ROWS)
     everything = []
     page = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "SLACK_ROWS", 2)
-        for block in blocks:
-            scores = np.array(block, float)
-            ties = np.array([(page + i) * 7 % tie_values for i in range(len(block))], np.uint64)
-            pages = np.arange(page, page + len(block), dtype=np.uint32)
-            everything += list(zip((-scores).tolist(), ties.tolist(), pages.tolist(), strict=True))
-            best.add(scores, ties, pages)
-            assert best._rows <= 2 * k_bound + 4 * ranking.SLACK_ROWS + len(block)
-            page += len(block)
+    for block in blocks:
+        scores = np.array(block, float)
+        ties = np.array([(page + i) * 7 % tie_values for i in range(len(block))], np.uint64)
+        pages = np.arange(page, page + len(block), dtype=np.uint32)
+        everything += list(zip((-scores).tolist(), ties.tolist(), pages.tolist(), strict=True))
+        best.add(scores, ties, pages)
+        assert best._rows <= 2 * k_bound + 4 * SLACK_ROWS + len(block)
+        page += len(block)
     pages, scores = best.result(k)
     expected = sorted(everything)[:k]
     assert pages.tolist() == [page for _, _, page in expected]

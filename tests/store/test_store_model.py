@@ -43,7 +43,7 @@ class Page:
         self.visits: list[tuple[int, str, int]] = []
 
     def expected(self) -> dict[str, float]:
-        """The columns as docs/store.md and DESIGN section 4 define them."""
+        """The columns as docs/store.md and docs/architecture.md, "Page state and terminals", define them."""
         judged = [(cycle, outcome == "changed") for cycle, outcome, _ in self.visits if outcome in JUDGED]
         copies = [visit for visit in self.visits if visit[1] not in FAILED]
         prints = [visit for visit in copies if visit[1] != "not_modified"]

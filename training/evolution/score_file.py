@@ -1,4 +1,4 @@
-"""Write score files, which `scrapy_gp4c.scoring.functions.load` reads."""
+"""Write score files (docs/architecture.md, "Files and formats"), for `scrapy_gp4c.scoring.functions.load`."""
 
 from __future__ import annotations
 

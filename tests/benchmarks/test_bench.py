@@ -1,0 +1,48 @@
+"""``make bench``: it runs every script that the documentation promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from tests.support.sources import ROOT
+
+SCRIPTS = sorted(
+    path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text(encoding="utf-8")
+)
+
+
+def test_make_bench_runs_every_script() -> None:
+    """The Makefile's list is the folder's scripts, and quick sizes belong to scripts."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (listed,) = re.findall(r"^BENCHMARKS := (.*)$", makefile, re.MULTILINE)
+    assert sorted(listed.split()) == SCRIPTS
+    assert set(re.findall(r"^QUICK_(\w+) := ", makefile, re.MULTILINE)) <= set(SCRIPTS)
+
+
+def test_the_docs_name_every_script_and_their_number() -> None:
+    """docs/performance.md sends to the figures of each."""
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert f"runs all {len(SCRIPTS)} at a size" in text
+    assert [name for name in SCRIPTS if not re.search(rf"benchmarks[./]{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("name", ["store_history"])
+def test_code_in_strings_still_runs(name: str) -> None:
+    """What a script hands to another interpreter imports what there is."""
+    source = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+    imports = re.findall(
+        r"^(?:from|import) [^\n]*$", source.partition('"""\nimport')[2].partition('"""')[0], re.MULTILINE
+    )
+    assert imports
+    subprocess.run([sys.executable, "-c", "\n".join(imports)], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_find_what_they_import(name: str) -> None:
+    """A room that is rebuilt takes its benchmarks along."""
+    assert callable(import_module(f"benchmarks.{name}").main)

@@ -1,0 +1,167 @@
+"""The house: what the documentation and the comments name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.house.test_rooms import ARROWS
+from tests.support.sources import PACKAGES, ROOT, sources
+
+FOLDERS: Final = (*PACKAGES, "benchmarks", "example_project")
+MODULES: Final = sources(*FOLDERS, "tests")
+DOCS: Final = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+SOURCES: Final = {
+    path.relative_to(ROOT).as_posix(): path for path in MODULES.values() if path != Path(__file__)
+}
+
+DOTTED: Final = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})(?:\.[A-Za-z_]\w*)+")
+PATH: Final = re.compile(
+    rf"(?<![\w./-])(?:{'|'.join(FOLDERS)}|tests|docs)/[\w./-]*\.(?:py|md|txt|html|css)\b"
+)
+LINK: Final = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+HEADING: Final = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+CITED: Final = re.compile(
+    r"(docs/[\w-]+\.md), (?:\"([^\"]+)\"|(?=[A-Z]))|\"([^\"]+)\"\s+(?:in|of)\s+(docs/[\w-]+\.md)"
+)
+FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def text_of(path: Path) -> str:
+    """All of a document; of a source its comments and strings, unwrapped to one line each."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    said = " ".join(
+        token.string.lstrip("#") if token.type == tokenize.COMMENT else token.string + "\n"
+        for token in tokens
+        if token.type in (tokenize.COMMENT, tokenize.STRING)
+    )
+    return re.sub(r"\s*\n\s*", " ", said)
+
+
+@pytest.mark.parametrize("name", [*DOCS, *(name for name in SOURCES if not name.startswith("tests/"))])
+def test_dotted_names_exist(name: str) -> None:
+    """Modules, classes and functions that a text names can be imported."""
+    found = set(DOTTED.findall(text_of((DOCS | SOURCES)[name])))
+    assert {dotted for dotted in found if not resolves(dotted)} == set()
+
+
+def resolves(dotted: str) -> bool:
+    """Tell whether a dotted name is a module of ours, or something in one."""
+    module, rest = dotted, []
+    while module not in MODULES:
+        module, _, last = module.rpartition(".")
+        rest.insert(0, last)
+        if not module:
+            return False
+    found: Any = import_module(module) if rest else None
+    for attribute in rest:
+        if attribute in getattr(found, "__annotations__", {}):
+            return True
+        if not hasattr(found, attribute):
+            return False
+        found = getattr(found, attribute)
+    return True
+
+
+@pytest.mark.parametrize("name", list(DOCS))
+def test_imports_in_examples_work(name: str) -> None:
+    """What a code block of a document imports from us is there."""
+    blocks = re.findall(r"```python\n(.*?)```", DOCS[name].read_text(encoding="utf-8"), re.DOTALL)
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in FOLDERS:
+                assert [one.name for one in node.names if not resolves(f"{node.module}.{one.name}")] == []
+
+
+@pytest.mark.parametrize("name", [*DOCS, *SOURCES])
+def test_paths_exist(name: str) -> None:
+    """Files of the repository that a text names are there."""
+    found = set(PATH.findall(text_of((DOCS | SOURCES)[name])))
+    assert {path for path in found if not (ROOT / path).exists()} == set()
+
+
+@pytest.mark.parametrize("name", list(DOCS))
+def test_links_lead_somewhere(name: str) -> None:
+    """Relative links name files, and headings in them."""
+    text = FENCE.sub("", DOCS[name].read_text(encoding="utf-8"))
+    for target, anchor in LINK.findall(text):
+        path = (DOCS[name].parent / target).resolve() if target else DOCS[name]
+        assert path.exists(), target
+        assert not anchor or anchor in {slug(heading) for heading in headings(path)}, f"{target}#{anchor}"
+
+
+@cache
+def headings(path: Path) -> tuple[str, ...]:
+    """Headings of a document."""
+    return tuple(HEADING.findall(FENCE.sub("", path.read_text(encoding="utf-8"))))
+
+
+def slug(heading: str) -> str:
+    """Anchor that a heading gets."""
+    plain = re.sub(r"[^\w\s-]", "", heading).strip().lower()
+    return re.sub(r"[-\s]+", "-", plain)
+
+
+def citations(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Document and section that a text cites, and whether the section is quoted (else: what follows)."""
+    for match in CITED.finditer(text):
+        document, quoted, before, of_document = match.groups()
+        if quoted or before:
+            yield document or of_document, quoted or before, True
+        else:
+            yield document, text[match.end() :], False
+
+
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_sections_that_code_cites_exist(name: str) -> None:
+    """A docstring that says docs/X.md, "Section" names a heading there; so does one without quotes."""
+    for document, section, quoted in citations(text_of(SOURCES[name])):
+        known = headings(ROOT / document)
+        there = section in known if quoted else section.startswith(known)
+        assert there, f"{document} has no heading {section[:40]!r}"
+
+
+def test_a_wrong_citation_is_found() -> None:
+    """All three ways to cite are read."""
+    text = 'see docs/a.md, "One"; docs/b.md, Two things, docs/c.md has the rest; "Three" in docs/d.md'
+    assert [(document, section.split(",")[0], quoted) for document, section, quoted in citations(text)] == [
+        ("docs/a.md", "One", True),
+        ("docs/b.md", "Two things", False),
+        ("docs/d.md", "Three", True),
+    ]
+
+
+def test_nothing_cites_what_is_not_in_the_repository() -> None:
+    """Notes that only those had who built it are no source; docs/architecture.md is."""
+    absent = "DES" + "IGN"
+    texts = [
+        path
+        for folder in (*FOLDERS, "tests", "docs", ".")
+        for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
+        if path.suffix in (".py", ".md", ".cfg", ".toml", ".yml", ".html") or path.name == "Makefile"
+    ]
+    assert [path for path in texts if absent in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_picture_of_the_rooms_is_the_tested_one() -> None:
+    """The table of rooms in docs/architecture.md allows what the test of the rooms allows."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("## Who may import whom")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w' ,]+?) \| ([\w ]*?) ?\|", table, re.MULTILINE)
+    shown = {room: set(targets.split()) for room, targets in rows if room != "room"}
+    assert shown == {room: set(targets.split()) - {"nothing"} for room, targets in ARROWS.items()}

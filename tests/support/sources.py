@@ -1,0 +1,37 @@
+"""The project's own sources, for tests that hold the rules of the house: files, modules, syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("scrapy_gp4c", "training")
+"""What a wheel holds."""
+
+
+def sources(*folders: str) -> dict[str, Path]:
+    """Modules of the folders: dotted name -> file; a package is its ``__init__``."""
+    found = {}
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            dotted = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+            found[dotted.removesuffix(".__init__")] = path
+    return found
+
+
+MODULES: Final = sources(*PACKAGES)
+FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Syntax tree of a source."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def length(path: Path) -> int:
+    """Lines of a source."""
+    return len(path.read_text(encoding="utf-8").splitlines())
