@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.crawling.planning import Planner, as_begun
+from scrapy_gp4c.crawling.planning import NOTHING, PlannedPages, Planner, as_begun, record_of
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
 from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import PageRow
-from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
@@ -54,7 +53,7 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        self.number = store.open_cycle or store.begin_cycle(_record_of(settings))
+        self.number = store.open_cycle or store.begin_cycle(record_of(settings))
         self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
         self._under_way: dict[int, bool] = {}
         """Page -> whether its request has left the queue for the downloader."""
@@ -62,24 +61,19 @@ class Cycle:
         """Pages that the spider itself has requested in this run."""
         self.failure: StoreError | None = None
         """Why visits can no longer be written (a full disk): the run has to stop."""
-        self._plan = np.empty(0, PLAN)
         if store.planned() is None:  # begun just now, or killed while the plan was being written
-            self._planner.plan(self.record, np.empty(0, np.uint32))
+            self._planner.plan(self.record, NOTHING.pages)
         self._read_plan()
         self._new_visits = self.planned_kinds["new"]
         for page in store.open_visits()["page"].tolist() if self.resumed else ():
-            self._new_visits += self._position(page) is None
+            self._new_visits += self._plan.position(page) is None
 
     def _read_plan(self) -> None:
         """Take over the rounds that are planned by now."""
-        plan: list[npt.NDArray[Any]] = list(self.store.plan())
-        self._plan = np.concatenate(plan) if plan else np.empty(0, PLAN)
-        self._by_page = np.argsort(self._plan["page"], kind="stable")
-        self._pages = self._plan["page"][self._by_page]
-        visited = np.isin(self._pages, self.store.open_visits()["page"])
-        self._without_outcome = len(self._pages) - int(np.count_nonzero(visited))
-        kinds = np.bincount(self._plan["kind"], minlength=len(KINDS))
-        self.planned_kinds = dict(zip(KINDS, kinds.tolist(), strict=True))
+        self._plan = PlannedPages(self.store.plan())
+        visited = np.isin(self._plan.pages, self.store.open_visits()["page"])
+        self._without_outcome = len(self._plan) - int(np.count_nonzero(visited))
+        self.planned_kinds = self._plan.kinds()
 
     @property
     def record(self) -> CycleRecord:
@@ -108,7 +102,7 @@ class Cycle:
         """
         done = len(self._plan)
         try:
-            self._planner.plan(self.record, np.ascontiguousarray(self._plan["page"]))
+            self._planner.plan(self.record, self._plan.pages)
         except StoreError as error:
             self.failure = error
             self._planner.stop()
@@ -117,14 +111,8 @@ class Cycle:
             self._planner.stop()
             raise
         self._read_plan()
-        pages: list[int] = self._plan["page"][done:].tolist()
+        pages: list[int] = self._plan.pages[done:].tolist()
         return pages
-
-    @property
-    def has_cut(self) -> bool:
-        """Tell whether a score divides the pages that the policy chose from the others, for the panel."""
-        plan = self.record["plan"]
-        return plan["cut"] is not None or plan["ranked"] in (0, plan["rankable"])
 
     @property
     def rounds(self) -> tuple[int, int]:
@@ -143,7 +131,7 @@ class Cycle:
         that link to them will not be visited again.
         """
         for start in range(0, len(self._plan), 65_536):
-            pages = self._plan["page"][start : start + 65_536].tolist()
+            pages = self._plan.pages[start : start + 65_536].tolist()
             yield from (page for page in pages if not self.store.visited(page))
         if self.resumed:
             for page in self.store.new_pages():
@@ -155,14 +143,13 @@ class Cycle:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""
         if self.is_claimed(page):
             return None
-        position = self._position(page)
+        position = self._plan.position(page)
         if position is None:
             if host is None:
                 return None
             kind, score = ("new" if self._is_new(page) else "other"), math.nan
         else:
-            row = self._plan[position]
-            kind, score = KINDS[row["kind"]], float(row["score"])
+            kind, score = self._plan.kind_and_score(position)
         self._under_way[page] = False
         return Claim(page, kind, score, host, self.run)
 
@@ -222,7 +209,7 @@ class Cycle:
         distance_bits: int | None = None,
     ) -> VisitResult:
         del self._under_way[visit.page]
-        self._without_outcome -= self._position(visit.page) is not None
+        self._without_outcome -= self._plan.position(visit.page) is not None
         try:
             self.store.record(
                 NewVisit(
@@ -261,8 +248,8 @@ class Cycle:
         decompression bomb) reach no middleware; the request is simply over.
         """
         for page in [page for page, left in self._under_way.items() if left]:
-            position = self._position(page)
-            kind = "new" if position is None else KINDS[self._plan["kind"][position]]
+            position = self._plan.position(page)
+            kind = "new" if position is None else self._plan.kind_and_score(position)[0]
             self.end(Claim(page, kind, math.nan, None, self.run), "error")
 
     def commit(self) -> None:
@@ -304,24 +291,3 @@ class Cycle:
     def _is_new(self, page: int) -> bool:
         row = self.store.page(page)
         return bool(is_unfetched(row.n, row.has_copy))
-
-    def _position(self, page: int) -> int | None:
-        # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
-        position = int(self._pages.searchsorted(np.uint32(page)))
-        if position < len(self._pages) and self._pages[position] == page:
-            return int(self._by_page[position])
-        return None
-
-
-def _record_of(settings: Settings) -> CycleRecord:
-    """What the record of a cycle begins with: all that its plan follows from."""
-    return {
-        "started": time.time(),
-        "budget": settings.budget,
-        "policy": settings.policy.text,
-        "score_function": settings.score_function.text,
-        "formula": settings.score_function.formula,
-        "score_file_sha256": settings.score_function.sha256,
-        "clock": settings.score_function.clock,
-        "seed": settings.seed,
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord
 
@@ -46,7 +47,7 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
 
 
 def _panel(cycle: Cycle, record: CycleRecord) -> str:
-    if record["panel"] is None and cycle.planned_kinds["panel"] and not cycle.has_cut:
+    if record["panel"] is None and cycle.planned_kinds["panel"] and not has_cut(cycle.record["plan"]):
         return (
             f"; no estimate by the panel, because the policy {cycle.policy} does not divide pages by a score"
         )
@@ -58,4 +59,17 @@ def not_storable(request: object, error: Exception) -> str:
     return (
         f"{request} is fetched as without scrapy-gp4c, because {error}. Revisits need spider methods as "
         "callbacks and arguments that JSON can hold. (Further ones: stat gp4c/not_storable)"
+    )
+
+
+def not_callable(url: str, error: Exception) -> str:
+    """Return the line for a planned page whose request cannot be built."""
+    return f"Cannot revisit {url}: {error}. Rename the method back, or let the spider request the page again."
+
+
+def unreadable(error: Exception, stat: str) -> str:
+    """Return the line for the first request in the queue that cannot be read back."""
+    return (
+        f"A request in the JOBDIR cannot be read ({error!r}) and is left out; planned pages are visited all "
+        f"the same. (Further ones: stat {stat})"
     )

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
+from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
@@ -93,7 +94,7 @@ def close_cycle(
     besides, so that a cycle that is resumed after a kill is closed from where it began.
     """
     plan = record.get("plan")
-    if share <= 0.0 or plan is None or (plan["cut"] is None and plan["ranked"] not in (0, plan["rankable"])):
+    if share <= 0.0 or plan is None or not has_cut(plan):
         return None
     cycle, visits = record["cycle"], store.open_visits()
     shadows = store.shadows(cycle - 1)

@@ -8,7 +8,8 @@ is committed before its first request, with the number of logged visits that it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -180,6 +181,44 @@ class Planner:
         return counts, parts
 
 
+class PlannedPages:
+    """The plan of a cycle, its rounds one behind the other."""
+
+    def __init__(self, chunks: Iterable[npt.NDArray[Any]]) -> None:
+        """Take the plan in chunks of dtype `PLAN`."""
+        self._plan = np.concatenate([*chunks, np.empty(0, PLAN)])
+        self.pages: Pages = np.ascontiguousarray(self._plan["page"])
+        """In the order of the plan."""
+        self._by_page = np.argsort(self.pages, kind="stable")
+        self._ordered = self.pages[self._by_page]
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def position(self, page: int) -> int | None:
+        """Place of a page in the plan; None: it is not planned."""
+        # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
+        found = int(self._ordered.searchsorted(np.uint32(page)))
+        if found < len(self._ordered) and self._ordered[found] == page:
+            return int(self._by_page[found])
+        return None
+
+    def kind_and_score(self, position: int) -> tuple[str, float]:
+        """Why the page at this place is visited; its score, NaN where none decided."""
+        row = self._plan[position]
+        return KINDS[row["kind"]], float(row["score"])
+
+    def kinds(self) -> dict[str, int]:
+        """Pages of each kind."""
+        counts = np.bincount(self._plan["kind"], minlength=len(KINDS))
+        return dict(zip(KINDS, counts.tolist(), strict=True))
+
+
+def has_cut(counts: PlanCounts) -> bool:
+    """Tell whether a score divides the pages that the policy chose from the others, for the panel."""
+    return counts["cut"] is not None or counts["ranked"] in (0, counts["rankable"])
+
+
 def _extended(counts: PlanCounts, chosen: Chosen) -> PlanCounts:
     """Counts of a cycle after a further round; the cut is the lowest of its rounds'."""
     cuts = [counts["cut"]] if counts["ranked"] else []
@@ -198,6 +237,20 @@ def _chunks(parts: dict[int, Pages], scores: npt.NDArray[np.float64]) -> Iterato
             chunk["kind"] = kind
             chunk["score"] = scores[start : start + CHUNK] if kind == RANKED else np.nan
             yield chunk
+
+
+def record_of(settings: Settings) -> CycleRecord:
+    """What the record of a cycle begins with: all that its plan follows from."""
+    return {
+        "started": time.time(),
+        "budget": settings.budget,
+        "policy": settings.policy.text,
+        "score_function": settings.score_function.text,
+        "formula": settings.score_function.formula,
+        "score_file_sha256": settings.score_function.sha256,
+        "clock": settings.score_function.clock,
+        "seed": settings.seed,
+    }
 
 
 def as_begun(settings: Settings, record: CycleRecord) -> Settings:

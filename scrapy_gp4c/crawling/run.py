@@ -15,12 +15,11 @@ from weakref import WeakKeyDictionary
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
-from scrapy_gp4c.crawling.frontier import Frontier, host_of
+from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import (
     META,
     PASSED,
-    from_stored,
     is_page_request,
     page_key,
     to_stored,
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RANK_LEVELS: Final = 64
-"""Priorities that a plan is spread over: each distinct priority costs Scrapy's queue time at every pop."""
-MIN_WINDOW_PAGES: Final = 16
 MAX_SETTLED: Final = 100_000
 """Keys whose next request is skipped without a look into the store: about 10 MB."""
 PATIENCE_S: Final = 0.25
@@ -82,10 +78,9 @@ class Run:
             remaining = array("Q", cycle.remaining())
         self.cycle = cycle
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        self._frontier = Frontier(remaining, store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
+        self._feeder = Feeder(cycle, remaining, per_host, spider, self._queue_claim)
         self._setup = SetupRequests(crawler)
         self._settled: dict[int, str] = {}
-        self._fed = 0
         self._warned = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round, by the monotonic clock; None: they do not."""
@@ -102,7 +97,7 @@ class Run:
     @property
     def has_more(self) -> bool:
         """Tell whether the plan still has pages to queue, or may come to have."""
-        return len(self._frontier) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
+        return len(self._feeder) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
 
     # --- requests into the queue
 
@@ -198,38 +193,9 @@ class Run:
     # --- the plan into the queue
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue what the frontier has for now; a page it yields in vain gives its place to the next.
-
-        ``host_done``: the host of a planned page that has just left the queue. Nothing is fed before the requests
-        are through that set up a session.
-        """
-        if not self._setup.is_over():
-            return
-        unused = [host_done]
-        while unused:
-            for page, stored in self._frontier.feed(unused.pop()):
-                if not self._queue_planned(page, stored):
-                    unused.append(host_of(stored["url"]))
-
-    def _queue_planned(self, page: int, stored: StoredRequest) -> bool:
-        claim = self.cycle.claim(page, host_of(stored["url"]))
-        if claim is None:  # the spider itself has requested it in the meantime
-            return False
-        try:
-            request = from_stored(stored, self._spider)
-        except AttributeError as error:
-            logger.error(
-                "Cannot revisit %s: %s. Rename the method back, or let the spider request the page again.",
-                stored["url"],
-                error,
-                extra=self.extra,
-            )
-            self.cycle.end(claim, "error")
-            return False
-        level = self._fed * RANK_LEVELS // max(1, self._fed + len(self._frontier))
-        request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
-        self._fed += 1
-        return self._queue_claim(request, claim)
+        """Queue what is due of the plan, but nothing before the requests are through that set up a session."""
+        if self._setup.is_over():
+            self._feeder.feed(host_done)
 
     def begin_round(self) -> bool:
         """Plan the next round where it is due, now that the queue is empty; True when it has pages.
@@ -238,7 +204,7 @@ class Run:
         long enough: a slow host holds up nobody.
         """
         cycle = self.cycle
-        while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and not len(self._frontier):
+        while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and not len(self._feeder):
             if cycle.awaits_outcomes:
                 self.idle_since_s = self.idle_since_s or monotonic()
                 if monotonic() - self.idle_since_s < PATIENCE_S:
@@ -252,7 +218,7 @@ class Run:
             self._settled.clear()
             self.stats.set_value("gp4c/planned", cycle.planned)
             logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
-            self._frontier.extend(pages)
+            self._feeder.extend(pages)
             self.feed()
             if pages:
                 return True
@@ -278,13 +244,7 @@ class Run:
     def note_unreadable(self, error: Exception) -> None:
         """Note that a request in the queue cannot be read back; the first one is told."""
         if not self.stats.get_value(UNREADABLE):
-            logger.warning(
-                "A request in the JOBDIR cannot be read (%r) and is left out; planned pages are visited all the same. "
-                "(Further ones: stat %s)",
-                error,
-                UNREADABLE,
-                extra=self.extra,
-            )
+            logger.warning("%s", messages.unreadable(error, UNREADABLE), extra=self.extra)
         self.stats.inc_value(UNREADABLE)
 
     # --- the end

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import Gp4cError, PolicyError
+from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.scoring.functions import ScoreFunction
 
 Pages = npt.NDArray[np.uint32]
@@ -55,6 +56,11 @@ class Found(NamedTuple):
     """``[visits]``."""
     outcomes: npt.NDArray[np.uint8]
     """``[visits]``: positions in `scrapy_gp4c.page_state.outcomes.OUTCOMES`."""
+
+    @property
+    def changed(self) -> Pages:
+        """Pages that were found changed."""
+        return np.asarray(self.pages[self.outcomes == CHANGED])
 
 
 class Evidence(Protocol):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, PolicySettings, Round
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 
@@ -31,7 +30,7 @@ class ChangedHosts:
         if round.number == 0:
             return best_candidates(scores_of, round.remaining // 2, evidence)
         found = evidence.visits()
-        hosts = np.unique(found.pages[found.outcomes == CHANGED] // HOST_PAGES)
+        hosts = np.unique(found.changed // HOST_PAGES)
         return best_candidates(scores_of, round.remaining, _Hosts(evidence, hosts))
 
 
@@ -68,7 +67,7 @@ class Siblings:
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Plan one of the four rounds."""
         found = evidence.visits()
-        changes = np.bincount(found.pages[found.outcomes == CHANGED] // HOST_PAGES, minlength=2**12)
+        changes = np.bincount(found.changed // HOST_PAGES, minlength=2**12)
 
         def scores_of(block: Block) -> npt.NDArray[np.float64]:
             return changes[block.pages // HOST_PAGES].astype(np.float64)
