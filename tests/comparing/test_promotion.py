@@ -21,6 +21,7 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
@@ -28,7 +29,7 @@ from training.comparing.decision import truths_of, values_on
 from training.comparing.promotion import KEPT, PROMOTED, budget_of_crawl, divide, fresh_enough, in_use
 from training.evolution.choices import Choices
 from training.evolution.fitness import load_fitness
-from training.evolution.score_file import write_score_file
+from training.evolution.score_file import ScoreFile
 from training.histories import models
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
@@ -48,17 +49,8 @@ def write(path: Path, text: str, source: Path) -> None:
     """Write a score file as learning does."""
     history = models.generate("poisson", 5, 3, 1)
     values: dict[str, dict[str, float]] = {part: {} for part in ("training", "validation", "test")}
-    write_score_file(
-        path,
-        text,
-        clock="visits",
-        fitness="ndcg",
-        values=values,
-        selection="best",
-        seed=1,
-        history=replace(history, source=str(source)),
-        parameters={},
-    )
+    learned_from = replace(history, source=str(source))
+    ScoreFile(parse(text), "visits", "ndcg", values, "best", 1, learned_from, {}).write(path)
 
 
 def test_what_is_better_is_promoted_and_what_is_not_better_is_kept(

@@ -9,9 +9,10 @@ import pytest
 
 from scrapy_gp4c.errors import LearningError
 from training.evolution.checkpoint import Checkpoint, check_writable, write_atomically
+from training.evolution.evolve import Kept, State
 
 RUN = {"fitness": "ndcg", "seed": 1, "terminals": ("n", "X")}
-STATES = [{"generation": 3, "population": [["t", 0.5]], "kept": [], "best": [0.5]}]
+STATES = [State(3, [("t", 0.5)], [Kept("t", 0.5, 0.5, "ab", 1)], [0.5])]
 
 
 def test_round_trip_and_removal(tmp_path):
@@ -53,7 +54,15 @@ def test_checkpoint_of_another_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"format": "gp4c-checkpoint/9", "run": {}, "states": []}', "\x00\xff"]
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "gp4c-checkpoint/9", "run": {}, "states": []}',
+        '{"format": "gp4c-checkpoint/1", "run": {}, "states": [{"generation": 1}]}',
+        "\x00\xff",
+    ],
 )
 def test_damaged_checkpoint(tmp_path, content):
     """What cannot be read is an error that names the file."""

@@ -15,11 +15,11 @@ from scrapy_gp4c.scoring.expression import parse
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
-from training.evolution.evolve import Evolution, Parameters, evolve
+from training.evolution.evolve import Evolution, Parameters, State, evolve
 from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.evolution.learning import Learned, learn
-from training.evolution.score_file import write_score_file
-from training.evolution.selection import RULES, SELECTIONS
+from training.evolution.score_file import ScoreFile
+from training.evolution.selection import RULES, SELECTIONS, Goal
 from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
@@ -64,20 +64,26 @@ def test_different_seeds_differ():
 
 def test_continued_run_ends_in_the_same_result(tmp_path):
     """From the states after every single generation."""
-    saved: list[object] = []
+    saved: list[Checkpoint] = []
 
     class Recording(Checkpoint):
         """Keeps what is saved."""
 
-        def save(self, states: list[dict[str, object]]) -> None:
+        def save(self, states: list[State]) -> None:
             super().save(states)
-            saved.append(Checkpoint(tmp_path, run).open(resume=True))
+            copy = Checkpoint(tmp_path / str(len(saved)), run)
+            copy.open(resume=False)
+            copy.save(states)
+            saved.append(Checkpoint(tmp_path / str(len(saved)), run))
 
     run = identity(HISTORY, CHOICES)
     whole = learned(checkpoint=Recording(tmp_path, run))
     assert len(saved) == SMALL.generations
-    for states in saved:
-        assert same(learned(states=states), whole)
+    for generation, checkpoint in enumerate(saved, start=1):
+        states = checkpoint.open(resume=True)
+        assert states is not None
+        assert states[0].generation == generation
+        assert same(learned(checkpoint=checkpoint), whole)
 
 
 def test_stopped_by_ctrl_c_it_keeps_what_it_has():
@@ -127,8 +133,10 @@ def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
     class Memory:
         """A checkpoint that presses Ctrl-C while the third generation is saved."""
 
-        def save(self, states: list[dict[str, Any]]) -> None:
-            saved.append(states[0]["generation"])
+        states = None
+
+        def save(self, states: list[State]) -> None:
+            saved.append(states[0].generation)
             if saved == [1, 2, 3]:
                 raise KeyboardInterrupt
 
@@ -188,12 +196,13 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
     (truths,) = arrange(HISTORY, CHOICES)
     kept = [evolve_on(truths[0]).kept]
     monkeypatch.setattr(selection, "guarded", last)
-    chosen = selection.choose(kept, truths[:2], "guarded", "ndcg", "visits")
+    goal = Goal("ndcg", "visits", "guarded")
+    chosen = selection.choose(kept, truths[:2], goal)
     lowest = min(kept[0], key=lambda one: one.value)
     assert seen == [(len(kept[0]), len(functions.NAMED))]
     assert chosen.selected == pytest.approx(lowest.value)
     for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
-        selection.choose(kept, truths[:2], "guarded", "ndcg", "visits", allow=lambda texts, of=allowed: of)
+        selection.choose(kept, truths[:2], goal, allow=lambda texts, of=allowed: of)
         assert seen[-1][0] == count, "where nothing is allowed, everything is"
 
 
@@ -313,17 +322,8 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
         assert parse(expression.text).text == expression.text
         assert parse(expression.text).tokens == expression.tokens
         path = tmp_path / "score.json"
-        write_score_file(
-            path,
-            expression.text,
-            clock="visits",
-            fitness="ndcg",
-            values={"training": {}, "validation": {}, "test": {}},
-            selection="best",
-            seed=1,
-            history=HISTORY,
-            parameters={},
-        )
+        values = {"training": {}, "validation": {}, "test": {}}
+        ScoreFile(expression, "visits", "ndcg", values, "best", 1, HISTORY, {}).write(path)
         live = functions.load(str(path))
         assert live.expression is not None
         assert live.expression.tokens == expression.tokens

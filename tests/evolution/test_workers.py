@@ -88,7 +88,7 @@ def test_dask_cluster_of_two_worker_processes():
 
 def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     """The first task of a process is answered by asking for the set; later ones go without it."""
-    monkeypatch.setattr(module, "_JUDGES", {})
+    monkeypatch.setattr(module, "_FITNESSES", {})
     payload = pickle.dumps(TRUTHS[0])
     task = Task(0, Key("digest", "ndcg", "visits"), ["t"], False)
     assert work(task).answers is None
@@ -97,7 +97,7 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     assert answered.answers[0].value == expected(0, "t")
     assert answered.task.payload is None, "the set does not travel back"
     assert work(task).answers == answered.answers
-    monkeypatch.setattr(module, "_JUDGES", {})
+    monkeypatch.setattr(module, "_FITNESSES", {})
 
     sent: list[bool] = []
     monkeypatch.setattr(module, "MOST_TEXTS", 20)
@@ -162,11 +162,11 @@ def test_a_backend_that_gives_all_answers_at_once():
 
 def test_a_process_keeps_a_bounded_number_of_training_sets(monkeypatch):
     """The oldest is dropped, and asked for again when it is needed."""
-    monkeypatch.setattr(module, "_JUDGES", {})
-    monkeypatch.setattr(module, "MOST_JUDGES", 1)
+    monkeypatch.setattr(module, "_FITNESSES", {})
+    monkeypatch.setattr(module, "MOST_FITNESSES", 1)
     with workers(1) as here:
         check(Evaluator(TRUTHS, "ndcg", "visits", here))
-    assert len(module._JUDGES) == 1
+    assert len(module._FITNESSES) == 1
 
 
 def deadly(result: ReplayResult) -> np.ndarray:

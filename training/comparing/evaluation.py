@@ -14,8 +14,8 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import NAMED, load
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
-from training.comparing.results import Json
 from training.comparing.statistics import Floats
+from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import Ties
 from training.replaying.metrics import METRICS, ORACLE

@@ -37,18 +37,6 @@ from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
 
 
-class _Remembering(Checkpoint):
-    """A checkpoint that also remembers what it saved last: the next selection rule goes on from there."""
-
-    def open(self, resume: bool) -> Any:
-        self.states = super().open(resume)
-        return self.states
-
-    def save(self, states: Any) -> None:
-        super().save(states)
-        self.states = states
-
-
 class Experiment:
     """An experiment in a directory, which resumes what the directory has of it."""
 
@@ -113,14 +101,14 @@ class Experiment:
                     self._console.print(
                         f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
                     )
-                    checkpoint = _Remembering(self._directory / f"checkpoint-{fitness}-{name}", run)
+                    checkpoint = Checkpoint(self._directory / f"checkpoint-{fitness}-{name}", run)
                     learned = self._learn(chosen, name, folds, checkpoint, parallel)
                     write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
                     checkpoint.remove()
                 yield from learned
 
     def _learn(
-        self, choices: Choices, terminals: str, folds: list[Parts], checkpoint: _Remembering, parallel: Any
+        self, choices: Choices, terminals: str, folds: list[Parts], checkpoint: Checkpoint, parallel: Any
     ) -> list[LearnedSet]:
         """Learn with one fitness and set of terminals; the first selection rule's run serves all."""
         resumed = bool(checkpoint.open(resume=True))
@@ -129,7 +117,7 @@ class Experiment:
         for selection in SELECTIONS:
             chosen = dataclasses.replace(choices, selection=selection)
             states = checkpoint.states
-            done = states[0]["generation"] if states else 0
+            done = states[0].generation if states else 0
             with self._shown(chosen, len(folds), done) as watch:
                 learned = learn(
                     self._history,
@@ -137,7 +125,6 @@ class Experiment:
                     parallel,
                     folds=folds,
                     checkpoint=checkpoint,
-                    states=states,
                     watch=watch,
                 )
             if not learned.complete:

@@ -11,15 +11,13 @@ from typing import Any, Final, NamedTuple
 from scrapy_gp4c.errors import HistoryError
 from training.comparing.trials import Trials
 from training.evolution.choices import PARTS, Choices
-from training.evolution.evolve import Parameters
+from training.evolution.evolve import Json, Parameters
 from training.evolution.variation import Depths
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 
 FORMAT: Final = "gp4c-experiment/1"
 NAME: Final = "results.json"
-Json = dict[str, Any]
-"""A JSON object."""
 
 
 def label(selection: str, terminal_set: str, fitness: str) -> str:

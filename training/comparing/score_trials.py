@@ -10,9 +10,10 @@ from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.scoring import functions
 from training.comparing.difference import Difference, differ
 from training.comparing.paper import BASELINES, best_baseline
-from training.comparing.results import Json, RecordedHistory, recorded_choices
+from training.comparing.results import RecordedHistory, recorded_choices
 from training.comparing.trials import Trials, try_out
 from training.evolution.choices import PARTS, Choices
+from training.evolution.evolve import Json
 from training.evolution.learning import LEARNED
 from training.histories import splits
 from training.histories.history import ChangeHistory

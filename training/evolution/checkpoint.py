@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from scrapy_gp4c.errors import LearningError
+from training.evolution.evolve import Json, State
 
 FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"
@@ -65,14 +66,16 @@ def check_writable(path: Path) -> None:
 class Checkpoint:
     """The checkpoint of one run in a directory of its own."""
 
-    def __init__(self, directory: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, identity: Mapping[str, object]) -> None:
         """``identity``: all that the result depends on, as plain JSON types."""
+        self.states: list[State] | None = None
+        """What was opened or saved last, one state per run; None: a run begins."""
         self._directory = directory
         self._path = directory / NAME
         self._identity = json.loads(json.dumps(identity))
 
-    def open(self, resume: bool) -> list[dict[str, Any]] | None:
-        """The saved states to go on from; None: start from the beginning.
+    def open(self, resume: bool) -> list[State] | None:
+        """Read the saved states to go on from; None: start from the beginning.
 
         Raises LearningError if the directory cannot be used, if it holds the state of another run or a
         damaged one, or if it holds one although ``resume`` is False.
@@ -95,8 +98,8 @@ class Checkpoint:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f'expected "format": {FORMAT!r}, found {content["format"]!r}')
-            states: list[dict[str, Any]] = content["states"]
-            saved: dict[str, Any] = content["run"]
+            states = [State.from_json(state) for state in content["states"]]
+            saved: Json = content["run"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LearningError(
                 f"{str(self._path)!r} is not a checkpoint that can be read ({error}); delete it to start anew"
@@ -111,11 +114,14 @@ class Checkpoint:
                 f"the checkpoint in {str(self._directory)!r} belongs to another run: "
                 f"{'; '.join(different)}. Repeat its choices or give another directory with --checkpoint"
             )
+        self.states = states
         return states
 
-    def save(self, states: list[dict[str, Any]]) -> None:
+    def save(self, states: list[State]) -> None:
         """Replace the saved states."""
-        write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": states})
+        content = [state.to_json() for state in states]
+        write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": content})
+        self.states = states
 
     def remove(self) -> None:
         """Remove the file, and the directory if nothing else is in it: the run has finished."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import Parameters
+from training.evolution.evolve import Json, Parameters
 from training.evolution.fitness import load_fitness
-from training.evolution.selection import GUARDED, RULES
+from training.evolution.selection import GUARDED, RULES, Goal
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
-from training.replaying.arranged import TIES, ArrangedHistory, Ties, prepare
+from training.replaying.arranged import DEFAULTS, TIES, ArrangedHistory, CrawlChoices, Ties, prepare_for
 
 PARTS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
@@ -32,11 +32,11 @@ class Choices:
     fitness: str = "ndcg"
     """A metric of `training.replaying.metrics.MEASURES` or a dotted path."""
     protocol: splits.Protocol = "simple"
-    budget: float = 0.05
+    budget: float = DEFAULTS.budget
     """Visits per cycle: share of the pages (float) or a count out of all pages of the history (int)."""
-    warmup: int = 2
+    warmup: int = DEFAULTS.warmup
     clock: Clock = "visits"
-    ties: Ties = "random"
+    ties: Ties = DEFAULTS.ties
     seeds: int = 5
     """Independent runs per fold."""
     seed: int = 1
@@ -64,6 +64,16 @@ class Choices:
         for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
+
+    @property
+    def crawl(self) -> CrawlChoices:
+        """The crawl that is replayed."""
+        return CrawlChoices(self.budget, self.warmup, self.ties, self.clock, self.seed)
+
+    @property
+    def goal(self) -> Goal:
+        """What is looked for."""
+        return Goal(self.fitness, self.clock, self.selection)
 
 
 class Parts(NamedTuple):
@@ -105,7 +115,7 @@ def arrange(
             )
         if part.changed.all():
             raise LearningError(f"every page changes in every cycle of {shape}: all rankings are equal")
-        return prepare(part, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
+        return prepare_for(part, choices.crawl._replace(budget=budget))
 
     folds = []
     for number, split in enumerate(parts):
@@ -131,7 +141,7 @@ def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> Chan
     return replace(history, changed=history.changed & kept)
 
 
-def identity(history: ChangeHistory, choices: Choices) -> dict[str, Any]:
+def identity(history: ChangeHistory, choices: Choices) -> Json:
     """All that a run's evolution depends on, as plain JSON types: for its checkpoint and score file."""
     digest = hashlib.sha256(repr(history.changed.shape).encode())
     digest.update(np.packbits(history.changed).tobytes())

@@ -35,6 +35,9 @@ from training.evolution.variation import (
     primitive_set,
 )
 
+Json = dict[str, Any]
+"""An object of a JSON file."""
+
 UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
 
@@ -99,6 +102,30 @@ class Kept(NamedTuple):
     """The value less the price of its nodes."""
     behaviour: str
     nodes: int
+
+
+class State(NamedTuple):
+    """All that a run is between two generations, of plain values: `to_json` and back changes no bit."""
+
+    generation: int
+    population: list[tuple[str, float]]
+    """Text and fitness."""
+    kept: list[Kept]
+    best: list[float]
+
+    def to_json(self) -> Json:
+        """As checkpoints have it."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, content: Json) -> State:
+        """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            content["generation"],
+            [(text, fitness) for text, fitness in content["population"]],
+            [Kept(*kept) for kept in content["kept"]],
+            list(content["best"]),
+        )
 
 
 class Evolution:
@@ -187,24 +214,20 @@ class Evolution:
         sequence = np.random.SeedSequence(self._seed, spawn_key=(*self._run, generation))
         return random.Random(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
 
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as plain JSON types; to be taken between `tell` and `ask`."""
-        return {
-            "generation": self.generation,
-            "population": [[expression_of(tree).text, tree.fitness] for tree in self.population],
-            "kept": [list(kept) for kept in self.kept],
-            "best": list(self.best),
-        }
+    def state(self) -> State:
+        """All that `restore` needs; to be taken between `tell` and `ask`."""
+        population = [(expression_of(tree).text, tree.fitness) for tree in self.population]
+        return State(self.generation, population, list(self.kept), list(self.best))
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Continue from a state of a run with the same parameters, seed and ``run``."""
-        self.generation = state["generation"]
+        self.generation = state.generation
         self.population = [
             Individual(individual_of(parse(text).tokens, self._primitives), fitness)
-            for text, fitness in state["population"]
+            for text, fitness in state.population
         ]
-        self.kept = [Kept(*kept) for kept in state["kept"]]
-        self.best = list(state["best"])
+        self.kept = list(state.kept)
+        self.best = list(state.best)
         self._forms = []
 
 

@@ -8,7 +8,7 @@ workers nor on interruptions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,7 +18,7 @@ import numpy as np
 from scrapy_gp4c.scoring.functions import NAMED
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import PARTS, Choices, Parts, arrange
-from training.evolution.evolve import Evolution
+from training.evolution.evolve import Evolution, State
 from training.evolution.fitness import load_fitness
 from training.evolution.selection import Allow, Pairs, choose
 from training.evolution.workers import Evaluator
@@ -83,16 +83,15 @@ def learn(
     *,
     folds: Sequence[Parts] | None = None,
     checkpoint: Checkpoint | None = None,
-    states: list[dict[str, Any]] | None = None,
     watch: Watch | None = None,
     allow: Allow | None = None,
 ) -> Learned:
     """Learn score functions from `history`.
 
-    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange`
-    gave, if it was called before. ``checkpoint``: written after every
-    generation; ``states``: what it had, to go on from. ``allow``: leaves out what the selection rule is not
-    to choose, see `training.evolution.selection.choose`.
+    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange` gave, if
+    it was called before. ``checkpoint``: written after every generation; its states, if it was opened and has
+    any, are gone on from. ``allow``: leaves out what the selection rule is not to choose, see
+    `training.evolution.selection.choose`.
 
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
@@ -103,12 +102,35 @@ def learn(
         for fold in range(len(folds))
         for number in range(choices.seeds)
     ]
-    _restore(evolutions, states)
     sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
     evaluator = Evaluator(sets, choices.fitness, choices.clock, parallel)
+    _evolve(evolutions, choices.seeds, evaluator, checkpoint, watch)
+    complete = evolutions[0].finished
+    results = []
+    for number, parts in enumerate(folds):
+        runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
+        # After Ctrl-C the workers may be in any state.
+        values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
+        kept = [evolution.kept for evolution in runs]
+        chosen = choose(kept, parts[:2], choices.goal, values, allow, parts.draws)
+        results.append(Fold(*chosen, compare(parts, chosen.text, choices)))
+    best = max(results, key=lambda fold: fold.selected)
+    return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
+
+
+def _evolve(
+    evolutions: Sequence[Evolution],
+    seeds: int,
+    evaluator: Evaluator,
+    checkpoint: Checkpoint | None,
+    watch: Watch | None,
+) -> None:
+    """All generations of every run, or those until Ctrl-C."""
+    states = None if checkpoint is None else checkpoint.states
+    _restore(evolutions, states)
     try:
         while not evolutions[0].finished:
-            _generation(evolutions, choices.seeds, evaluator, watch)
+            _generation(evolutions, seeds, evaluator, watch)
             states = [evolution.state() for evolution in evolutions]
             if checkpoint is not None:
                 checkpoint.save(states)
@@ -119,28 +141,9 @@ def learn(
         _restore(evolutions, states)
         if checkpoint is not None:
             checkpoint.save(states)
-    complete = evolutions[0].finished
-    results = []
-    for number, parts in enumerate(folds):
-        runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
-        # After Ctrl-C the workers may be in any state.
-        values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
-        chosen = choose(
-            [evolution.kept for evolution in runs],
-            parts[:2],
-            choices.selection,
-            choices.fitness,
-            choices.clock,
-            values,
-            allow,
-            parts.draws,
-        )
-        results.append(Fold(*chosen, compare(parts, chosen.text, choices)))
-    best = max(results, key=lambda fold: fold.selected)
-    return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
 
 
-def _restore(evolutions: Sequence[Evolution], states: Sequence[Mapping[str, Any]] | None) -> None:
+def _restore(evolutions: Sequence[Evolution], states: Sequence[State] | None) -> None:
     if states is not None:
         for evolution, state in zip(evolutions, states, strict=True):
             evolution.restore(state)
@@ -174,8 +177,8 @@ def compare(parts: Parts, text: str, choices: Choices) -> Table:
     table: Table = {}
     for name, given in given_by_name.items():
         table[name] = {}
-        for part, truth in zip(PARTS, parts[:3], strict=True):
-            result = run(truth, given, clock=choices.clock)
+        for part, arranged in zip(PARTS, parts[:3], strict=True):
+            result = run(arranged, given, clock=choices.clock)
             row = {metric: float(np.mean(getattr(result, metric))) for metric in metrics.METRICS}
             if fitness.custom is not None:
                 row[fitness.name] = float(np.mean(fitness.values(result)))

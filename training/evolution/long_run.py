@@ -39,9 +39,9 @@ def learn_to_file(
     folds = arrange(history, choices)
     state = Checkpoint(checkpoint, identity(history, choices))
     states = state.open(resume)
-    done = states[0]["generation"] if states else 0
+    done = states[0].generation if states else 0
     with working() as parallel, shown(choices, len(folds), done) as watch:
-        learned = learn(history, choices, parallel, folds=folds, checkpoint=state, states=states, watch=watch)
+        learned = learn(history, choices, parallel, folds=folds, checkpoint=state, watch=watch)
     # What was learned must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -115,6 +115,16 @@ Allow = Callable[[Sequence[str]], Collection[str]]
 """Picks the texts among which the selection rule decides."""
 
 
+class Goal(NamedTuple):
+    """What is looked for."""
+
+    fitness: str
+    """As for `training.evolution.fitness.load_fitness`."""
+    clock: Clock
+    rule: str
+    """One of `RULES`."""
+
+
 class Chosen(NamedTuple):
     """What was chosen of a fold's runs."""
 
@@ -128,19 +138,16 @@ class Chosen(NamedTuple):
 
 def choose(
     kept: Sequence[Sequence[Kept]],
-    truths: Sequence[ArrangedHistory],
-    rule: str,
-    fitness: str,
-    clock: Clock,
+    arranged: Sequence[ArrangedHistory],
+    goal: Goal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
     draws: Sequence[ArrangedHistory] = (),
 ) -> Chosen:
     """Choose one of the best individuals that the runs of a fold kept.
 
-    ``kept``: of every run; ``truths``: training and validation part; ``rule``: one of `RULES`.
-    ``values``: fitness per cycle of texts on both parts, where another process knows them; None: they are
-    replayed here. ``allow`` leaves out texts, unless it would leave out all. ``draws``: other draws of the
+    ``kept``: of every run; ``arranged``: training and validation part. ``values``: fitness per cycle of texts
+    on both parts, where another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would leave out all. ``draws``: other draws of the
     training part, for ``guarded``. Raises LearningError if no individual has a value.
     """
     candidates = sorted(
@@ -149,49 +156,49 @@ def choose(
     )
     if not candidates:
         raise LearningError(
-            f"no individual has a value for the fitness {fitness!r}: all were NaN or constant"
+            f"no individual has a value for the fitness {goal.fitness!r}: all were NaN or constant"
         )
     if allow is not None:
         allowed = allow([one.text for one, _ in candidates])
         candidates = [candidate for candidate in candidates if candidate[0].text in allowed] or candidates
-    if rule == "best":  # looks at training alone, and that is known
+    if goal.rule == "best":  # looks at training alone, and that is known
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
-    pairs = _replayed(texts, truths, fitness, clock) if values is None else values(texts)
-    if rule == GUARDED:
-        measure = load_fitness(fitness)
-        named = values_of_all(truths[1], NAMED.values(), measure, clock)
+    pairs = _replayed(texts, arranged, goal) if values is None else values(texts)
+    if goal.rule == GUARDED:
+        measure = load_fitness(goal.fitness)
+        named = values_of_all(arranged[1], NAMED.values(), measure, goal.clock)
         training = np.mean(
             [
                 [training for training, _ in pairs],
-                *(values_of_all(draw, texts, measure, clock) for draw in draws),
+                *(values_of_all(draw, texts, measure, goal.clock) for draw in draws),
             ],
             axis=0,
         )
         judged = [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
         chosen = guarded(judged, named, [one.nodes for one, _ in candidates])
     else:
-        chosen = select(pairs, rule)
-    text = _shorten(texts[chosen], pairs[chosen], truths, fitness, clock)
-    value = SELECTIONS.get(rule, best)(*pairs[chosen])
+        chosen = select(pairs, goal.rule)
+    text = _shorten(texts[chosen], pairs[chosen], arranged, goal)
+    value = SELECTIONS.get(goal.rule, best)(*pairs[chosen])
     return Chosen(text, candidates[chosen][1], value)
 
 
-def _replayed(texts: list[str], truths: Sequence[ArrangedHistory], fitness: str, clock: Clock) -> Pairs:
-    measure = load_fitness(fitness)
-    training, validation = (values_of_all(truth, texts, measure, clock) for truth in truths)
+def _replayed(texts: list[str], arranged: Sequence[ArrangedHistory], goal: Goal) -> Pairs:
+    measure = load_fitness(goal.fitness)
+    training, validation = (values_of_all(part, texts, measure, goal.clock) for part in arranged)
     return list(zip(training, validation, strict=True))
 
 
 def _shorten(
-    text: str, values: tuple[Values, Values], truths: Sequence[ArrangedHistory], fitness: str, clock: Clock
+    text: str, values: tuple[Values, Values], arranged: Sequence[ArrangedHistory], goal: Goal
 ) -> str:
     """Simplify a function without changing its fitness in any cycle of training and validation."""
-    measure = load_fitness(fitness)
+    measure = load_fitness(goal.fitness)
 
     def same(expression: Expression) -> bool:
         return all(
-            np.array_equal(values_of(truths[i], expression.text, measure, clock), values[i])
+            np.array_equal(values_of(arranged[i], expression.text, measure, goal.clock), values[i])
             for i in (1, 0)  # the smaller part first
         )
 

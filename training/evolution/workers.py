@@ -34,7 +34,7 @@ MOST_TEXTS: Final = 160
 """Texts of a task, at most: the more are replayed together, the more they share."""
 LEAST_TEXTS: Final = 20
 """Texts for which another worker is worth a task."""
-MOST_JUDGES: Final = 16
+MOST_FITNESSES: Final = 16
 """Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
 
 
@@ -73,19 +73,21 @@ class Report(NamedTuple):
     """Processor time of scoring and replaying, in seconds."""
 
 
-_JUDGES: Final[dict[Key, TextFitness]] = {}
+_FITNESSES: Final[dict[Key, TextFitness]] = {}
 
 
 def work(task: Task) -> Report:
     """Evaluate a task in this process."""
-    judge = _JUDGES.get(task.key)
-    if judge is None:
+    fitness = _FITNESSES.get(task.key)
+    if fitness is None:
         if task.payload is None:
             return Report(task, None, 0, 0.0)
-        judge = _keep(task.key, pickle.loads(task.payload))
-    before = judge.replays, judge.replay_s
-    answers = judge.values(task.texts) if task.per_cycle else judge.outcomes(task.texts)
-    return Report(task._replace(payload=None), answers, judge.replays - before[0], judge.replay_s - before[1])
+        fitness = _keep(task.key, pickle.loads(task.payload))
+    before = fitness.replays, fitness.replay_s
+    answers = fitness.values(task.texts) if task.per_cycle else fitness.outcomes(task.texts)
+    return Report(
+        task._replace(payload=None), answers, fitness.replays - before[0], fitness.replay_s - before[1]
+    )
 
 
 def _work_away(task: Task) -> Report:
@@ -95,11 +97,11 @@ def _work_away(task: Task) -> Report:
     return work(task)
 
 
-def _keep(key: Key, truth: ArrangedHistory) -> TextFitness:
-    while len(_JUDGES) >= MOST_JUDGES:
-        _JUDGES.pop(next(iter(_JUDGES)))
-    judge = TextFitness(truth, load_fitness(key.fitness), key.clock)
-    return _JUDGES.setdefault(key, judge)
+def _keep(key: Key, arranged: ArrangedHistory) -> TextFitness:
+    while len(_FITNESSES) >= MOST_FITNESSES:
+        _FITNESSES.pop(next(iter(_FITNESSES)))
+    fitness = TextFitness(arranged, load_fitness(key.fitness), key.clock)
+    return _FITNESSES.setdefault(key, fitness)
 
 
 class Evaluator:
@@ -109,9 +111,11 @@ class Evaluator:
     reports.
     """
 
-    def __init__(self, truths: Iterable[ArrangedHistory], fitness: str, clock: Clock, parallel: Any) -> None:
+    def __init__(
+        self, arranged: Iterable[ArrangedHistory], fitness: str, clock: Clock, parallel: Any
+    ) -> None:
         """Take the training sets and the `joblib.Parallel` to run on (see `workers`)."""
-        payloads = [pickle.dumps(truth, protocol=pickle.HIGHEST_PROTOCOL) for truth in truths]
+        payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in arranged]
         self._keys = [Key(hashlib.sha256(payload).hexdigest(), fitness, clock) for payload in payloads]
         self._payloads = payloads
         self._parallel = parallel

@@ -20,27 +20,14 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import IO, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, Fields
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
-
-
-class Fields(NamedTuple):
-    """What a file says of a history, as `ChangeHistory` has it; not checked yet."""
-
-    changed: npt.NDArray[Any]
-    site: npt.NDArray[Any]
-    weight: npt.NDArray[Any] | None = None
-    observed: npt.NDArray[Any] | None = None
-    site_names: Sequence[str] | None = None
-    page_names: Names | None = None
-    dropped_pages: int = 0
-
 
 NAME_FIELDS: Final = ("site_names", "page_names")
 
@@ -197,18 +184,13 @@ def _read_npz(path: Path, file: IO[bytes]) -> Fields:
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
             f"found {', '.join(found) or 'nothing'}"
         )
-    names = {name: _names(found[name]) for name in NAME_FIELDS if name in found}
-    return Fields(
-        found["changed"],
-        found["site"],
-        found.get("weight"),
-        found.get("observed"),
-        names.get("site_names"),
-        names.get("page_names"),
-    )
+    sites, pages = (_names(found.get(name)) for name in NAME_FIELDS)
+    return Fields(found["changed"], found["site"], found.get("weight"), found.get("observed"), sites, pages)
 
 
-def _names(array: npt.NDArray[Any]) -> Names:
+def _names(array: npt.NDArray[Any] | None) -> Names | None:
+    if array is None:
+        return None
     return Names(_split(array) if array.dtype == np.uint8 else array.astype(str).ravel().tolist())
 
 

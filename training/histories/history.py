@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from training.histories.packed_names import Names
+
+
+class Fields(NamedTuple):
+    """What is read of a history file, as `ChangeHistory` has it; not checked yet."""
+
+    changed: npt.NDArray[Any]
+    site: npt.NDArray[Any]
+    weight: npt.NDArray[Any] | None = None
+    observed: npt.NDArray[Any] | None = None
+    site_names: Sequence[str] | None = None
+    page_names: Names | None = None
+    dropped_pages: int = 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)

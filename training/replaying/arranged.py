@@ -86,7 +86,7 @@ class ArrangedHistory:
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Needed state columns -> what `training.replaying.states` lists for them; does not travel."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What to pickle: the same before and after replays."""
         return self.__dict__ | {"states": {}}
 
