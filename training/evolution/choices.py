@@ -18,7 +18,7 @@ from training.evolution.selection import GUARDED, RULES
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
-from training.replaying.arranged import TIES, ArrangedHistory, Ties, prepare
+from training.replaying.arranged import DEFAULTS, TIES, ArrangedHistory, CrawlChoices, Ties, prepare_for
 
 PARTS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
@@ -32,11 +32,11 @@ class Choices:
     fitness: str = "ndcg"
     """A metric of `training.replaying.metrics.MEASURES` or a dotted path."""
     protocol: splits.Protocol = "simple"
-    budget: float = 0.05
+    budget: float = DEFAULTS.budget
     """Visits per cycle: share of the pages (float) or a count out of all pages of the history (int)."""
-    warmup: int = 2
+    warmup: int = DEFAULTS.warmup
     clock: Clock = "visits"
-    ties: Ties = "random"
+    ties: Ties = DEFAULTS.ties
     seeds: int = 5
     """Independent runs per fold."""
     seed: int = 1
@@ -64,6 +64,15 @@ class Choices:
         for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
+
+    def crawl(self, budget: float | None = None) -> CrawlChoices:
+        """The crawl that is replayed; with another budget than that of the choices if one is given."""
+        budget = self.budget if budget is None else budget
+        return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed)
+
+    def split(self, history: ChangeHistory) -> list[splits.Split]:
+        """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
+        return splits.protocol_splits(history, self.protocol, seed=self.seed, warmup=self.warmup)
 
 
 class Parts(NamedTuple):
@@ -93,8 +102,8 @@ def arrange(
                 f"{history.source}: every page would be visited and there would be nothing to rank"
             )
         budget = metrics.budget_pages(budget, history.pages) / history.pages
-    if parts is None:
-        parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
+    parts = choices.split(history) if parts is None else parts
+    crawl = choices.crawl(budget)
 
     def arranged(part: ChangeHistory, name: str) -> ArrangedHistory:
         shape = f"the {name} part of {history.source} ({part.pages:,} pages, {part.cycles} cycles)"
@@ -105,7 +114,7 @@ def arrange(
             )
         if part.changed.all():
             raise LearningError(f"every page changes in every cycle of {shape}: all rankings are equal")
-        return prepare(part, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
+        return prepare_for(part, crawl)
 
     folds = []
     for number, split in enumerate(parts):
