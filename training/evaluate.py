@@ -22,6 +22,7 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.comparing.evaluation import DEFAULT_SCORES, cycles_of, evaluate, write_csv
 from training.histories.reading import read_history
+from training.replaying.arranged import DEFAULTS
 from training.replaying.metrics import ORACLE, parse_budget
 from training.reporting.evaluation import show
 from training.reporting.terminal import wide_console
@@ -47,11 +48,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SCORE",
         help=f"name, expression, score file, dotted path, or {ORACLE} (default: {', '.join(DEFAULT_SCORES)})",
     )
-    add("--budget", default="0.05", help="visits per cycle: a share such as 0.05 or a count such as 5000")
-    options.warmup(add, 2, " (default 2)")
-    options.ties(add, "random", "order of equal scores (default random)")
-    options.clock(add, None, "how outcomes are weighed (default: the score file's, else visits)")
-    options.seed(add, 0, "seed of the random ties and draws (default 0)")
+    add(
+        "--budget",
+        default=f"{DEFAULTS.budget}",
+        help="visits per cycle: a share such as 0.05 or a count such as 5000",
+    )
+    options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
+    options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
+    options.clock(add, DEFAULTS.clock, "how outcomes are weighed (default: the score file's, else visits)")
+    options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
     add("--json", type=Path, metavar="OUT", help="write everything as JSON")
     add("--csv", type=Path, metavar="OUT", help="write a row per score function and cycle as CSV")

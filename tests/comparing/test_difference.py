@@ -13,7 +13,7 @@ from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.replay import replay
 
-CHOICES = Choices(budget=0.1)
+CRAWL = Choices(budget=0.1).crawl()
 
 
 @settings(deadline=None, max_examples=20)
@@ -21,8 +21,8 @@ CHOICES = Choices(budget=0.1)
 def test_visits_are_those_of_the_replay(seed: int, text: str) -> None:
     """Per cycle there are k visits with the replay's changes; states follow from the visits before."""
     history = generate("bursty", 120, 15, seed)
-    visits = visits_of(history, text, CHOICES, 0.1)
-    result = replay(history, text, budget=0.1, seed=CHOICES.seed, engine="dense")
+    visits = visits_of(history, text, CRAWL)
+    result = replay(history, text, budget=0.1, seed=CRAWL.seed, engine="dense")
     for cycle, visited, changed in zip(result.scored_cycles, result.visited, result.changed, strict=True):
         now = visits.cycle == cycle
         assert now.sum() == visited
@@ -44,8 +44,8 @@ def test_by_hand() -> None:
     history = ChangeHistory(
         changed=changed, site=np.array([0, 0, 1, 1], np.int32), site_names=["a.example", "b.example"]
     )
-    choices = Choices(budget=0.25, warmup=2, ties="order")
-    found = differ([history], ["X"], ["t"], choices, 0.25)
+    crawl = Choices(budget=0.25, warmup=2, ties="order").crawl()
+    found = differ([history], ["X"], ["t"], crawl)
     # X visits page 3 in both scored cycles; t visits pages 0 and 1.
     assert found.common == 0.0
     assert (found.alone_rate, found.other_alone_rate) == (1.0, 0.0)
@@ -64,7 +64,7 @@ def test_by_hand() -> None:
 def test_a_function_does_not_differ_from_itself() -> None:
     """All visits are common, all shares equal."""
     history = generate("poisson", 200, 12, 1)
-    found = differ([history, history], ["t * X"] * 2, ["t * X"] * 2, CHOICES, 0.1)
+    found = differ([history, history], ["t * X"] * 2, ["t * X"] * 2, CRAWL)
     assert found.common == 1.0
     assert np.isnan(found.alone_rate)
     assert not found.X_t.any()

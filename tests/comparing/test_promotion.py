@@ -25,7 +25,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
-from training.comparing.decision import truths_of, values_on
+from training.comparing.decision import arrangements_of, values_on
 from training.comparing.promotion import KEPT, PROMOTED, budget_of_crawl, divide, fresh_enough, in_use
 from training.evolution.choices import Choices
 from training.evolution.fitness import load_fitness
@@ -202,7 +202,9 @@ def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
     champion, texts = functions.load("t"), ["nad_rate", "X / n", "log(t + 1)", "random"]
 
     def freshness(text: str, history: ChangeHistory) -> float:
-        return values_on(truths_of(history, choices), functions.load(text), load_fitness("ndcg"))[1].mean()
+        return values_on(arrangements_of(history, choices), functions.load(text), load_fitness("ndcg"))[
+            1
+        ].mean()
 
     fresh = {
         text

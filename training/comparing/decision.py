@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.evolution.choices import Choices
 from training.evolution.fitness import Fitness, load_fitness
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.arranged import ArrangedHistory, prepare_for
 from training.replaying.replay import run
 
 Floats = npt.NDArray[np.float64]
@@ -93,20 +93,16 @@ def chance(differences: Floats) -> float:
     return float(stats.t.sf(statistic, blocks - 1))
 
 
-def truths_of(history: ChangeHistory, choices: Choices) -> list[ArrangedHistory]:
+def arrangements_of(history: ChangeHistory, choices: Choices) -> list[ArrangedHistory]:
     """The history arranged for `REPLAYS` replays, each with its own draws of ties."""
-    return [
-        prepare(
-            history, budget=choices.budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed + i
-        )
-        for i in range(REPLAYS)
-    ]
+    crawl = choices.crawl()
+    return [prepare_for(history, crawl._replace(seed=crawl.seed + i)) for i in range(REPLAYS)]
 
 
-def values_on(truths: Sequence[ArrangedHistory], function: ScoreFunction, fitness: Fitness) -> Floats:
+def values_on(arranged: Sequence[ArrangedHistory], function: ScoreFunction, fitness: Fitness) -> Floats:
     """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
     wanted = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
-    results = [run(truth, function, metrics=wanted) for truth in truths]
+    results = [run(one, function, metrics=wanted) for one in arranged]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
     return np.asarray(np.mean(rows, axis=0))
 
@@ -130,8 +126,8 @@ def decide(
             "a smaller --warmup"
         )
     fitness = load_fitness(choices.fitness)
-    truths = truths_of(history, choices)
-    values = [values_on(truths, function, fitness)[:, -cycles:] for function in (champion, challenger)]
+    arranged = arrangements_of(history, choices)
+    values = [values_on(arranged, function, fitness)[:, -cycles:] for function in (champion, challenger)]
     differences = values[1] - values[0]
     gain, loss = chance(differences[0]), chance(-differences[1] - GUARD_MARGIN)
     means = [[float(row.mean()) for row in pair] for pair in values]

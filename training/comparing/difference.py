@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.scoring import functions
-from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import prepare
+from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import Ints
 
@@ -70,13 +69,13 @@ class Difference(NamedTuple):
     """``[X classes, t classes]``: share of the visits of the first less that of the other."""
 
 
-def visits_of(history: ChangeHistory, text: str, choices: Choices, budget: float) -> Visits:
+def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
     """Replay an expression and note every visit. Raises HistoryError and ExpressionError as `replay`."""
-    truth = prepare(history, budget=budget, warmup=choices.warmup, ties=choices.ties, seed=choices.seed)
-    function = functions.load(text).on_clock(choices.clock)
-    n = np.full(truth.pages, truth.warmup)
-    X = truth.changed[: truth.warmup].sum(axis=0)
-    last = np.full(truth.pages, truth.warmup)
+    arranged = prepare_for(history, crawl)
+    function = functions.load(text).on_clock(crawl.clock)
+    n = np.full(arranged.pages, arranged.warmup)
+    X = arranged.changed[: arranged.warmup].sum(axis=0)
+    last = np.full(arranged.pages, arranged.warmup)
     rows: list[tuple[npt.NDArray[Any], ...]] = []
 
     def watch(cycle: int, pages: Ints, found: Bits) -> None:
@@ -85,7 +84,7 @@ def visits_of(history: ChangeHistory, text: str, choices: Choices, budget: float
         X[pages] += found
         last[pages] = cycle
 
-    replay_dense(truth, function, (), watch)
+    replay_dense(arranged, function, (), watch)
     return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
 
 
@@ -93,15 +92,14 @@ def differ(
     histories: Sequence[ChangeHistory],
     texts: Sequence[str],
     others: Sequence[str],
-    choices: Choices,
-    budget: float,
+    crawl: CrawlChoices,
     sites: int = 8,
 ) -> Difference:
     """Compare two score functions, given for every test set, on these test sets together."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
     site_counts: dict[str, list[int]] = {}
     for history, text, other in zip(histories, texts, others, strict=True):
-        one, two = (visits_of(history, function, choices, budget) for function in (text, other))
+        one, two = (visits_of(history, function, crawl) for function in (text, other))
         keys = [visits.cycle * history.pages + visits.page for visits in (one, two)]
         shared, mine = np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])
         common.append(float(shared.mean()))

@@ -17,7 +17,7 @@ from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import Ties
+from training.replaying.arranged import DEFAULTS, Ties
 from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.replay import replay
 
@@ -113,11 +113,11 @@ def evaluate(
     history: ChangeHistory,
     scores: Sequence[str] = DEFAULT_SCORES,
     *,
-    budget: float = 0.05,
-    warmup: int = 2,
-    ties: Ties = "random",
-    clock: Clock | None = None,
-    seed: int = 0,
+    budget: float = DEFAULTS.budget,
+    warmup: int = DEFAULTS.warmup,
+    ties: Ties = DEFAULTS.ties,
+    clock: Clock | None = DEFAULTS.clock,
+    seed: int = DEFAULTS.seed,
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:

@@ -25,14 +25,13 @@ from training.comparing.results import (
     RecordedHistory,
     plain,
 )
-from training.comparing.trials import Functions, try_out
+from training.comparing.trials import Functions, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, Parts, arrange, identity
 from training.evolution.learning import LEARNED, Fold, learn
 from training.evolution.long_run import Shown
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
-from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
 
@@ -61,12 +60,12 @@ class Experiment:
         arrange(history, choices)  # an unusable history is an error now, not after the first hour
         with workers(jobs) as parallel:
             learned = list(self._learn_all(parallel))
-        tests = _test_sets(history, choices)
+        tests = held_out(history, choices)
         functions: Functions = {name: [name] * len(tests) for name in (*BASELINES, ORACLE)} | {
             one.name: [fold.text for fold in one.folds] for one in learned
         }
         less = [name for name in functions if "best" in name.split() or name in ("nad", "t*X")]
-        trials = try_out(tests, functions, less, choices, float(choices.budget))
+        trials = try_out(tests, functions, less, choices.crawl(float(choices.budget)))
         packages = ("scrapy-gp4c", "deap", "numpy", "scipy")
         return ExperimentResults(
             datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -155,11 +154,6 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
     return [LearnedSet.from_json(one) for one in content["learned"]]
 
 
-def _test_sets(history: ChangeHistory, choices: Choices) -> list[ChangeHistory]:
-    parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
-    return [split.test for split in parts]
-
-
 def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
     """Where a learned function's visits differ from those of the best baseline by a metric, on the test sets.
 
@@ -168,5 +162,4 @@ def difference_of(results: ExperimentResults, history: ChangeHistory, name: str,
     learned = next(one for one in results.learned if one.name == name)
     texts = [fold.text for fold in learned.folds]
     others = [best_baseline(results.trials, metric)] * len(texts)
-    choices = results.choices
-    return differ(_test_sets(history, choices), texts, others, choices, choices.budget)
+    return differ(held_out(history, results.choices), texts, others, results.choices.crawl())

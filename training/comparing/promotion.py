@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
-from training.comparing.decision import GUARD_MARGIN, Floats, decide, truths_of, values_on
+from training.comparing.decision import GUARD_MARGIN, Floats, arrangements_of, decide, values_on
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, arrange
 from training.evolution.fitness import load_fitness
@@ -74,10 +74,10 @@ def fresh_enough(
     decision, with several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
     """
     fitness = load_fitness(choices.fitness)
-    arranged = [truths_of(part, choices) for part in parts]
+    arranged = [arrangements_of(part, choices) for part in parts]
 
     def freshness(function: ScoreFunction) -> Floats:
-        return np.array([values_on(truths, function, fitness)[1].mean() for truths in arranged])
+        return np.array([values_on(part, function, fitness)[1].mean() for part in arranged])
 
     least = freshness(champion) - GUARD_MARGIN
     candidates = {text: functions.of_expression(parse(text), text, choices.clock) for text in texts}

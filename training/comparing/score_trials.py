@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,14 +12,14 @@ from scrapy_gp4c.scoring import functions
 from training.comparing.difference import Difference, differ
 from training.comparing.paper import BASELINES, best_baseline
 from training.comparing.results import RecordedHistory, recorded_choices
-from training.comparing.trials import Trials, try_out
+from training.comparing.trials import Trials, held_out, try_out
 from training.evolution.choices import PARTS, Choices
 from training.evolution.evolve import Json
 from training.evolution.learning import LEARNED
-from training.histories import splits
 from training.histories.history import ChangeHistory
+from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import ORACLE, budget_pages
-from training.replaying.replay import replay
+from training.replaying.replay import run
 
 
 class Process(NamedTuple):
@@ -105,36 +106,28 @@ def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric:
     budget = choices.budget
     # As `training.evolution.choices.arrange` gives it to every part.
     share = budget_pages(budget, history.pages) / history.pages if isinstance(budget, int) else budget
-    test = _test_set(path, learned, history, choices, share)
+    crawl = choices.crawl(share)
+    test = _test_set(path, learned, held_out(history, choices), crawl)
     tried = {name: [name] for name in (*BASELINES, ORACLE)} | {LEARNED: [learned.text]}
     less = [LEARNED, "nad", "t*X"]
-    trials = try_out([test], tried, less, choices, share)
+    trials = try_out([test], tried, less, crawl)
     other = best_baseline(trials, metric)
-    difference = differ([test], [learned.text], [other], choices, share)
+    difference = differ([test], [learned.text], [other], crawl)
     return ScoreTrials(trials, less, budget_pages(share, test.pages), difference)
 
 
 def _test_set(
-    path: Path, learned: LearnedScore, history: ChangeHistory, choices: Choices, share: float
+    path: Path, learned: LearnedScore, tests: Sequence[ChangeHistory], crawl: CrawlChoices
 ) -> ChangeHistory:
     """The test set that the file's function was chosen without: the one that gives its recorded value."""
     recorded = learned.values["test"]["change_rate"]
-    parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
-    for part in parts:
-        result = replay(
-            part.test,
-            learned.text,
-            budget=share,
-            warmup=choices.warmup,
-            ties=choices.ties,
-            clock=choices.clock,
-            seed=choices.seed,
-            metrics=("change_rate",),
-        )
+    for test in tests:
+        arranged = prepare_for(test, crawl)
+        result = run(arranged, learned.text, clock=crawl.clock, metrics=("change_rate",))
         if abs(float(result.change_rate.mean()) - recorded) < 1e-12:
-            return part.test
+            return test
     raise ScoreError(
         f"{path} records a change rate of {recorded:.6f} on its test set, which no test set of "
-        f"{history.source} gives: the file was edited, or written by another version of this package; learn "
+        f"{tests[0].source} gives: the file was edited, or written by another version of this package; learn "
         "again"
     )

@@ -10,8 +10,9 @@ from rich.progress import track
 
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
+from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import METRICS, TRIO
-from training.replaying.replay import replay
+from training.replaying.replay import run
 
 Series = dict[str, list[list[float]]]
 """Metric -> fold -> value per scored cycle of its test set."""
@@ -35,46 +36,41 @@ class Trials(NamedTuple):
     """Share of the pages, as text -> the series of some of the functions."""
 
 
+def held_out(history: ChangeHistory, choices: Choices) -> list[ChangeHistory]:
+    """The part of every fold that nothing is learned from. Raises HistoryError as `Choices.split`."""
+    return [split.test for split in choices.split(history)]
+
+
 def try_out(
     tests: Sequence[ChangeHistory],
     functions: Functions,
     less: Collection[str],
-    choices: Choices,
-    budget: float,
+    crawl: CrawlChoices,
 ) -> Trials:
     """Replay every function on the test set of every fold, those in `less` with parts of the budget too.
 
-    ``budget``: share of a fold's pages; parts of it that are less than a page are left out. Raises
+    The budget is a share of a test set's pages; parts of it that are less than a page are left out. Raises
     HistoryError, ScoreError or ExpressionError as `training.replaying.replay.replay`.
     """
-    series = _series(tests, functions, choices, budget)
+    series, budget = _series(tests, functions, crawl), crawl.budget
     tried = {name: texts for name, texts in functions.items() if name in less}
     smaller = {
         f"{budget * part:g}": {
             name: {metric: values[metric] for metric in TRIO}
-            for name, values in _series(tests, tried, choices, budget * part).items()
+            for name, values in _series(tests, tried, crawl._replace(budget=budget * part)).items()
         }
         for part in SMALLER
         if budget * part * min(test.pages for test in tests) >= 1.0
     }
-    return Trials(series, choices.warmup + 1, budget, smaller)
+    return Trials(series, crawl.warmup + 1, budget, smaller)
 
 
-def _series(
-    tests: Sequence[ChangeHistory], functions: Functions, choices: Choices, budget: float
-) -> dict[str, Series]:
+def _series(tests: Sequence[ChangeHistory], functions: Functions, crawl: CrawlChoices) -> dict[str, Series]:
     series: dict[str, Series] = {}
-    for name, texts in track(functions.items(), f"Replaying at {budget:.1%}", console=Console(stderr=True)):
+    title, console = f"Replaying at {crawl.budget:.1%}", Console(stderr=True)
+    for name, texts in track(functions.items(), title, console=console):
         results = [
-            replay(
-                test,
-                text,
-                budget=budget,
-                warmup=choices.warmup,
-                ties=choices.ties,
-                clock=choices.clock,
-                seed=choices.seed,
-            )
+            run(prepare_for(test, crawl), text, clock=crawl.clock)
             for test, text in zip(tests, texts, strict=True)
         ]
         series[name] = {metric: [getattr(r, metric).tolist() for r in results] for metric in METRICS}

@@ -65,10 +65,14 @@ class Choices:
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
 
-    @property
-    def crawl(self) -> CrawlChoices:
-        """The crawl that is replayed."""
-        return CrawlChoices(self.budget, self.warmup, self.ties, self.clock, self.seed)
+    def crawl(self, budget: float | None = None) -> CrawlChoices:
+        """The crawl that is replayed; with another budget than that of the choices if one is given."""
+        budget = self.budget if budget is None else budget
+        return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed)
+
+    def split(self, history: ChangeHistory) -> list[splits.Split]:
+        """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
+        return splits.protocol_splits(history, self.protocol, seed=self.seed, warmup=self.warmup)
 
     @property
     def goal(self) -> Goal:
@@ -103,8 +107,8 @@ def arrange(
                 f"{history.source}: every page would be visited and there would be nothing to rank"
             )
         budget = metrics.budget_pages(budget, history.pages) / history.pages
-    if parts is None:
-        parts = splits.protocol_splits(history, choices.protocol, seed=choices.seed, warmup=choices.warmup)
+    parts = choices.split(history) if parts is None else parts
+    crawl = choices.crawl(budget)
 
     def arranged(part: ChangeHistory, name: str) -> ArrangedHistory:
         shape = f"the {name} part of {history.source} ({part.pages:,} pages, {part.cycles} cycles)"
@@ -115,7 +119,7 @@ def arrange(
             )
         if part.changed.all():
             raise LearningError(f"every page changes in every cycle of {shape}: all rankings are equal")
-        return prepare_for(part, choices.crawl._replace(budget=budget))
+        return prepare_for(part, crawl)
 
     folds = []
     for number, split in enumerate(parts):
