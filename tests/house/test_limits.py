@@ -35,11 +35,8 @@ STILL_MOVING: Final = "its room is being rebuilt"
 NOT_YET: Final[dict[str, str]] = {
     "lines of scrapy_gp4c.crawling.cycle": STILL_MOVING,
     "lines of scrapy_gp4c.crawling.run": STILL_MOVING,
-    "lines of training.evaluate": STILL_MOVING,
-    "lines of training.learn": STILL_MOVING,
+    "lines of training.histories.formats": STILL_MOVING,
     "lines of training.evolution.learning.learn": STILL_MOVING,
-    "lines of training.histories.from_store._read": STILL_MOVING,
-    "lines of training.histories.git_pages.read_repository": STILL_MOVING,
     "parameters of training.evolution.learning.learn": STILL_MOVING,
     "parameters of training.evolution.score_file.write_score_file": STILL_MOVING,
     "parameters of training.evolution.selection.choose": STILL_MOVING,
