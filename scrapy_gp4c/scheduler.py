@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecrawlScheduler(Scheduler):
-    """Opens a cycle, feeds its plan into the queue, admits new pages: docs/architecture.md, "A request's way"."""
+    """Opens a cycle, feeds its plan, admits new pages: docs/architecture.md, "A request's way"."""
 
     gp4c: Settings
     commit_interval_s = 0.5

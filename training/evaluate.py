@@ -22,7 +22,7 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.comparing.evaluation import DEFAULT_SCORES, cycles_of, evaluate, write_csv
 from training.histories.reading import read_history
-from training.replaying.arranged import DEFAULTS
+from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.metrics import ORACLE, parse_budget
 from training.reporting.evaluation import show
 from training.reporting.terminal import wide_console
@@ -52,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
         "--budget",
         default=f"{DEFAULTS.budget}",
         help="visits per cycle: a share such as 0.05 or a count such as 5000",
+    )
+    add(
+        "--policy",
+        metavar="TEXT",
+        default=DEFAULTS.policy,
+        help="what chooses by the score: top_k, rounds(rounds=4) or a dotted path (default %(default)s)",
     )
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
     options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
@@ -84,11 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             evaluation = evaluate(
                 history,
                 scores,
-                budget=parse_budget(given.budget),
-                warmup=given.warmup,
-                ties=given.ties,
-                clock=given.clock,
-                seed=given.seed,
+                CrawlChoices(
+                    parse_budget(given.budget),
+                    given.warmup,
+                    given.ties,
+                    given.clock,
+                    given.seed,
+                    given.policy,
+                ),
                 first_cycle=cycles.start + 1,
                 advance=lambda: bar.advance(task),
             )

@@ -1,4 +1,4 @@
-"""The plan into Scrapy's queue: the pages that the frontier yields, as claimed requests of fitting priority."""
+"""The plan into Scrapy's queue: what the frontier yields, as claimed requests of fitting priority."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Planning a cycle: the policy's rounds, and what goes beside them whatever the policy.
 
 In round 0 the panel comes first, then the policy's pages, pages in warm-up, and pages never fetched (at most
-``GP4C_NEW_PAGES``). Panel and chosen pages together fill the budget; the others are outside it. A round's plan
-is committed before its first request, with the number of logged visits that it saw.
+``GP4C_NEW_PAGES``). Panel and chosen pages together fill the budget; the others are outside it. A round's
+plan is committed before its first request, with the number of logged visits that it saw.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Planner:
     def plan(self, record: CycleRecord, planned: Pages) -> None:
         """Plan the next round and commit it.
 
-        ``record``: the cycle's; ``planned``: the pages of its earlier rounds. Raises PolicyError or ScoreError.
+        ``record``: the cycle's; ``planned``: the pages of its earlier rounds. Raises PolicyError, ScoreError.
         """
         number = self.planned_rounds
         if number:
@@ -139,8 +139,8 @@ class Planner:
     def choice(self, number: int, spent: int, planned: Pages, found: Found) -> Chosen:
         """What the policy chooses in a round.
 
-        ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these rounds;
-        ``found``: the visits that it may see. Raises PolicyError or ScoreError.
+        ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these
+        rounds; ``found``: the visits that it may see. Raises PolicyError or ScoreError.
         """
         known, settings = self._surveyed(), self._settings
         budget = settings.budget_pages(known.alive) - len(known.due[PANEL])

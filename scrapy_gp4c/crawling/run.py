@@ -83,7 +83,7 @@ class Run:
         self._settled: dict[int, str] = {}
         self._warned = False
         self.idle_since_s: float | None = None
-        """Since when free slots wait for the outcomes of a round, by the monotonic clock; None: they do not."""
+        """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
         runs[crawler] = self
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
@@ -193,7 +193,7 @@ class Run:
     # --- the plan into the queue
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue what is due of the plan, but nothing before the requests are through that set up a session."""
+        """Queue what is due of the plan; nothing before the requests are through that set up a session."""
         if self._setup.is_over():
             self._feeder.feed(host_done)
 
@@ -282,7 +282,7 @@ class Run:
 def open_run(
     crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
 ) -> Run:
-    """Open the spider's store and begin or resume its cycle; raises Gp4cError, and then the store is closed."""
+    """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
     store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         return Run(crawler, store, settings, spider, enqueue)

@@ -116,8 +116,8 @@ NOBODY = Chosen(np.empty(0, np.uint32), np.empty(0), None)
 def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
     """Ask a policy for the plan of one round, and hold it to the contract.
 
-    Raises PolicyError, which names policy and breach, for more pages than the budget has left, a page that is no
-    candidate, a page twice, or scores that do not belong to the pages.
+    Raises PolicyError, which names policy and breach, for more pages than the budget has left, a page that is
+    no candidate, a page twice, or scores that do not belong to the pages.
     """
     watched = _Watched(evidence)
     try:

@@ -57,8 +57,8 @@ class PolicyChoice(NamedTuple):
 def load(given: str, *, trusted: bool = True) -> PolicyChoice:
     """Read a policy's text: a name of `POLICIES`, with arguments if it takes any, or a dotted path.
 
-    A dotted path names ``f(PolicySettings) -> Policy``; unless ``trusted`` it is refused. Raises PolicyError that
-    names what was given and what would be accepted.
+    A dotted path names ``f(PolicySettings) -> Policy``; unless ``trusted`` it is refused. Raises PolicyError
+    that names what was given and what would be accepted.
     """
     if not isinstance(given, str) or not given.strip() or len(given) > MAX_LENGTH:
         raise PolicyError(f"a policy is {_accepted()}; found {str(given)[:80]!r}")

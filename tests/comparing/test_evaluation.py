@@ -11,6 +11,7 @@ from scipy import stats
 from scrapy_gp4c.errors import Gp4cError
 from training.comparing.evaluation import Summary, evaluate, summary
 from training.histories.history import ChangeHistory
+from training.replaying.arranged import CrawlChoices
 from training.replaying.replay import replay
 
 
@@ -39,7 +40,7 @@ def test_a_single_cycle_has_no_interval() -> None:
 
 def test_a_part_of_the_cycles_is_a_history_of_its_own(history: ChangeHistory) -> None:
     """--cycles cuts the history: warm-up and page statistics begin anew at A, as in the journal."""
-    part = evaluate(history.take(cycles=slice(4, 9)), ["cg"], first_cycle=5, budget=10)
+    part = evaluate(history.take(cycles=slice(4, 9)), ["cg"], CrawlChoices(budget=10), first_cycle=5)
     alone = replay(history.take(cycles=slice(4, 9)), "cg", budget=10)
     assert part.results[0].metrics["change_rate"].per_cycle == alone.change_rate.tolist()
     assert part.history.scored_cycles == [7, 8, 9]

@@ -62,7 +62,7 @@ def check_finished(path: Path, cycle: int) -> None:
 
 
 def test_kill_9_at_fifty_moments_of_four_rounds(web: Web, worker: Worker) -> None:
-    """Between rounds, while a plan is written and in the fold: no page twice, the budget exact, each plan as told."""
+    """Between rounds, in a plan's writing, in the fold: no page twice, budget exact, each plan as told."""
     worker.begin(SETTINGS)
     assert worker.wait() == 0
     moments = random.Random(2007)

@@ -90,7 +90,6 @@ def test_rooms_import_only_those_that_they_may() -> None:
     assert {pair: found for pair, found in arrows().items() if pair not in ALLOWED} == {}
 
 
-@pytest.mark.xfail(reason="policies will read page state")
 def test_every_arrow_is_used() -> None:
     """What the picture shows is there."""
     assert ALLOWED - arrows().keys() == set()

@@ -1,4 +1,4 @@
-"""One suite for any policy: the contract, and that a plan is a pure function of settings, round and evidence."""
+"""One suite for any policy: the contract, and that a plan follows from settings, round and evidence alone."""
 
 from __future__ import annotations
 

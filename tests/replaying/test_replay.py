@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
-from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
@@ -500,7 +499,7 @@ def test_every_visit_can_be_watched():
 def test_other_policies_replay_page_by_page(text):
     """Rounds choose what the top k does, score by score; only the top k can be told by groups of pages."""
     arranged = prepare(history_of(np.random.default_rng(9).random((12, 200)) < 0.2), budget=20)
-    rounds = table.load("rounds(rounds=4)")
+    rounds = "rounds(rounds=4)"
     result = run(arranged, text, policy=rounds)
     assert result.engine == "dense"
     assert_same(result, run(arranged, text, engine="dense"))

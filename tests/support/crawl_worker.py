@@ -73,8 +73,8 @@ def run(
     """Crawl with small blocks and frequent commits.
 
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
-    SIGKILL before this block of the fold is written; ``kill_at_plan``: end so when this plan of the run is made
-    (0: the first) and not yet committed, or, with a half added, when it is just committed.
+    SIGKILL before this block of the fold is written; ``kill_at_plan``: end so when this plan of the run is
+    made (0: the first) and not yet committed, or, with a half added, when it is just committed.
     """
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     commit = OpenCycle.commit

@@ -47,7 +47,8 @@ class Web:
                 time.sleep(web.delay_s)
                 links = "".join(f'<a href="{path}">x</a>' for path in LIST) if self.path == "/list" else ""
                 shown = f"version {web.version}" if is_changing(self.path) else "as ever"
-                body = f"<html><body><p>page {self.path} of a small site, {shown}</p>{links}</body></html>".encode()
+                text = f"page {self.path} of a small site, {shown}"
+                body = f"<html><body><p>{text}</p>{links}</body></html>".encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html")
                 self.send_header("Content-Length", str(len(body)))

@@ -16,7 +16,7 @@ HOST_PAGES = 10
 
 
 class ChangedHosts:
-    """Half of the budget by score; the rest by score too, but only on hosts where the first half found changes."""
+    """Half of the budget by score; the rest by score too, on hosts where the first half found changes."""
 
     name = "changed_hosts"
     rounds = 2
@@ -56,7 +56,7 @@ def changed_hosts(settings: PolicySettings) -> ChangedHosts:
 
 
 class Siblings:
-    """Four rounds in equal parts: the more changes this cycle has found on its host, the earlier a page comes."""
+    """Four equal rounds: the more changes this cycle has found on its host, the earlier a page comes."""
 
     name = "siblings"
     rounds = 4
@@ -69,8 +69,10 @@ class Siblings:
         found = evidence.visits()
         changes = np.bincount(found.changed // HOST_PAGES, minlength=2**12)
 
+        scored = scored_by(self.settings, round)
+
         def scores_of(block: Block) -> npt.NDArray[np.float64]:
-            return changes[block.pages // HOST_PAGES].astype(np.float64)
+            return changes[block.pages // HOST_PAGES] + 1e-3 * scored(block)
 
         return best_candidates(scores_of, round.remaining // (self.rounds - round.number), evidence)
 

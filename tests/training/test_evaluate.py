@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +43,7 @@ def test_the_json_file_holds_what_replay_found(path, tmp_path, capsys):
     assert document["history"]["sha256"] == history.sha256
     assert document["history"]["scored_cycles"] == list(range(4, 13))
     settings = {"budget": 0.1, "k": 6, "warmup": 3, "ties": "order", "clock": "cycles", "seed": 5}
+    settings["policy"] = "top_k"
     assert document["settings"] == settings
     assert [result["score"] for result in document["results"]] == scores
     assert [result["formula"] for result in document["results"]] == ["t", "t * X", "oracle", "random"]
@@ -113,3 +115,36 @@ def test_the_module_is_a_command(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert str(missing) in done.stderr
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4, 7])
+def test_rounds_find_what_top_k_finds(rounds: int, path: Path, tmp_path: Path) -> None:
+    """For every named function, number for number: their scores do not change within a cycle."""
+    documents = []
+    for policy in ("top_k", f"rounds(rounds={rounds})"):
+        out = tmp_path / f"{len(documents)}.json"
+        assert main([str(path), "--policy", policy, "--json", str(out)]) == 0
+        documents.append(json.loads(out.read_text()))
+    one, other = documents
+    assert one["results"] == other["results"]
+    assert [one["settings"].pop("policy"), other["settings"].pop("policy")] == ["top_k", policy]
+    assert one["settings"] == other["settings"]
+
+
+def test_a_policy_of_ones_own_is_replayed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its dotted path; the table's heading names it."""
+    own = "tests.support.policies.changed_hosts"
+    assert main([str(path), "--score", "nad", "--policy", own]) == 0
+    assert f"policy {own};" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("best", "found 'best'"), ("tests.support.policies.too_many", "the policy 'broken' broke its contract")],
+)
+def test_a_policy_that_cannot_be_used_is_one_error(
+    text: str, message: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether its text cannot be read or its plan breaks the contract."""
+    assert main([str(path), "--score", "nad", "--policy", text]) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")

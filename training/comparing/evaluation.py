@@ -17,9 +17,9 @@ from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import DEFAULTS, Ties
+from training.replaying.arranged import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.metrics import METRICS, ORACLE
-from training.replaying.replay import replay
+from training.replaying.replay import run
 
 DEFAULT_SCORES: Final = (*NAMED, ORACLE)
 COUNTS: Final = ("visited", "changed", "pending")
@@ -60,6 +60,8 @@ class Used(NamedTuple):
     clock: Clock | None
     """None: that of each score file, else ``visits``."""
     seed: int
+    policy: str
+    """As it was given."""
 
 
 class Result(NamedTuple):
@@ -112,35 +114,28 @@ def summary(per_cycle: Floats) -> Summary:
 def evaluate(
     history: ChangeHistory,
     scores: Sequence[str] = DEFAULT_SCORES,
+    crawl: CrawlChoices = DEFAULTS,
     *,
-    budget: float = DEFAULTS.budget,
-    warmup: int = DEFAULTS.warmup,
-    ties: Ties = DEFAULTS.ties,
-    clock: Clock | None = DEFAULTS.clock,
-    seed: int = DEFAULTS.seed,
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
     """Replay every score function on `history`.
 
-    Parameters as for `training.replaying.replay.replay`; ``first_cycle`` is the number of the history's
-    first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
-    HistoryError, ScoreError or ExpressionError, before any replay where it can.
+    ``first_cycle``: number of the history's first cycle in the file that it was cut from; ``advance`` is
+    called after each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError, before any
+    replay where it can.
     """
     functions = [None if text == ORACLE else load(text) for text in scores]
     results = []
-    scored: list[int] = []
-    k = 0
+    arranged = prepare_for(history, crawl)
+    scored = (arranged.scored_cycles + first_cycle - 1).tolist()
     for text, function in zip(scores, functions, strict=True):
-        result = replay(
-            history, function or ORACLE, budget=budget, warmup=warmup, ties=ties, clock=clock, seed=seed
-        )
-        k, scored = result.k, (result.scored_cycles + first_cycle - 1).tolist()
+        result = run(arranged, function or ORACLE, clock=crawl.clock, policy=crawl.policy)
         results.append(
             Result(
                 text,
                 text if function is None else function.formula,
-                None if function is None else clock or function.clock,
+                None if function is None else crawl.clock or function.clock,
                 {name: summary(getattr(result, name)) for name in METRICS},
                 {name: getattr(result, name).tolist() for name in COUNTS},
             )
@@ -157,7 +152,12 @@ def evaluate(
         float(history.changed.mean()),
     )
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
-    return Evaluation(about, Used(budget, k, warmup, ties, clock, seed), versions, results)
+    return Evaluation(
+        about,
+        Used(crawl.budget, arranged.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, crawl.policy),
+        versions,
+        results,
+    )
 
 
 def cycles_of(text: str, cycles: int) -> slice:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
@@ -40,6 +41,8 @@ class CrawlChoices(NamedTuple):
     """How the terminals weigh outcomes; None: as the score function says."""
     seed: int = 0
     """Of all draws."""
+    policy: str = TOP_K.text
+    """Text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`."""
 
 
 DEFAULTS: Final = CrawlChoices()
@@ -93,12 +96,12 @@ class ArrangedHistory:
     @property
     def pages(self) -> int:
         """P."""
-        return int(self.changed.shape[1])
+        return len(self.pattern)
 
     @property
     def cycles(self) -> int:
         """D."""
-        return int(self.changed.shape[0])
+        return len(self.changed)
 
     @property
     def scored_cycles(self) -> Ints:
@@ -136,8 +139,8 @@ def prepare(
 
 
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
-    """`prepare` for a crawl, whatever its clock."""
-    choice = crawl._replace(clock=None), type(crawl.budget)  # 1 is one page, 1.0 are all
+    """`prepare` for a crawl, whatever its clock and policy."""
+    choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:
         _KEPT[key] = history
@@ -152,7 +155,7 @@ def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
 
 
 def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
-    budget, warmup, ties, _, seed = crawl
+    budget, warmup, ties, _, seed, _ = crawl
     changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
     cycles, pages = changed.shape
     if pages == 0:

@@ -235,11 +235,11 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
       cycle d has age c - d + 1 after cycle c: 1 in the very cycle of the change.
     * ``harmonic_staleness``: mean of H(m), see `harmonic`.
     """
-    visited = tallies.visited
+    visited = np.maximum(tallies.visited, 1)  # a policy may visit nothing in a cycle: shares of that are 0
     out = {"change_rate": tallies.changed / visited}
     if tallies.dcg is not None:
-        ideal = gain_sums(int(visited.max(initial=0)))
-        best = ideal[np.minimum(visited, tallies.pending)]
+        most = int(tallies.visited.max(initial=0))  # what a policy did not visit counts against it
+        best = gain_sums(most)[np.minimum(most, tallies.pending)]
         out["ndcg"] = np.divide(tallies.dcg, best, out=np.zeros(len(best)), where=best > 0)
     if tallies.changed_weight is not None:
         out["weighted_change_rate"] = np.ldexp(tallies.changed_weight.astype(float), -weights.bits) / visited

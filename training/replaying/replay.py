@@ -14,6 +14,7 @@ from typing import Final, Literal, get_args
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
+from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -92,12 +93,12 @@ def run(
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
-    policy: PolicyChoice = TOP_K,
+    policy: str = DEFAULTS.policy,
 ) -> ReplayResult:
     """Replay on what `prepare` arranged; parameters and errors as for `replay`.
 
-    ``policy``: what chooses by the score function. Only ``top_k`` has a fast path. Raises PolicyError for one
-    that breaks its contract.
+    ``policy``: text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; only
+    ``top_k`` has a fast path. Raises PolicyError for one that cannot be read or breaks its contract.
     """
     return run_all(arranged, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
@@ -109,10 +110,10 @@ def run_all(
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
-    policy: PolicyChoice = TOP_K,
+    policy: str = DEFAULTS.policy,
 ) -> list[ReplayResult]:
     """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
-    wanted = tuple(metrics)
+    wanted, chooser = tuple(metrics), load_policy(policy)
     for given, known, what in (
         *((metric, METRICS, "metric") for metric in wanted),
         (engine, ENGINES, "engine"),
@@ -125,15 +126,15 @@ def run_all(
     grouped = {
         number: function
         for number, function in enumerate(functions)
-        if function is not None and engine != "dense" and _can_be_grouped(function, policy)
+        if function is not None and engine != "dense" and _can_be_grouped(function, chooser)
     }
     if engine == "grouped" and len(grouped) < len(functions):
         lone = next(given for number, given in enumerate(score_functions) if number not in grouped)
         raise ScoreError(
             f"{lone!s} scores every page by itself, so pages cannot be grouped: "
             "use the engine 'dense' or 'auto'"
-            if policy.text == TOP_K.text
-            else f"the policy {policy.text!r} chooses page by page: use the engine 'dense' or 'auto'"
+            if chooser.text == TOP_K.text
+            else f"the policy {policy!r} chooses page by page: use the engine 'dense' or 'auto'"
         )
     tallies: dict[int, Tallies] = {}
     if grouped:
@@ -142,7 +143,7 @@ def run_all(
         tallies = dict(zip(grouped, replay_grouped(arranged, list(grouped.values()), needs), strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
-            tallies[number] = replay_dense(arranged, function, needs, policy=policy)
+            tallies[number] = replay_dense(arranged, function, needs, policy=chooser)
     measured = {id(own): measure(own, arranged.weights) for own in tallies.values()}
     return [
         _result(arranged, function, "grouped" if number in grouped else "dense", own, measured[id(own)])

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from training.comparing.evaluation import Evaluation
+from training.replaying.arranged import DEFAULTS
 from training.replaying.metrics import METRICS, TRIO
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
@@ -39,7 +40,8 @@ def show(evaluation: Evaluation, console: Console) -> None:
         f"{about.source}: {about.pages:,} pages, scored cycles {scored[0]} to {scored[-1]}, "
         f"{about.changed_share:.2%} of the pages change per cycle\n"
         f"k = {settings.k:,} visits per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
-        f"clock {settings.clock or 'visits, or as the score file says'}, seed {settings.seed}; "
+        f"clock {settings.clock or 'visits, or as the score file says'}, seed {settings.seed}"
+        f"{'' if settings.policy == DEFAULTS.policy else f', policy {settings.policy}'}; "
         "mean ± half-width of the 95% interval over cycles",
         highlight=False,
         markup=False,
