@@ -93,12 +93,12 @@ class ArrangedHistory:
     @property
     def pages(self) -> int:
         """P."""
-        return int(self.changed.shape[1])
+        return len(self.words)
 
     @property
     def cycles(self) -> int:
         """D."""
-        return int(self.changed.shape[0])
+        return len(self.changed)
 
     @property
     def scored_cycles(self) -> Ints:
