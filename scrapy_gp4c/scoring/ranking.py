@@ -76,8 +76,13 @@ class Best:
         if self._rows > 2 * self._k + 4 * self._slack_rows:
             self._compact()
 
+    def _merged(self) -> tuple[npt.NDArray[Any], ...]:
+        if len(self._columns) == 1:  # a replay has all its pages in one block
+            return self._columns[0]
+        return tuple(np.concatenate(column) for column in zip(*self._columns, strict=True))
+
     def _compact(self) -> None:
-        merged = tuple(np.concatenate(column) for column in zip(*self._columns, strict=True))
+        merged = self._merged()
         kept = best_k(merged[0], merged[1], self._k)
         self._columns = [tuple(column[kept] for column in merged)]
         self._rows = len(kept)
@@ -90,7 +95,7 @@ class Best:
         """Return pages and scores of the k best, best first."""
         if not self._columns:
             return np.empty(0, np.uint32), np.empty(0)
-        scores, ties, pages = (np.concatenate(column) for column in zip(*self._columns, strict=True))
+        scores, ties, pages = self._merged()
         order = top_k(scores, ties, k)
         if len(order):
             self.cut = float(scores[order[-1]]), int(ties[order[-1]])

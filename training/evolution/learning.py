@@ -88,9 +88,9 @@ def learn(
 ) -> Learned:
     """Learn score functions from `history`.
 
-    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange`
-    gave, if it was called before. ``checkpoint``: written after every generation; its states, if it was
-    opened and has any, are gone on from. ``allow``: leaves out what the selection rule is not to choose, see
+    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange` gave,
+    if it was called before. ``checkpoint``: written after every generation; its states, if it was opened and
+    has any, are gone on from. ``allow``: leaves out what the selection rule is not to choose, see
     `training.evolution.selection.choose`.
 
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.

@@ -148,8 +148,8 @@ def choose(
 
     ``kept``: of every run; ``arranged``: training and validation part. ``values``: fitness per cycle of texts
     on both parts, where another process knows them; None: they are replayed here. ``allow`` leaves out
-    texts, unless it would leave out all. ``draws``: other draws of the training part, for ``guarded``. Raises
-    LearningError if no individual has a value.
+    texts, unless it would leave out all. ``draws``: other draws of the training part, for ``guarded``.
+    Raises LearningError if no individual has a value.
     """
     candidates = sorted(
         ((one, run) for run, best_of_run in enumerate(kept) for one in best_of_run),

@@ -96,7 +96,7 @@ class ArrangedHistory:
     @property
     def pages(self) -> int:
         """P."""
-        return len(self.pattern)
+        return len(self.words)
 
     @property
     def cycles(self) -> int:
