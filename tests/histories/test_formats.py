@@ -247,7 +247,7 @@ def test_packed_names_are_a_sequence_of_the_names(names):
 MEASURE = """
 import resource, sys
 import numpy as np
-from training.history import read_history
+from training.histories.reading import read_history
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 history = read_history(sys.argv[1])
 assert (history.pages, history.cycles) == (417_048, 57), history
