@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
+from twisted.web.http import Request
 
 from scrapy_gp4c.crawling.planning import RANKED, Planner
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from tests.support.killing import PAGES, Recorded, Web, Worker
+from tests.support.loopback import Site, crawl, html
 
 SETTINGS = {
     "GP4C_POLICY": "tests.support.policies.siblings",
@@ -125,3 +131,73 @@ def test_a_dotted_path_that_a_store_names_is_not_loaded(web: Web, worker: Worker
     worker.begin(SETTINGS)
     assert worker.wait() == 0
     check_finished(worker.store, 2)
+
+
+class Listed(Spider):
+    """Visits its start pages."""
+
+    name = "listed"
+
+    def parse(self, response: object) -> None:
+        """Want nothing of them."""
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: Path) -> None:
+    """One page of the first round answers only when all pages of all rounds have been fetched."""
+    held: list[Request] = []
+
+    def slow(request: Request) -> bytes | None:
+        held.append(request)
+        return release()
+
+    def quick(request: Request) -> bytes:
+        release()
+        return b"<html><body>quick</body></html>"
+
+    def release() -> None:
+        if held and len(site.fetched()) == len(Listed.start_urls):
+            held.pop().finish()
+
+    paths = [f"/{number}" for number in range(20)]
+    Listed.start_urls = [site.url(path) for path in paths]
+    site.pages = dict.fromkeys(paths, html("begin"))
+    settings = {"GP4C_POLICY": "rounds(rounds=4)", "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1.0}
+    await crawl(Listed, store_path, settings)
+    site.log.clear()
+    site.pages = dict.fromkeys(paths, quick)
+    with open_store(store_path, readonly=True) as store:
+        first = Planner(store, Settings.load(ScrapySettings(settings))).first_choice().pages[0]
+        site.pages["/" + store.request(int(first))["url"].rpartition("/")[2]] = slow
+    await crawl(Listed, store_path, settings)
+    assert sorted(path for _, path in site.log) == sorted(paths)
+    with open_store(store_path, readonly=True) as store:
+        rounds = store.cycles()[-1]["rounds"]
+    assert [one["planned"] for one in rounds] == [5, 5, 5, 5]
+    assert [one["seen"] for one in rounds][1:] == [4, 9, 14]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_policy_that_fails_in_a_later_round_costs_no_visit(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line names policy and breach; the cycle ends with the visits of the rounds before."""
+    paths = [f"/{number}" for number in range(20)]
+    Listed.start_urls = [site.url(path) for path in paths]
+    site.pages = dict.fromkeys(paths, html("as ever"))
+    settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 10}
+    settings["GP4C_POLICY"] = "tests.support.policies.too_many_later"
+    await crawl(Listed, store_path, settings)
+    site.log.clear()
+    with caplog.at_level(logging.CRITICAL):
+        await crawl(Listed, store_path, settings)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert len(lines) == 2, "one for each cycle: the first has nothing to choose from either"
+    assert all(
+        "No further round in cycle" in line and "'too_many_later' broke its contract" in line
+        for line in lines
+    )
+    assert len(site.log) == 5
+    with open_store(store_path, readonly=True) as store:
+        assert [record["visited"] for record in store.cycles()] == [20, 5]
+        assert store.verify() == []

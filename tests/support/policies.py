@@ -108,6 +108,23 @@ def too_many(settings: PolicySettings) -> Broken:
     return Broken(spoil, settings)
 
 
+class TooManyLater(ChangedHosts):
+    """Breaks the contract in its second round."""
+
+    name = "too_many_later"
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """Plan the first round as it should be."""
+        return (
+            too_many(self.settings).plan(round, evidence) if round.number else super().plan(round, evidence)
+        )
+
+
+def too_many_later(settings: PolicySettings) -> TooManyLater:
+    """What ``GP4C_POLICY = "tests.support.policies.too_many_later"`` names."""
+    return TooManyLater(settings)
+
+
 def no_policy(settings: PolicySettings) -> object:
     """Returns something else than a policy."""
     return object()
