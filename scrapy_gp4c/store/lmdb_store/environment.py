@@ -1,7 +1,7 @@
 """The LMDB file of a store: opening it, its transactions, every way in which that goes wrong, errors as ours.
 
 LMDB maps its file into memory, so that a truncated file ends the process with SIGBUS instead of an error;
-therefore the header is read before LMDB sees it. Nothing here deletes or overwrites what it finds.
+therefore `header` looks at it before LMDB does. Nothing here deletes or overwrites what it finds.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,15 +18,11 @@ from typing import Any, Final
 import lmdb
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError, is_whole
 
 DATA: Final = "data.mdb"
 WRITER_LOCK: Final = "writer.lock"
 _OUR_FILES: Final = {DATA, "lock.mdb", WRITER_LOCK}
-
-_MAGIC: Final = 0xBEEFC0DE
-_VERSION: Final = 1
-_META: Final = struct.Struct("=16xII16xI92xQQ")
-"""LMDB 0.9's meta page: magic, data version, page size, last page, transaction (mdb.c, MDB_meta)."""
 
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
@@ -57,7 +50,7 @@ def check_directory(path: Path, readonly: bool) -> None:
                 )
             path.mkdir(parents=True, exist_ok=True)
             return
-        _check_header(path, data)
+        _check_data(path, data)
     except OSError as error:
         if isinstance(error, StoreError):
             raise
@@ -66,40 +59,14 @@ def check_directory(path: Path, readonly: bool) -> None:
         ) from error
 
 
-def _check_header(path: Path, data: Path) -> None:
-    with data.open("rb") as file:
-        head = file.read(_META.size)
-        size = os.fstat(file.fileno()).st_size
-        if len(head) < _META.size:
-            raise damaged(path, f"{DATA} ends after {size} bytes")
-        magic, version, page_size, *first = _META.unpack(head)
-        if magic != _MAGIC:
-            raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}")
-        if version != _VERSION:
-            return  # LMDB's own error names the versions
-        file.seek(page_size)
-        head = file.read(_META.size)
-        if len(head) < _META.size:
-            raise damaged(path, f"{DATA} ends after {size} bytes")
-        second = _META.unpack(head)[3:]
-        last_page = max(first, list(second), key=lambda meta: meta[1])[0]
-    if size < (last_page + 1) * page_size:
-        _probe(path)
-
-
-def _probe(path: Path) -> None:
-    """Walk a file that is shorter than its header says, in a process that SIGBUS may end.
-
-    Pages at the end that were allocated and freed in one transaction are never written, so that a
-    shorter file may be sound.
-    """
-    walk = (
-        "import lmdb, os, sys\n"
-        "environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=16, map_size=2**40)\n"
-        "environment.copyfd(os.open(os.devnull, os.O_WRONLY), compact=True)\n"
-    )
-    process = subprocess.run([sys.executable, "-c", walk, str(path)], capture_output=True, check=False)
-    if process.returncode:
+def _check_data(path: Path, data: Path) -> None:
+    try:
+        whole = is_whole(data)
+    except NoLmdbFileError as error:
+        if error.args:
+            raise damaged(path, f"{DATA} {error}") from None
+        raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}") from None
+    if not whole:
         raise damaged(path, f"{DATA} is truncated")
 
 
