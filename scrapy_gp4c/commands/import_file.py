@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.store.history_text import is_header
-from scrapy_gp4c.store.opening import restore
+from scrapy_gp4c.store.opening import remove_leftovers, restore
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def run(project: Project, options: Namespace) -> None:
     _check_callback(project, options.callback)
     failure: list[ImportFileError] = []
     with project.open_store(readonly=False) as store:
+        remove_leftovers(store.path)
         added, known = store.add_pages(_pages(project, name, options.callback, failure))
     print(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
     if failure:

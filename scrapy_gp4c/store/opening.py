@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from scrapy_gp4c.store.lmdb_store.restore import restore
+from scrapy_gp4c.store.lmdb_store.restore import remove_leftovers, restore
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.page_store import PageStore
 
-__all__ = ["USUAL", "Sizes", "open_store", "restore"]
+__all__ = ["USUAL", "Sizes", "open_store", "remove_leftovers", "restore"]
 
 
 def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> PageStore:

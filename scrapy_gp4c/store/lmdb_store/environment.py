@@ -22,7 +22,8 @@ from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError, is_whole
 
 DATA: Final = "data.mdb"
 WRITER_LOCK: Final = "writer.lock"
-_OUR_FILES: Final = {DATA, "lock.mdb", WRITER_LOCK}
+READERS: Final = "lock.mdb"
+OUR_FILES: Final = {DATA, READERS, WRITER_LOCK}
 
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
@@ -38,7 +39,7 @@ def check_directory(path: Path, readonly: bool) -> None:
         if path.exists() and not path.is_dir():
             raise StoreDamagedError(f"the store {path} must be a directory; found a file. {_ANOTHER}")
         if not data.exists() or data.stat().st_size == 0:
-            strangers = sorted(set(os.listdir(path)) - _OUR_FILES) if path.exists() else []
+            strangers = sorted(set(os.listdir(path)) - OUR_FILES) if path.exists() else []
             if strangers:
                 raise StoreDamagedError(
                     f"the directory {path} holds no page store but other files ({strangers[0]!r}, ...). "
@@ -131,23 +132,37 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         """Take the lock or raise StoreInUseError that names the holder."""
+        self._path = path / WRITER_LOCK
         try:
-            self._file = os.open(path / WRITER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            while not self._take(path):
+                pass
         except OSError as error:
+            if isinstance(error, StoreError):
+                raise
             raise StoreError(
                 f"cannot write to the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
             ) from error
+
+    def _take(self, path: Path) -> bool:
+        """Take the lock; False if its file was removed by the one who held it: that locks nobody out."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(self._file, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
             raise in_use(path, f"process {holder}") from None
+        if not os.fstat(self._file).st_nlink:
+            os.close(self._file)
+            return False
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        return True
 
-    def release(self) -> None:
-        """Give the lock back."""
+    def release(self, *, remove: bool = False) -> None:
+        """Give the lock back; ``remove``: its file too, as there is no store that it was for."""
+        if remove:
+            self._path.unlink(missing_ok=True)
         os.close(self._file)
 
 

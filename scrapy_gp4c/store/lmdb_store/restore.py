@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -29,10 +30,18 @@ from scrapy_gp4c.store.history_text import (
     read_page,
 )
 from scrapy_gp4c.store.lmdb_store import fold
-from scrapy_gp4c.store.lmdb_store.environment import DATA
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
+    OUR_FILES,
+    READERS,
+    Environment,
+    WriterLock,
+    check_directory,
+)
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables, encode
 from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.whole_files import sync
 
 Lines = Iterable[tuple[int, str]]
 """(line number, line)."""
@@ -44,25 +53,78 @@ def restore(
     """Restore a history into the store at `place`, which must be new; returns its pages and cycles.
 
     ``name``: of the file that the lines are from; ``to_page``: gives each page its key. Raises
-    ImportFileError for lines that are no history, StoreError where there is a store with content.
+    ImportFileError for lines that are no history, StoreError where there is a store with content,
+    StoreInUseError where a crawl has it.
     """
-    if (place / DATA).exists():
-        with Store(place) as store:
-            if store.pages or store.cycles():
-                raise StoreError(
-                    f"the store {place} has {store.pages:,} pages and {len(store.cycles()):,} cycles: a "
-                    "history is restored into a new store only. Set GP4C_STORE to another directory, or move "
-                    "this one away."
-                )
-    work = place.with_name(place.name + ".import")
-    shutil.rmtree(work, ignore_errors=True)
+    there = place.exists()
+    check_directory(place, readonly=False)
+    lock = WriterLock(place)  # throughout: a crawl that begins meanwhile is told who has the store
+    try:
+        _check_new(place)
+        remove_leftovers(place)
+        counts = _build(place, name, lines, to_page, pages_per_batch)
+    except BaseException:
+        trace = not there and not (place / DATA).exists()
+        lock.release(remove=trace)
+        if trace:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+    lock.release()
+    return counts
+
+
+def _check_new(place: Path) -> None:
+    """Raise StoreError unless the store at `place` is without content, or not there."""
+    data = place / DATA
+    if not data.exists() or data.stat().st_size == 0:
+        return
+    environment = Environment(place, readonly=True, map_size=USUAL.map_size)
+    try:
+        with environment.transaction() as txn:
+            if txn.stat()["entries"] == 0:  # killed at birth
+                return
+        tables = Tables(environment, USUAL.block_rows)
+        pages, cycles = tables.merged_pages, len(tables.cycles())
+    finally:
+        environment.close()
+    if pages or cycles:
+        raise StoreError(
+            f"the store {place} has {pages:,} pages and {cycles:,} cycles: a history is restored into a new "
+            "store only. Set GP4C_STORE to another directory, or move this one away."
+        )
+
+
+def _work(place: Path) -> Path:
+    """Where the store is built: beside its place, on the same disk."""
+    real = Path(os.path.realpath(place))
+    return real.with_name(real.name + ".import")
+
+
+def remove_leftovers(place: Path) -> None:
+    """Remove what a killed import into `place` left; for those who hold its lock. Other files stay."""
+    work = _work(place)
+    if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
+        shutil.rmtree(work)
+
+
+def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batch: int) -> tuple[int, int]:
+    """Build the store beside its place and move it there; returns its pages and cycles."""
+    work = _work(place)
+    if work.exists():
+        raise StoreError(
+            f"the directory {work} is needed for the import and holds other files: move it away."
+        )
     try:
         with Store(work) as store:
             cycles = _restore(name, iter(lines), to_page, store.tables, pages_per_batch)
             pages = store.merged_pages
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "lock.mdb").unlink(missing_ok=True)
+        sync(work / DATA)  # closing leaves the newest header in memory
+        _check_new(place)
+        (place / READERS).unlink(missing_ok=True)
         os.replace(work / DATA, place / DATA)
+        sync(place)
+        sync(work.parent)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return pages, cycles

@@ -1,0 +1,73 @@
+"""Writing files so that they are there whole or not at all, whatever ends the process or the machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that replaces `path` when the block ends: after any crash, either is there, complete.
+
+    Nothing is left of it if the block raises. A symbolic link stays and its target is replaced; what is no
+    regular file (``/dev/stdout``, a pipe) is written as it is. Raises OSError when it cannot be written.
+    """
+    target, mode = _target(path)
+    if target is None:
+        with open(path, "wb") as file:
+            yield file
+        return
+    part = _part(target)
+    try:
+        with open(part, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def probe(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless `replacing` can begin to write at this path; leaves nothing behind."""
+    target, _ = _target(path)
+    if target is None:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        return
+    with open(_part(target), "xb"):
+        pass
+    _part(target).unlink()
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a directory's names, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _target(path: str | os.PathLike[str]) -> tuple[Path | None, int | None]:
+    """Where links lead, and the mode of the file there; no path where a file would take a device's place."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return Path(os.path.realpath(path)), None
+    # A name in these stands for a descriptor of the process, of a regular file maybe, which others have too.
+    if not stat.S_ISREG(mode) or folder == "/dev" or folder.startswith("/proc/"):
+        return None, None
+    return Path(os.path.realpath(path)), stat.S_IMODE(mode)
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")

@@ -1,0 +1,124 @@
+"""Restoring a history beside whatever else happens: a crawl, a kill, a power cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scrapy_gp4c.errors import StoreError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import remove_leftovers, restore
+from scrapy_gp4c.store.records import NewVisit, StoredRequest
+from tests.support.stores import pages
+
+LINE = "h\thttp://h/{}\t01\t{{}}"
+
+
+def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:
+    """A page's key by its URL."""
+    return int(request["url"].rpartition("/")[2]) + 1, request
+
+
+def lines(place: Path, count: int = 3) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a history; `place` is where it goes."""
+    assert not (place / "data.mdb").exists()
+    for number in range(count):
+        yield number + 1, LINE.format(number)
+
+
+def crawl(place: Path) -> None:
+    """Finish one cycle."""
+    with Store(place) as store:
+        store.add_pages(pages(2))
+        store.begin_cycle({})
+        store.record(NewVisit(1, "first", time=1.0))
+        store.finish_cycle({})
+
+
+def test_a_crawl_that_begins_during_an_import_is_told_who_has_the_store(tmp_path: Path) -> None:
+    """The import holds the store from its first line to its last."""
+    place = tmp_path / "store"
+
+    def beside() -> Iterator[tuple[int, str]]:
+        for line in lines(place):
+            with pytest.raises(StoreInUseError, match=f"process {os.getpid()}"):
+                crawl(place)
+            yield line
+
+    assert restore(place, "history", beside(), to_page) == (3, 3)
+    with Store(place) as store:
+        assert (store.pages, store.last_cycle, store.verify()) == (3, 3, [])
+
+
+def test_an_import_replaces_no_finished_cycle(tmp_path: Path) -> None:
+    """Nor where somebody removed the lock: what is there by then stays, and the import is an error."""
+    place = tmp_path / "store"
+
+    def beside() -> Iterator[tuple[int, str]]:
+        yield from lines(place)
+        (place / "writer.lock").unlink()
+        crawl(place)
+
+    with pytest.raises(StoreError, match="has 2 pages and 1 cycles"):
+        restore(place, "history", beside(), to_page)
+    with Store(place) as store:
+        assert (store.pages, store.last_cycle, store.verify()) == (2, 1, [])
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_an_import_during_a_crawl_is_told_who_has_the_store(tmp_path: Path) -> None:
+    """An empty store that a crawl has open is not replaced under it."""
+    place = tmp_path / "store"
+    with Store(place) as store:
+        with pytest.raises(StoreInUseError):
+            restore(place, "history", iter([(1, LINE.format(0))]), to_page)
+        store.add_pages(pages(2))
+    with Store(place, readonly=True) as store:
+        assert store.pages == 2
+
+
+def test_an_imported_history_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data file is on the disk before it gets its name, and the name before the import is over."""
+    events: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        events.append(("sync", os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path)))
+
+    def replaced(old: Path, new: Path) -> None:
+        replace(old, new)
+        events.append(("rename", os.path.relpath(new, tmp_path)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    place = tmp_path / "store"
+    restore(place, "history", lines(place), to_page)
+    assert events == [
+        ("sync", "store.import/data.mdb"),
+        ("rename", "store/data.mdb"),
+        ("sync", "store"),
+        ("sync", "."),
+    ]
+
+
+def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
+    """A half-built store beside the place is removed; a directory of other files by that name is not."""
+    place, left = tmp_path / "store", tmp_path / "store.import"
+    for clean in ("restore", "urls"):
+        crawl(left)
+        if clean == "restore":
+            restore(place, "history", lines(place), to_page)
+        else:
+            remove_leftovers(place)
+        assert os.listdir(tmp_path) == ["store"]
+    left.mkdir()
+    (left / "thesis.tex").write_text("years of work")
+    remove_leftovers(place)
+    place.rename(tmp_path / "old")
+    with pytest.raises(StoreError, match="holds other files: move it away"):
+        restore(place, "history", lines(place), to_page)
+    assert (left / "thesis.tex").read_text() == "years of work"
