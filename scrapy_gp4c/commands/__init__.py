@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,9 +52,16 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         try:
             ACTIONS[opts.action].run(Project(self.settings, opts.spider), opts)
+            sys.stdout.flush()
         except Gp4cError as error:
             print(f"scrapy gp4c {opts.action}: {error}", file=sys.stderr)
             self.exitcode = 1
-        except BrokenPipeError:  # `| head` has seen enough
-            sys.stderr.close()
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
+                print(
+                    f"scrapy gp4c {opts.action}: cannot write the output: {error.strerror}", file=sys.stderr
+                )
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
             self.exitcode = 1

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TextIO
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.store.history_text import lines
+from scrapy_gp4c.store.whole_files import replacing
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -32,7 +31,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Write the history; a file appears only when it is complete."""
+    """Write the history; a file appears only when it is complete, a device is written as it is."""
     with project.open_store() as store, _output(options.output) as output:
         for line in lines(store):
             output.write(line + "\n")
@@ -43,24 +42,22 @@ def _output(name: str | None) -> Iterator[TextIO]:
     if name is None:
         yield sys.stdout
         return
-    part = Path(f"{name}.part")
     try:
-        raw = part.open("wb")
-    except OSError as error:
-        raise StoreError(f"cannot write {name}: {error.strerror}. Choose another file with -o.") from error
-    try:
-        with raw:
+        with replacing(name) as raw:
             # No file name and no time stamp inside: the same history gives the same bytes.
-            compressed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if name.endswith(".gz") else None
-            with open_text(compressed or raw) as output:
+            packed = (
+                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if name.endswith(".gz") else nullcontext(raw)
+            )
+            with packed as binary:
+                output = open_text(binary)
                 yield output
-        os.replace(part, name)
+                output.detach()  # written, and left open: `replacing` closes it when it is on the disk
     except OSError as error:
-        raise StoreError(f"cannot write {name}: {error.strerror}. Free space, or choose another.") from error
-    finally:
-        part.unlink(missing_ok=True)
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"cannot write {name}: {error.strerror}. Choose another file with -o.") from error
 
 
-def open_text(binary: Any) -> TextIO:
+def open_text(binary: Any) -> io.TextIOWrapper:
     """Text layer of the format over a binary file."""
     return io.TextIOWrapper(binary, encoding="utf-8", newline="\n")

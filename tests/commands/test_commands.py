@@ -371,3 +371,27 @@ def test_the_entry_point_leads_to_the_command() -> None:
 
     (entry,) = (entry for entry in entry_points(group="scrapy.commands") if entry.name == "gp4c")
     assert entry.load() is Command
+
+
+def test_an_output_without_room_is_one_message(project_directory: Path, tmp_path: Path) -> None:
+    """A full disk behind the standard output or ``-o``: one line, exit code 1, and the device stays one."""
+    store = f"GP4C_STORE={tmp_path / 'store'}"
+    open_store(tmp_path / "store").close()
+    for arguments in (("status",), ("export",), ("export", "-o", "/dev/full")):
+        command = [sys.executable, "-m", "scrapy", "gp4c", arguments[0], "news", *arguments[1:], "-s", store]
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run(
+                command,
+                cwd=project_directory,
+                env={**os.environ, "PYTHONWARNINGS": "ignore"},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        assert result.returncode == 1
+        assert result.stderr.startswith(f"scrapy gp4c {arguments[0]}: cannot write ")
+        assert "No space left on device" in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+    assert Path("/dev/full").is_char_device()

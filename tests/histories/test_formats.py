@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -264,3 +265,23 @@ def test_reading_the_papers_collection_takes_little_memory(tmp_path):
             file.write(f"site{page // 58}\thttp://site{page // 58}.example/p{page}\t{bits}\n")
     done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 80
+
+
+@pytest.mark.parametrize("format_", sorted(WRITERS))
+def test_half_a_history_never_has_its_name(tmp_path, monkeypatch, format_):
+    """A writer that is stopped in the middle leaves the file of before, and no other."""
+    history = ChangeHistory(np.zeros((3, 5), bool), np.zeros(5, np.int32))
+    path = tmp_path / f"history.{format_}.gz"
+    path.write_bytes(b"before")
+
+    def stopped(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        WRITERS[format_](path, history)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == [path.name]
+    monkeypatch.undo()
+    WRITERS[format_](path, history)
+    assert read_history(path).pages == 5

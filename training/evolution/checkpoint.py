@@ -7,43 +7,23 @@ result depends on. Reading the checkpoint of another run is an error, not a sile
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.store.whole_files import probe, replacing
 from training.evolution.evolve import Json, State
 
 FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[str]]:
-    """A text file that replaces `path` when the block ends: after any crash, either is there, complete.
-
-    Nothing is left of it if the block raises. Raises OSError when it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def write_atomically(path: Path, content: Any, indent: int | None = None) -> None:
     """Write JSON by `replacing`. Raises LearningError when the file cannot be written."""
     try:
         with replacing(path) as file:
-            json.dump(content, file, indent=indent)
-            file.write("\n")
+            file.write(f"{json.dumps(content, indent=indent)}\n".encode())
     except OSError as error:
         raise LearningError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
@@ -52,11 +32,8 @@ def check_writable(path: Path) -> None:
     """Raise LearningError unless a file can be made at this path; leaves nothing behind."""
     if path.is_dir():
         raise LearningError(f"cannot write {str(path)!r}: it is a directory; give the path of a file")
-    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(probe, "xb"):
-            pass
-        probe.unlink()
+        probe(path)
     except OSError as error:
         raise LearningError(
             f"cannot write {str(path)!r}: {error.strerror}; give a path in a directory that can be written"

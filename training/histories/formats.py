@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.store.whole_files import replacing
 from training.histories.history import ChangeHistory, Fields
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
 
@@ -279,7 +280,7 @@ def _raw(names: Sequence[str], i: int) -> bytes:
 @contextlib.contextmanager
 def _create(path: str | Path) -> Iterator[IO[bytes]]:
     try:
-        with open(path, "wb") as raw:
+        with replacing(path) as raw:
             if str(path).endswith(".gz"):
                 # No file name and time in it: equal histories make equal files.
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:

@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from scrapy_gp4c.errors import HistoryError
-from training.evolution.checkpoint import replacing
+from scrapy_gp4c.store.whole_files import replacing
 from training.reporting import svg
 from training.reporting.charts import Chart
 from training.reporting.glossary import DEFINITIONS
@@ -157,6 +157,6 @@ def write_report(page: Page, path: Path) -> None:
     html = render(page)
     try:
         with replacing(path) as file:
-            file.write(html)
+            file.write(html.encode())
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
