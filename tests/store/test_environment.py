@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
+from scrapy_gp4c.store.opening import restore
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -192,6 +194,42 @@ def test_no_access_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file/store"):
         Store(tmp_path / "file" / "store")
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o277])
+def test_a_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+    """Whatever the umask: 0700 and 0600, of a crawl's store, of a reader's table and of an import."""
+    path, imported, between = tmp_path / "store", tmp_path / "import", tmp_path / "between" / "store"
+    between.parent.mkdir()
+    old = os.umask(umask)
+    try:
+        for place in (path, between):
+            Store(place).close()
+        (path / "lock.mdb").unlink()
+        Store(path, readonly=True).close()
+        restore(imported, "history", iter([(1, "h\thttp://h/\t01")]), lambda request: (1, request))
+    finally:
+        os.umask(old)
+    for place in (path, between, imported):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        for name in os.listdir(place):
+            assert stat.S_IMODE((place / name).stat().st_mode) == 0o600, name
+    assert stat.S_IMODE(between.parent.stat().st_mode) != 0o700
+
+
+def test_the_modes_of_an_existing_store_stay(tmp_path: Path) -> None:
+    """What its owner opened to others stays open to them, and can be used."""
+    path = tmp_path / "store"
+    Store(path).close()
+    path.chmod(0o755)
+    for name in os.listdir(path):
+        (path / name).chmod(0o644)
+    with Store(path) as store:
+        store.add_pages(pages(3))
+    with Store(path, readonly=True) as store:
+        assert store.pages == 3
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert {stat.S_IMODE((path / name).stat().st_mode) for name in os.listdir(path)} == {0o644}
 
 
 def crawl_until_full(store: Store) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -24,6 +25,8 @@ DATA: Final = "data.mdb"
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 OUR_FILES: Final = {DATA, READERS, WRITER_LOCK}
+
+_OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
 
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
@@ -49,7 +52,7 @@ def check_directory(path: Path, readonly: bool) -> None:
                 raise StoreError(
                     f"there is no page store in {path} yet: run the spider once, or check GP4C_STORE."
                 )
-            path.mkdir(parents=True, exist_ok=True)
+            _create_directory(path)
             return
         _check_data(path, data)
     except OSError as error:
@@ -58,6 +61,22 @@ def check_directory(path: Path, readonly: bool) -> None:
         raise StoreError(
             f"cannot open the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
         ) from error
+
+
+def _create_directory(path: Path) -> None:
+    """Make a directory that is its owner's alone, as requests may hold secrets; one that exists stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(_OWNERS | stat.S_IXUSR)
+        path.chmod(_OWNERS | stat.S_IXUSR)
+
+
+def _create_file(path: Path) -> None:
+    """Make an empty file that is its owner's alone, whatever the umask; one that exists stays as it is."""
+    with suppress(FileExistsError):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNERS)
+        os.fchmod(file, _OWNERS)
+        os.close(file)
 
 
 def _check_data(path: Path, data: Path) -> None:
@@ -114,9 +133,13 @@ def store_error(path: Path, error: Exception) -> StoreError:
 
 def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
     """Open the LMDB environment in a directory that `check_directory` accepted."""
+    with suppress(OSError):  # of which LMDB will tell
+        for name in (READERS,) if readonly else (READERS, DATA):
+            _create_file(path / name)
     with translated(path):
         environment = lmdb.open(
             str(path),
+            mode=_OWNERS,
             map_size=map_size,
             metasync=False,
             readonly=readonly,
@@ -145,7 +168,8 @@ class WriterLock:
 
     def _take(self, path: Path) -> bool:
         """Take the lock; False if its file was removed by the one who held it: that locks nobody out."""
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _create_file(self._path)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNERS)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
