@@ -16,6 +16,7 @@ import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.environment import store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import restore
@@ -300,6 +301,24 @@ def test_a_full_disk_loses_no_visit(tmp_path: Path) -> None:
         store.finish_cycle({"finished": 2.0})
         assert store.verify() == []
         assert sum(len(visits) for _, visits in store.visits()) == buffered
+
+
+@pytest.mark.usefixtures("_file_size_limit")
+def test_a_faulty_disk_is_not_called_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LMDB says EIO of both: with room on the disk and below the limit it is a fault, else want of room."""
+    path = tmp_path / "store"
+    Store(path).close()
+    error = lmdb.Error("mdb_txn_commit: Input/output error")
+    assert type(store_error(path, error)) is StoreError
+    assert "Check the disk" in str(store_error(path, error))
+    room = os.statvfs(path)
+    values = list(room)
+    values[4] = 3  # blocks that are free for users
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda path: os.statvfs_result(values))
+        assert isinstance(store_error(path, error), StoreFullError)
+    limit_file_size((path / "data.mdb").stat().st_size)
+    assert isinstance(store_error(path, error), StoreFullError)
 
 
 @pytest.mark.usefixtures("_file_size_limit")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ READERS: Final = "lock.mdb"
 OUR_FILES: Final = {DATA, READERS, WRITER_LOCK}
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
+_LITTLE: Final = 2**20
+"""Bytes: what is left where a write came up short, with some for other processes."""
 
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
@@ -110,9 +113,11 @@ def translated(path: Path) -> Iterator[None]:
 def store_error(path: Path, error: Exception) -> StoreError:
     """Return an LMDB error as one of our StoreErrors."""
     full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
-    # LMDB reports a short write, which is how a full disk or a file size limit begins, as EIO.
-    texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO))
-    if full or any(text in str(error) for text in texts):
+    faulty = os.strerror(errno.EIO) in str(error)
+    if not full:
+        texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+        full = any(text in str(error) for text in texts) or (faulty and _has_no_room(path))
+    if full:
         return StoreFullError(
             f"no room to write to the store {path} ({error}). What was committed is still readable: free "
             "disk space (or raise the quota) and run again, or move the directory and set GP4C_STORE."
@@ -128,7 +133,21 @@ def store_error(path: Path, error: Exception) -> StoreError:
         | lmdb.NotFoundError,
     ):
         return damaged(path, str(error))
-    return StoreError(f"the store {path} cannot be used: {error}. Check its owner and GP4C_STORE.")
+    remedy = "Check the disk (dmesg) and the quota" if faulty else "Check its owner and GP4C_STORE"
+    return StoreError(f"the store {path} cannot be used: {error}. {remedy}.")
+
+
+def _has_no_room(path: Path) -> bool:
+    """Tell a full disk, or a limit of file sizes, from a faulty disk: LMDB calls a short write EIO too."""
+    try:
+        room = os.statvfs(path)
+        left = room.f_bavail * room.f_frsize
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit != resource.RLIM_INFINITY:
+            left = min(left, limit - (path / DATA).stat().st_size)
+    except OSError:
+        return False
+    return left < _LITTLE
 
 
 def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
