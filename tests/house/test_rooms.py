@@ -22,7 +22,7 @@ ARROWS: Final[dict[str, str]] = {
     "commands": "crawling settings store page_state scoring",
     "histories": "store page_state",
     "replaying": "histories policies page_state scoring",
-    "evolution": "replaying histories store scoring",
+    "evolution": "replaying histories scoring",
     "comparing": "evolution replaying histories store scoring",
     "reporting": "comparing evolution replaying store page_state scoring",
     "training's commands": "reporting comparing evolution replaying histories scoring",

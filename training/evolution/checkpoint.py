@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
-from scrapy_gp4c.store.whole_files import probe, replacing
 from training.evolution.evolve import Json, State
+from training.histories.writing import probe, replacing
 
 FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"

@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.store.whole_files import replacing
 from training.histories.history import ChangeHistory, Fields
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
+from training.histories.writing import replacing
 
 NAME_FIELDS: Final = ("site_names", "page_names")
 
