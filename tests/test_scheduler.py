@@ -526,6 +526,52 @@ async def test_a_renamed_callback_is_an_error_of_its_pages_only(
     assert "parse_author" in caplog.text
 
 
+BAD_REQUESTS: list[Any] = [
+    {"callback": 7},
+    {"callback": "no_such"},
+    {"callback": "name"},
+    {"priority": "x"},
+    {"meta": "x"},
+    {"cb_kwargs": [1]},
+    {"headers": ["x"]},
+    {"headers": {"Accept": [7]}},
+    {"headers": {"Accept": ["\u20ac"]}},
+    {"cookies": "x"},
+    {"url": 7},
+    {"url": "http://[h/"},
+    {"url": "nothing"},
+    {"url": "file:///etc/hostname"},
+]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_bad_stored_request_fails_its_own_page_alone(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Written by another version or a hand: an error and a line for that page; the others are visited."""
+
+    class Quiet(Spider):
+        name = "quiet"
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    good = [f"/{number}" for number in range(40)]
+    with Store(store_path) as store:
+        requests: list[Any] = [{"url": site.url(path)} for path in good]
+        for number, bad in enumerate(BAD_REQUESTS):
+            requests.insert(number * 2, {"url": site.url("/bad"), **bad})
+        store.add_pages(enumerate(requests, 1))
+    site.pages.update(dict.fromkeys(good, html(WORDS)))
+    crawler = await crawl(Quiet, store_path)
+    assert site.fetched() == set(good)
+    assert stats(crawler)["outcome/error"] == len(BAD_REQUESTS)
+    assert stats(crawler)["outcome/first"] == len(good)
+    lines = [record for record in caplog.records if record.message.startswith("Cannot revisit")]
+    assert len(lines) == len(BAD_REQUESTS)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 @pytest_twisted.ensureDeferred
 async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
     site: Site, store_path: Path
