@@ -280,6 +280,7 @@ class Cycle:
                 self.settings.panel,
                 self.settings.warmup_visits,
                 self.settings.distance_bits,
+                self.settings.score_function,
             ),
         }
         self.store.finish_cycle(record)
