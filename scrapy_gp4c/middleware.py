@@ -80,7 +80,8 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
         if isinstance(visit, Claim):
-            run = runs.get(self._crawler)
+            found = runs.get(self._crawler)
+            run = found() if found is not None else None
             if run is not None and run.cycle.is_under_way(visit):
                 return run.cycle, visit
         return None, None

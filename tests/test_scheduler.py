@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_twisted
@@ -14,12 +16,27 @@ from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from twisted.internet import reactor, task
 from twisted.web.http import Request as ServerRequest
 
+from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
 
 WORDS = "a quiet page with a text of more than a few words on nothing in particular that rarely changes"
+
+
+class Watched(RecrawlScheduler):
+    """The scheduler; keeps weak references to run and cycle."""
+
+    seen: ClassVar[list[weakref.ref[Any]]] = []
+
+    def open(self, spider: Spider) -> Any:
+        """Open, and note what was made."""
+        opened = super().open(spider)
+        assert self._run is not None
+        self.seen += [weakref.ref(self._run), weakref.ref(self._run.cycle)]
+        return opened
 
 
 class Collect:
@@ -570,6 +587,22 @@ async def test_a_bad_stored_request_fails_its_own_page_alone(
     lines = [record for record in caplog.records if record.message.startswith("Cannot revisit")]
     assert len(lines) == len(BAD_REQUESTS)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_finished_crawl_leaves_nothing_in_memory(site: Site, store_path: Path) -> None:
+    """Crawl after crawl in one process: run, cycle and crawler are freed."""
+    spider = quotes_site(site)
+    seen: list[weakref.ref[Any]] = []
+    for _ in range(5):
+        crawler = await crawl(spider, store_path, {"SCHEDULER": Watched})
+        seen += [weakref.ref(crawler), *Watched.seen]
+        Watched.seen.clear()
+        del crawler
+    await task.deferLater(reactor, 0.2, int)
+    gc.collect()
+    assert len(seen) == 15
+    assert [found() for found in seen if found() is not None][3:] == []  # Scrapy may keep the last
 
 
 @pytest_twisted.ensureDeferred

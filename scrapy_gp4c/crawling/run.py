@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
@@ -49,8 +49,8 @@ UNREADABLE: Final = "gp4c/skipped/unreadable"
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
 
-runs: WeakKeyDictionary[Crawler, Run] = WeakKeyDictionary()
-"""The run of each crawler: how scheduler and middleware find the same one."""
+runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
+"""The run of each crawler, owned by its scheduler; weak, because a run leads back to its crawler."""
 
 
 class Run:
@@ -84,7 +84,7 @@ class Run:
         self._warned = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
-        runs[crawler] = self
+        runs[crawler] = ref(self)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)

@@ -314,7 +314,8 @@ def test_a_repository_runs_no_program_of_its_own(tmp_path, repository):
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", f"file://{repository.done()}", str(clone))
     program = tmp_path / "program"
-    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {tmp_path / "ran"}\n')
+    ran = tmp_path / "ran"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {ran}\n')
     program.chmod(0o755)
     names = ["core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass"]
     names += ["diff.external", "diff.evil.command", "diff.evil.textconv", "merge.evil.driver"]
