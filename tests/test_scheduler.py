@@ -605,6 +605,53 @@ async def test_a_finished_crawl_leaves_nothing_in_memory(site: Site, store_path:
     assert [found() for found in seen if found() is not None][3:] == []  # Scrapy may keep the last
 
 
+class Torn(RecrawlScheduler):
+    """The scheduler; tears its disk queue after five requests."""
+
+    served = 0
+    how = "file"
+
+    def next_request(self) -> Request | None:
+        """Return the next request."""
+        self.served += 1
+        if self.served == 5 and self.dqs is not None:
+            queues: Any = self.dqs
+            for slot in queues.pqueues.values():
+                for queue in slot.queues.values():
+                    if self.how == "file":
+                        queue.f.truncate(4)
+                    else:
+                        queue.f.seek(-6, 2)
+                        queue.f.write(b"xx")
+                        queue.f.seek(0, 2)
+        return super().next_request()
+
+
+@pytest.mark.parametrize("how", ["file", "entry"])
+@pytest_twisted.ensureDeferred
+async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
+    site: Site, store_path: Path, tmp_path: Path, how: str
+) -> None:
+    """Whatever Scrapy's disk queue raises: every planned page gets its outcome, and the run ends."""
+
+    class Quiet(Spider):
+        name = "quiet"
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    paths = [f"/{number}" for number in range(60)]
+    site.pages.update(dict.fromkeys(paths, html(WORDS)))
+    with Store(store_path) as store:
+        store.add_pages((number, {"url": site.url(path)}) for number, path in enumerate(paths))
+    scheduler = type("Torn_", (Torn,), {"how": how})
+    given = {"SCHEDULER": scheduler, "JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_TIMEOUT": 10}
+    crawler = await crawl(Quiet, store_path, given)
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert stats(crawler)["skipped/unreadable"] >= 1
+    assert outcomes(store_path, 1) == {path: ["first"] for path in paths}
+
+
 @pytest_twisted.ensureDeferred
 async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
     site: Site, store_path: Path

@@ -52,6 +52,11 @@ class Feeder:
         """Append the pages of a further round."""
         self._frontier.extend(pages)
 
+    def refeed(self, pages: Iterable[int]) -> None:
+        """Feed pages anew whose requests the queue has lost: all that were in it."""
+        self._frontier.forget_queued()
+        self._frontier.extend(pages)
+
     def feed(self, host_done: str | None = None) -> None:
         """Queue what the frontier has for now; a page it yields in vain gives its place to the next.
 

@@ -49,6 +49,10 @@ class Frontier:
         """Append pages to the plan."""
         self._plan.extend(pages)
 
+    def forget_queued(self) -> None:
+        """Take the windows of all hosts for empty: the queue has lost what was in it."""
+        self._queued.clear()
+
     def feed(self, host_done: str | None = None) -> Iterator[tuple[int, StoredRequest]]:
         """Yield (page, stored request) of the pages to queue now.
 

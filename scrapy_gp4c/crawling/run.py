@@ -17,13 +17,7 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import (
-    META,
-    PASSED,
-    is_page_request,
-    page_key,
-    to_stored,
-)
+from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request, page_key, to_stored
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
@@ -246,6 +240,12 @@ class Run:
         if not self.stats.get_value(UNREADABLE):
             logger.warning("%s", messages.unreadable(error, UNREADABLE), extra=self.extra)
         self.stats.inc_value(UNREADABLE)
+
+    def refeed(self) -> None:
+        """Feed anew what the queue has lost, which is all that was in it."""
+        self._setup.forget_queued()
+        self._feeder.refeed(self.cycle.release_queued())
+        self.feed()
 
     # --- the end
 
