@@ -133,6 +133,7 @@ def check_stored(stored: StoredRequest) -> None:
     """
     if not isinstance(stored, dict):
         raise ValueError(f"expected an object as the stored request; found {str(stored)[:80]!r}")
+    value: Any
     for name, value in {"url": None, **stored}.items():
         types, expected = _FIELDS.get(name, (object, ""))
         sound = isinstance(value, types)
