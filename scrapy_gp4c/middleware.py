@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GONE_STATUS: Final = (404, 410)
+CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
+"""Headers that ask for a 304; without them it says nothing of the page."""
 BROKEN_FLAGS: Final = frozenset({"dataloss", "partial"})
 
 
@@ -80,7 +82,8 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
         if isinstance(visit, Claim):
-            run = runs.get(self._crawler)
+            found = runs.get(self._crawler)
+            run = found() if found is not None else None
             if run is not None and run.cycle.is_under_way(visit):
                 return run.cycle, visit
         return None, None
@@ -99,7 +102,7 @@ class FingerprintMiddleware:
             return cycle.end(visit, "excluded", size_bytes)
         # Other download handlers than Scrapy's may not measure it.
         latency_s = request.meta.get("download_latency", 0.0)
-        if response.status == 304:
+        if response.status == 304 and any(name in request.headers for name in CONDITIONS):
             return cycle.end(visit, "not_modified", size_bytes, latency_s)
         if response.status in GONE_STATUS:
             return cycle.end(visit, "gone", size_bytes, latency_s)

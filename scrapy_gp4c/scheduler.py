@@ -32,6 +32,8 @@ class RecrawlScheduler(Scheduler):
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
+    _torn = False
+    """Whether the queue has lost a request, perhaps of a claimed page."""
     open_run = staticmethod(open_run)
     """How a run is opened: a test opens one whose store is small."""
 
@@ -109,17 +111,26 @@ class RecrawlScheduler(Scheduler):
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.
 
-        Another version may have written it. The page of a planned visit stays in the plan.
+        Another version may have written it, or a kill has torn a file. Where the queue gives no more, it is
+        used no further in this run, and the pages whose requests it has lost are fed anew, into memory.
         """
+        assert self._run is not None
         while True:
             waiting = len(self)
             try:
-                return super().next_request()
+                request = super().next_request()
+                if request is not None or not self._torn:
+                    return request
             except Exception as error:
-                if len(self) == waiting:  # nothing was taken out: the queue itself is broken
+                if self.dqs is None:
                     raise
-                assert self._run is not None
                 self._run.note_unreadable(error)
+                self._torn = True
+                if len(self) < waiting:
+                    continue
+            self._torn = False
+            self.dqs = None
+            self._run.refeed()
 
 
 def _is_crawl(spider: Spider, crawler: Crawler) -> bool:

@@ -171,3 +171,18 @@ async def test_statuses_that_the_spider_handles_itself(site: Site, store_path: P
         crawler = await crawl(Handles, store_path, url=site.url(path))
         assert outcome in crawler.spider.results
     assert ("GET", "/elsewhere") not in site.hits
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_304_that_nobody_asked_for_is_an_error(site: Site, store_path: Path) -> None:
+    """Without validators in the request it says nothing of the page: no judged visit."""
+    site.pages["/"] = html(WORDS)
+    await crawl(One, store_path, url=site.url())
+
+    def unasked(request: ServerRequest) -> bytes:
+        request.setResponseCode(304)
+        return b""
+
+    site.pages["/"] = unasked
+    await crawl(One, store_path, url=site.url())
+    assert outcomes(store_path, 2) == {"/": ["error"]}

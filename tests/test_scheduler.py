@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_twisted
@@ -14,12 +16,27 @@ from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from twisted.internet import reactor, task
 from twisted.web.http import Request as ServerRequest
 
+from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
 
 WORDS = "a quiet page with a text of more than a few words on nothing in particular that rarely changes"
+
+
+class Watched(RecrawlScheduler):
+    """The scheduler; keeps weak references to run and cycle."""
+
+    seen: ClassVar[list[weakref.ref[Any]]] = []
+
+    def open(self, spider: Spider) -> Any:
+        """Open, and note what was made."""
+        opened = super().open(spider)
+        assert self._run is not None
+        self.seen += [weakref.ref(self._run), weakref.ref(self._run.cycle)]
+        return opened
 
 
 class Collect:
@@ -524,6 +541,115 @@ async def test_a_renamed_callback_is_an_error_of_its_pages_only(
     assert {path for path, end in ends.items() if end == ["error"]} == {p for p in ends if "author" in p}
     assert {path for path, end in ends.items() if end == ["unchanged"]} == {p for p in ends if "list" in p}
     assert "parse_author" in caplog.text
+
+
+BAD_REQUESTS: list[Any] = [
+    {"callback": 7},
+    {"callback": "no_such"},
+    {"callback": "name"},
+    {"priority": "x"},
+    {"meta": "x"},
+    {"cb_kwargs": [1]},
+    {"headers": ["x"]},
+    {"headers": {"Accept": [7]}},
+    {"headers": {"Accept": ["\u20ac"]}},
+    {"cookies": "x"},
+    {"url": 7},
+    {"url": "http://[h/"},
+    {"url": "nothing"},
+    {"url": "file:///etc/hostname"},
+]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_bad_stored_request_fails_its_own_page_alone(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Written by another version or a hand: an error and a line for that page; the others are visited."""
+
+    class Quiet(Spider):
+        name = "quiet"
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    good = [f"/{number}" for number in range(40)]
+    with Store(store_path) as store:
+        requests: list[Any] = [{"url": site.url(path)} for path in good]
+        for number, bad in enumerate(BAD_REQUESTS):
+            requests.insert(number * 2, {"url": site.url("/bad"), **bad})
+        store.add_pages(enumerate(requests, 1))
+    site.pages.update(dict.fromkeys(good, html(WORDS)))
+    crawler = await crawl(Quiet, store_path)
+    assert site.fetched() == set(good)
+    assert stats(crawler)["outcome/error"] == len(BAD_REQUESTS)
+    assert stats(crawler)["outcome/first"] == len(good)
+    lines = [record for record in caplog.records if record.message.startswith("Cannot revisit")]
+    assert len(lines) == len(BAD_REQUESTS)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_finished_crawl_leaves_nothing_in_memory(site: Site, store_path: Path) -> None:
+    """Crawl after crawl in one process: run, cycle and crawler are freed."""
+    spider = quotes_site(site)
+    seen: list[weakref.ref[Any]] = []
+    for _ in range(5):
+        crawler = await crawl(spider, store_path, {"SCHEDULER": Watched})
+        seen += [weakref.ref(crawler), *Watched.seen]
+        Watched.seen.clear()
+        del crawler
+    await task.deferLater(reactor, 0.2, int)
+    gc.collect()
+    assert len(seen) == 15
+    assert [found() for found in seen if found() is not None][3:] == []  # Scrapy may keep the last
+
+
+class Torn(RecrawlScheduler):
+    """The scheduler; tears its disk queue after five requests."""
+
+    served = 0
+    how = "file"
+
+    def next_request(self) -> Request | None:
+        """Return the next request."""
+        self.served += 1
+        if self.served == 5 and self.dqs is not None:
+            queues: Any = self.dqs
+            for slot in queues.pqueues.values():
+                for queue in slot.queues.values():
+                    if self.how == "file":
+                        queue.f.truncate(4)
+                    else:
+                        queue.f.seek(-6, 2)
+                        queue.f.write(b"xx")
+                        queue.f.seek(0, 2)
+        return super().next_request()
+
+
+@pytest.mark.parametrize("how", ["file", "entry"])
+@pytest_twisted.ensureDeferred
+async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
+    site: Site, store_path: Path, tmp_path: Path, how: str
+) -> None:
+    """Whatever Scrapy's disk queue raises: every planned page gets its outcome, and the run ends."""
+
+    class Quiet(Spider):
+        name = "quiet"
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    paths = [f"/{number}" for number in range(60)]
+    site.pages.update(dict.fromkeys(paths, html(WORDS)))
+    with Store(store_path) as store:
+        store.add_pages((number, {"url": site.url(path)}) for number, path in enumerate(paths))
+    scheduler = type("Torn_", (Torn,), {"how": how})
+    given = {"SCHEDULER": scheduler, "JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_TIMEOUT": 10}
+    crawler = await crawl(Quiet, store_path, given)
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert stats(crawler)["skipped/unreadable"] >= 1
+    assert outcomes(store_path, 1) == {path: ["first"] for path in paths}
 
 
 @pytest_twisted.ensureDeferred

@@ -9,7 +9,7 @@ from scrapy.crawler import Crawler
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from scrapy_gp4c.crawling.stored_requests import IDENTIFYING, page_key
+from scrapy_gp4c.crawling.stored_requests import IDENTIFYING, check_stored, page_key
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
@@ -44,7 +44,8 @@ class Project:
         return open_store(self.store_path, readonly=readonly)
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
-        """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
+        """Key and normalised form of a stored request; raises ValueError for what is none."""
+        check_stored(stored)
         names = [name for name in (*IDENTIFYING, "headers") if name in stored]
         arguments: Any = {name: stored[name] for name in names}
         request = Request(stored["url"], **arguments)

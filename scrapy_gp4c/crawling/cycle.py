@@ -241,6 +241,12 @@ class Cycle:
             "score": None if math.isnan(visit.score) else visit.score,
         }
 
+    def release_queued(self) -> list[int]:
+        """Take back the visits that wait in the queue; returns their pages."""
+        pages = [page for page, left in self._under_way.items() if not left]
+        self._under_way = {page: True for page, left in self._under_way.items() if left}
+        return pages
+
     def end_lost(self) -> None:
         """End as errors the visits whose request left the queue and never came back.
 
@@ -280,6 +286,7 @@ class Cycle:
                 self.settings.panel,
                 self.settings.warmup_visits,
                 self.settings.distance_bits,
+                self.settings.score_function,
             ),
         }
         self.store.finish_cycle(record)

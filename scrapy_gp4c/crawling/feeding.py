@@ -52,6 +52,11 @@ class Feeder:
         """Append the pages of a further round."""
         self._frontier.extend(pages)
 
+    def refeed(self, pages: Iterable[int]) -> None:
+        """Feed pages anew whose requests the queue has lost: all that were in it."""
+        self._frontier.forget_queued()
+        self._frontier.extend(pages)
+
     def feed(self, host_done: str | None = None) -> None:
         """Queue what the frontier has for now; a page it yields in vain gives its place to the next.
 
@@ -61,16 +66,16 @@ class Feeder:
         while unused:
             for page, stored in self._frontier.feed(unused.pop()):
                 if not self._queue(page, stored):
-                    unused.append(host_of(stored["url"]))
+                    unused.append(host_of(stored))
 
     def _queue(self, page: int, stored: StoredRequest) -> bool:
-        claim = self._cycle.claim(page, host_of(stored["url"]))
+        claim = self._cycle.claim(page, host_of(stored))
         if claim is None:  # the spider itself has requested it in the meantime
             return False
         try:
             request = from_stored(stored, self._spider)
-        except AttributeError as error:
-            logger.error("%s", messages.not_callable(stored["url"], error), extra={"spider": self._spider})
+        except Exception as error:  # whatever a store of others holds, it is this page's failure alone
+            logger.error("%s", messages.not_built(stored, error), extra={"spider": self._spider})
             self._cycle.end(claim, "error")
             return False
         level = self._fed * RANK_LEVELS // max(1, self._fed + len(self._frontier))

@@ -49,6 +49,10 @@ class Frontier:
         """Append pages to the plan."""
         self._plan.extend(pages)
 
+    def forget_queued(self) -> None:
+        """Take the windows of all hosts for empty: the queue has lost what was in it."""
+        self._queued.clear()
+
     def feed(self, host_done: str | None = None) -> Iterator[tuple[int, StoredRequest]]:
         """Yield (page, stored request) of the pages to queue now.
 
@@ -81,7 +85,7 @@ class Frontier:
         chunk = self._plan[self._next : self._next + CHUNK_PAGES]
         self._next += len(chunk)
         for page, stored in zip(chunk, self._read(chunk), strict=True):
-            host = host_of(stored["url"])
+            host = host_of(stored)
             if self._queued[host] < self._window:
                 self._queued[host] += 1
                 yield page, stored
@@ -90,6 +94,12 @@ class Frontier:
                 self._waiting_pages += 1
 
 
-def host_of(url: str) -> str:
-    """Host (and port) of a URL: what Scrapy's per-domain limits are about."""
-    return urlsplit(url).netloc
+def host_of(stored: StoredRequest) -> str:
+    """Host (and port) of a stored request: what Scrapy's per-domain limits are about.
+
+    Empty where there is none to be read: what is wrong with a request is found when it is built.
+    """
+    try:
+        return urlsplit(str(stored["url"])).netloc
+    except (KeyError, TypeError, ValueError):
+        return ""

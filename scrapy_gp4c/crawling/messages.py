@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy_gp4c.crawling.estimates import describe
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.policies.table import DEFAULT
-from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
@@ -62,9 +62,11 @@ def not_storable(request: object, error: Exception) -> str:
     )
 
 
-def not_callable(url: str, error: Exception) -> str:
+def not_built(stored: StoredRequest, error: Exception) -> str:
     """Return the line for a planned page whose request cannot be built."""
-    return f"Cannot revisit {url}: {error}. Rename the method back, or let the spider request the page again."
+    page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else stored)[:300]
+    remedy = "Rename the method back, or let" if isinstance(error, AttributeError) else "Let"
+    return f"Cannot revisit {page}: {error}. {remedy} the spider request the page again."
 
 
 def unreadable(error: Exception, stat: str) -> str:

@@ -23,21 +23,26 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.estimates import Tally, estimates
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.shadows import enter
+from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.scoring import draws, functions, terminals
+from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
 
-def chosen(shadows: Array, record: Mapping[str, Any], warmup_visits: int) -> Bools:
+def chosen(
+    shadows: Array, record: Mapping[str, Any], warmup_visits: int, own: ScoreFunction | None = None
+) -> Bools:
     """Tell which shadows the cycle of `record` would have visited: bool ``[S]``.
 
     ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before left them. They take part in its ranking by the
     formula, clock and seed of the record, even if settings have changed since the cycle was planned.
+    ``own``: see `functions.recorded`, as for what it raises.
     """
     plan, cycle = record["plan"], record["cycle"]
     warming = np.asarray(shadows["n"] < warmup_visits)
@@ -45,7 +50,7 @@ def chosen(shadows: Array, record: Mapping[str, Any], warmup_visits: int) -> Boo
         return np.ones(len(shadows), np.bool_)
     if not plan["ranked"]:
         return warming
-    function = functions.load(record["formula"]).on_clock(record["clock"])
+    function = functions.recorded(record["formula"], own).on_clock(record["clock"])
     needed = ("n", *terminals.columns_of(function.terminals, function.clock))
     state = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
     state["draw"] = draws.draws(np.ascontiguousarray(shadows["key"]), record["seed"], cycle)
@@ -55,11 +60,17 @@ def chosen(shadows: Array, record: Mapping[str, Any], warmup_visits: int) -> Boo
 
 
 def advance(
-    shadows: Array, visits: Array, record: Mapping[str, Any], warmup_visits: int, distance_bits: int
+    shadows: Array,
+    visits: Array,
+    record: Mapping[str, Any],
+    warmup_visits: int,
+    distance_bits: int,
+    own: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
     """Take the shadows through one cycle, given what it visited.
 
     ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before left them; ``visits``: dtype `VISIT` ``[V]``.
+    ``own``: as for `chosen`.
     A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
     stays as it is; the next judged visit covers the time since.
     """
@@ -71,7 +82,7 @@ def advance(
     compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
     current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
     outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
-    visited = chosen(shadows, record, warmup_visits)[rows]
+    visited = chosen(shadows, record, warmup_visits, own)[rows]
     tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
 
     shadows = shadows.copy()
@@ -86,9 +97,16 @@ def advance(
 
 
 def close_cycle(
-    store: PageStore, record: Mapping[str, Any], share: float, warmup_visits: int, distance_bits: int
+    store: PageStore,
+    record: Mapping[str, Any],
+    share: float,
+    warmup_visits: int,
+    distance_bits: int,
+    own: ScoreFunction | None = None,
 ) -> dict[str, Any] | None:
     """Advance the shadows of the open cycle and return its estimates (see `estimates`).
+
+    None where there is no panel, no cut, or no function that the formula of the record may be taken for.
 
     Call it before the cycle is folded, with its record. The shadows of the cycle before are kept
     besides, so that a cycle that is resumed after a kill is closed from where it began.
@@ -101,7 +119,10 @@ def close_cycle(
     shadows = shadows[in_panel(np.ascontiguousarray(shadows["key"]), share)]
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
     shadows = np.concatenate((shadows, enter(entering, store.columns_of(entering))))
-    shadows, tally = advance(shadows, visits, record, warmup_visits, distance_bits)
+    try:
+        shadows, tally = advance(shadows, visits, record, warmup_visits, distance_bits, own)
+    except (ScoreError, ExpressionError):
+        return None
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     counts = [int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,))]

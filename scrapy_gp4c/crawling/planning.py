@@ -20,8 +20,7 @@ from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import Chosen, Found, Pages, PolicySettings, Round, choose
-from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import of_expression
+from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, PlanCounts
@@ -265,7 +264,7 @@ def as_begun(settings: Settings, record: CycleRecord) -> Settings:
         policy = table.load(recorded, trusted=False)
     formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
     if (formula, clock) != (function.formula, function.clock):
-        function = of_expression(parse(formula)).on_clock(clock)
+        function = functions.recorded(formula, function).on_clock(clock)
     return dataclasses.replace(
         settings,
         policy=policy,

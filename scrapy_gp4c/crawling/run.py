@@ -11,19 +11,13 @@ from array import array
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import (
-    META,
-    PASSED,
-    is_page_request,
-    page_key,
-    to_stored,
-)
+from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request, page_key, to_stored
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
@@ -49,8 +43,8 @@ UNREADABLE: Final = "gp4c/skipped/unreadable"
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
 
-runs: WeakKeyDictionary[Crawler, Run] = WeakKeyDictionary()
-"""The run of each crawler: how scheduler and middleware find the same one."""
+runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
+"""The run of each crawler, owned by its scheduler; weak, because a run leads back to its crawler."""
 
 
 class Run:
@@ -84,7 +78,7 @@ class Run:
         self._warned = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
-        runs[crawler] = self
+        runs[crawler] = ref(self)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
@@ -246,6 +240,12 @@ class Run:
         if not self.stats.get_value(UNREADABLE):
             logger.warning("%s", messages.unreadable(error, UNREADABLE), extra=self.extra)
         self.stats.inc_value(UNREADABLE)
+
+    def refeed(self) -> None:
+        """Feed anew what the queue has lost, which is all that was in it."""
+        self._setup.forget_queued()
+        self._feeder.refeed(self.cycle.release_queued())
+        self.feed()
 
     # --- the end
 

@@ -33,6 +33,10 @@ class SetupRequests:
             self._sent.add(request)
         self._queued = max(0, self._queued - 1)
 
+    def forget_queued(self) -> None:
+        """Wait no longer for those in the queue: it has lost them."""
+        self._queued = 0
+
     def is_over(self) -> bool:
         """Tell whether the plan may begin."""
         if not self._over:

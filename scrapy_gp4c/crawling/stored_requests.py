@@ -44,6 +44,22 @@ ARGUMENTS: Final = (*IDENTIFYING, "priority", "dont_filter")
 """What of a stored request is an argument of `Request` as it is."""
 
 
+_FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
+    "url": (str, "a URL"),
+    "callback": (str, "the name of a method of the spider"),
+    "errback": (str, "the name of a method of the spider"),
+    "cb_kwargs": (dict, "an object"),
+    "meta": (dict, "an object"),
+    "cookies": ((dict, list), "an object or a list of objects"),
+    "headers": (dict, "an object of lists of texts"),
+    "priority": (int, "a whole number"),
+    "dont_filter": (bool, "true or false"),
+}
+"""Field of a stored request -> its types in JSON, and how they are called."""
+
+WEB: Final = ("http://", "https://")
+"""What the URLs of pages begin with."""
+
 _PLAIN: Final = (str, int, bool, type(None))
 """Types of values that JSON gives back as they are."""
 
@@ -60,7 +76,7 @@ def is_page_request(request: Request) -> bool:
         and not request.body
         and request.callback is not NO_CALLBACK
         and request.meta.get(META) is not False
-        and request.url.startswith(("http://", "https://"))
+        and request.url.startswith(WEB)
     )
 
 
@@ -110,15 +126,39 @@ def _as_json(name: str, value: Any) -> Any:
     return repeated
 
 
+def check_stored(stored: StoredRequest) -> None:
+    """Check what a store or a file says of a request; raises ValueError, which names the field.
+
+    Another version may have written it, or a hand. Fields that are not known are left alone.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError(f"expected an object as the stored request; found {str(stored)[:80]!r}")
+    value: Any
+    for name, value in {"url": None, **stored}.items():
+        types, expected = _FIELDS.get(name, (object, ""))
+        sound = isinstance(value, types)
+        if sound and name == "headers":
+            sound = all(isinstance(v, list) and all(type(text) is str for text in v) for v in value.values())
+        elif sound and name == "cookies" and isinstance(value, list):
+            sound = all(isinstance(cookie, dict) for cookie in value)
+        if not sound:
+            raise ValueError(f"expected {expected} as the request's {name}; found {str(value)[:80]!r}")
+
+
 def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     """Rebuild the request of a planned visit.
 
-    Raises AttributeError when the spider has no such callback any more.
+    Raises AttributeError when the spider has no such callback any more, ValueError or TypeError for what is
+    no request.
     """
+    check_stored(stored)
     callbacks = {name: getattr(spider, stored[name]) for name in ("callback", "errback") if name in stored}
     arguments: dict[str, Any] = {name: stored[name] for name in ARGUMENTS if name in stored}
     headers = {
         key.encode("latin-1"): [value.encode("latin-1") for value in values]
         for key, values in stored.get("headers", {}).items()
     }
-    return Request(stored["url"], headers=headers, **callbacks, **arguments)
+    request = Request(stored["url"], headers=headers, **callbacks, **arguments)
+    if not request.url.startswith(WEB):  # file: and data: are no pages, whoever wrote the store
+        raise ValueError(f"expected an http or https URL; found {stored['url'][:80]!r}")
+    return request

@@ -110,6 +110,20 @@ def load(given: str) -> ScoreFunction:
         ) from None
 
 
+def recorded(formula: object, own: ScoreFunction | None = None) -> ScoreFunction:
+    """The function of a formula in a store's record: nothing is imported or read for what a store says.
+
+    ``own``: the function of the user's own settings, taken where its formula is the same. Raises ScoreError
+    for another dotted path, ExpressionError for what is neither a name nor an expression.
+    """
+    if own is not None and formula == own.formula:
+        return own
+    text = str(formula)
+    if is_dotted(text):
+        raise ScoreError(f"the score function {text!r} is a dotted path, which only settings may name")
+    return of_expression(parse(NAMED.get(text, text)), text)
+
+
 def _is_file(given: str) -> bool:
     try:
         return Path(given).is_file()

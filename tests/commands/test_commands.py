@@ -322,6 +322,11 @@ def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_pat
 GOOD = ["h", "http://h.example/1", "1.0", json.dumps({"first_cycle": 1})]
 
 
+def stored(**request: Any) -> list[str]:
+    """The line of a page with such a stored request."""
+    return ["h", "http://h.example/2", "1.0", json.dumps({"first_cycle": 1, "request": request})]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -337,6 +342,15 @@ GOOD = ["h", "http://h.example/1", "1.0", json.dumps({"first_cycle": 1})]
         (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "as outcome"),
         (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "invalid literal"),
         (GOOD, "comes a second time"),
+        (
+            stored(callback=7),
+            "expected the name of a method of the spider as the request's callback; found '7'",
+        ),
+        (stored(priority="x"), "expected a whole number as the request's priority; found 'x'"),
+        (stored(meta=[1]), "expected an object as the request's meta"),
+        (stored(headers={"Accept": "x"}), "expected an object of lists of texts as the request's headers"),
+        (stored(cookies=[1]), "expected an object or a list of objects as the request's cookies"),
+        (stored(url=7), "expected a URL as the request's url; found '7'"),
     ],
 )
 def test_a_bad_history_leaves_no_store(

@@ -19,7 +19,7 @@ from rich.console import Console
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
-from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.errors import HistoryError, ScoreError
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
@@ -120,6 +120,18 @@ def test_without_a_file_the_function_of_the_newest_cycle_is_in_use(tmp_path: Pat
     assert (found.formula, found.clock) == ("t * X", "cycles")
     write(path, "cg", tmp_path)
     assert in_use(path, tmp_path / "store").formula == "cg"
+
+
+def test_a_store_names_no_code_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dotted path in a store's record is data: neither imported nor taken for the function in use."""
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nscore = len\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Store(tmp_path / "store") as store:
+        store.begin_cycle({"formula": "planted.score", "score_function": "planted.score", "clock": "visits"})
+        store.finish_cycle({})
+    with pytest.raises(ScoreError, match=r"'planted\.score' is a dotted path, which only settings may name"):
+        in_use(tmp_path / "score.json", tmp_path / "store")
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

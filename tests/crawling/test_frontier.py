@@ -41,7 +41,7 @@ def drain(front: Frontier, window: int, in_flight: int) -> list[int]:
 
     def feed(host_done: str | None) -> None:
         for page, stored in front.feed(host_done):
-            host = host_of(stored["url"])
+            host = host_of(stored)
             queue.append((page, host))
             fed.append(page)
             queued[host] += 1
@@ -134,4 +134,5 @@ def drain_rest(front: Frontier, fed: int) -> list[int]:
 
 def test_host_includes_the_port() -> None:
     """Two ports of one name are two slots for Scrapy's downloader, so they are two hosts here."""
-    assert host_of("http://127.0.0.1:80/a") != host_of("http://127.0.0.1:81/a")
+    assert host_of({"url": "http://127.0.0.1:80/a"}) != host_of({"url": "http://127.0.0.1:81/a"})
+    assert host_of({"url": "http://[h/"}) == ""

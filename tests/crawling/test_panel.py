@@ -22,10 +22,11 @@ from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
 from scrapy_gp4c.commands import status
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
+from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.fingerprint.distance import differ, is_changed
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import fold, plans
@@ -248,6 +249,25 @@ def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Pat
     record["plan"] = {"ranked": 1, "rankable": 3, "cut": [5.0, 0]}
     assert panel.chosen(shadows, {**record, "formula": "t"}, 2).tolist() == [True, False]
     assert panel.chosen(shadows, {**record, "formula": "t * X"}, 2).tolist() == [False, True]
+
+
+def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store is data: what its record names is not imported; the same in the settings is taken."""
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a')\nscore = lambda t: t['X']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    shadows = np.zeros(2, SHADOW)
+    shadows["n"], shadows["X"] = 9, [0, 5]
+    plan = {"ranked": 1, "rankable": 3, "cut": [5.0, 0], "copies": 2}
+    record = {"cycle": 10, "clock": "visits", "seed": 0, "formula": "planted.score", "plan": plan}
+    with pytest.raises(ScoreError, match="only settings may name"):
+        panel.chosen(shadows, record, 2, functions.load("t"))
+    with Store(tmp_path / "s") as store:
+        store.begin_cycle({})
+        assert panel.close_cycle(store, record, 0.5, 2, 3) is None
+    assert not (tmp_path / "ran").exists()
+    assert panel.chosen(shadows, record, 2, functions.load("planted.score")).tolist() == [False, False]
 
 
 @pytest_twisted.ensureDeferred

@@ -307,6 +307,55 @@ def test_the_repository_asked_for_is_read_whatever_the_environment_says(tmp_path
     assert bits(read_repository(path, window(1))) == {"a": "0"}
 
 
+def test_a_repository_runs_no_program_of_its_own(tmp_path, repository):
+    """A repository is data: what its configuration, attributes and hooks name is not started."""
+    repository.commit(at(0), {"a": "1", "b": "1", ".gitattributes": "* diff=evil filter=evil merge=evil\n"})
+    repository.commit(at(1.5), {"a": "2"})
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", f"file://{repository.done()}", str(clone))
+    program = tmp_path / "program"
+    ran = tmp_path / "ran"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {ran}\n')
+    program.chmod(0o755)
+    names = ["core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass"]
+    names += ["diff.external", "diff.evil.command", "diff.evil.textconv", "merge.evil.driver"]
+    names += [f"filter.evil.{kind}" for kind in ("clean", "smudge", "process")]
+    names += ["gpg.program", "gpg.ssh.program", "credential.helper", "pager.log", "pager.diff-tree"]
+    names += ["core.gitProxy", "uploadpack.packObjectsHook", "interactive.diffFilter"]
+    for name in names:
+        git(clone, "config", name, str(program))
+    commands = ("log", "rev-list", "rev-parse", "ls-tree", "diff-tree", "diff", "st")
+    for command in commands:
+        git(clone, "config", f"alias.{command}", f"!{program}")
+    for name, value in (("log.showSignature", "true"), ("core.fsmonitorHookVersion", "2")):
+        git(clone, "config", name, value)
+    git(clone, "config", "remote.origin.url", f"ext::{program}")
+    git(clone, "config", "protocol.ext.allow", "always")
+    git(clone, "config", "remote.origin.promisor", "true")
+    git(clone, "config", "extensions.partialClone", "origin")
+    git(clone, "config", "core.repositoryFormatVersion", "1")
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    git(clone, "config", "core.hooksPath", str(hooks))
+    for folder in (hooks, clone / ".git" / "hooks"):
+        for hook in ("post-index-change", "post-checkout", "reference-transaction", "pre-auto-gc"):
+            (folder / hook).write_text(program.read_text())
+            (folder / hook).chmod(0o755)
+    (clone / "a").write_text("touched")
+    assert bits(read_repository(clone, window(2))) == {".gitattributes": "00", "a": "10", "b": "00"}
+    first = git(clone, "rev-list", "--max-parents=0", "HEAD").strip()
+    (tmp_path / "ran").unlink(missing_ok=True)
+    assert git_log.subjects(clone, [first]) == ["edit"]
+    tree = git(repository.path, "rev-parse", "HEAD^{tree}").strip()  # missing: git would ask the remote
+    packs = list((clone / ".git" / "objects").rglob("*.pack"))
+    for pack in packs:
+        pack.chmod(0o644)
+        pack.write_bytes(b"")
+    with pytest.raises(HistoryError):
+        list(git_log.files(clone, tree))
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+
+
 def test_git_that_fails_on_the_way_is_reported(repository):
     """A commit that git cannot find is an error with git's own words, not a shorter history."""
     repository.commit(at(0), {"a": "1"})

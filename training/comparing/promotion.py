@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from rich.console import Console
 
-from scrapy_gp4c.errors import HistoryError, StoreError
+from scrapy_gp4c.errors import Gp4cError, HistoryError, ScoreError, StoreError
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -87,7 +87,7 @@ def fresh_enough(
 def in_use(path: Path, store: Path) -> ScoreFunction:
     """The function in use: the score file at `path`; without one, that of the store's newest cycle.
 
-    Raises ScoreError for a file that cannot be used, HistoryError where neither is there.
+    Raises ScoreError for a file or formula that cannot be used, HistoryError where neither is there.
     """
     if path.exists():
         return functions.load(str(path))
@@ -97,7 +97,13 @@ def in_use(path: Path, store: Path) -> ScoreFunction:
             f"there is no score function in use to compare with: {path} does not exist, and {store} records "
             "none. Write one with `python -m training.learn` first"
         )
-    return functions.load(record["formula"]).on_clock(record["clock"])
+    try:
+        return functions.recorded(record["formula"]).on_clock(record["clock"])
+    except Gp4cError as error:
+        raise ScoreError(
+            f"cannot compare with the newest cycle's function of {store}: {error}. Write a score file to "
+            f"{path} with `python -m training.learn` first"
+        ) from error
 
 
 def _last_record(path: Path) -> CycleRecord | None:

@@ -1,7 +1,8 @@
 """What `training.from_git` asks of git: the first-parent line, the files of a commit, differences.
 
 Plumbing commands only, so that no configuration of the user changes their output. They read commits and
-trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough.
+trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough. A repository is
+data: no program that its configuration, attributes or hooks name is run, and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 
-_ENVIRONMENT: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_ENVIRONMENT: Final = {
+    "LC_ALL": "C",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "",  # none: a missing object is an error, not a call of the repository's remote
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_GIT: Final = (
+    *("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"),
+    *("-c", f"core.attributesFile={os.devnull}", "-c", "log.showSignature=false", "-c", "diff.external="),
+)
+"""What comes before a command: a word here is stronger than the repository's configuration."""
+_NO_PROGRAMS: Final = ("--no-ext-diff", "--no-textconv")
 _REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
 """Variables that would make git read another repository than the one asked for; set in git hooks."""
 
@@ -62,7 +75,9 @@ def is_shallow(path: Path) -> bool:
 def subjects(path: Path, commits: Sequence[str]) -> list[str]:
     """First lines of the commits' messages."""
     command = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--no-color", "--format=%s")
-    rows = _git(path, *command, given="\n".join(commits)).decode("utf-8", "replace").split("\n")
+    rows = (
+        _git(path, *command, *_NO_PROGRAMS, given="\n".join(commits)).decode("utf-8", "replace").split("\n")
+    )
     return rows[: len(commits)]
 
 
@@ -89,8 +104,8 @@ def differences(
     One streaming pass of one git process; `advance` is called when a pair is begun. Renames show as a
     deletion and an addition.
     """
-    command = ["git", "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
-    command += ["--no-renames", "--no-abbrev", "--ignore-submodules"]
+    command = [*_GIT, "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
+    command += ["--no-renames", "--no-abbrev", "--ignore-submodules", *_NO_PROGRAMS]
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as complaints:
         asked.writelines(f"{new} {old}\n".encode() for new, old in pairs)
         asked.seek(0)
@@ -130,7 +145,7 @@ def _environment() -> dict[str, str]:
 def _git(path: Path, *arguments: str, given: str = "") -> bytes:
     try:
         done = subprocess.run(
-            ["git", "-C", str(path), *arguments],
+            [*_GIT, "-C", str(path), *arguments],
             capture_output=True,
             input=given.encode(),
             env=_environment(),

@@ -158,8 +158,8 @@ def _score(story: Story) -> Section:
     text = str(last.get("formula") or last.get("score_function"))
     name = str(last.get("score_function"))
     try:
-        expression = functions.load(text).expression
-    except Gp4cError:  # a dotted path that is not importable here
+        expression = functions.recorded(text).expression
+    except Gp4cError:  # a dotted path: what a store names is not imported
         expression = None
     if expression is None:
         section = Section(
