@@ -69,14 +69,12 @@ _UNSPACED: Final = re.compile(
 MAX_MARKS: Final = 128
 
 
-MIN_CUT: Final = 100_000  # characters: shorter normal forms are never cut
-
-
 _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across it
 
 
 # No mark is a letter or digit, but for two of half width. What else is caught (a line of dashes) stays.
-_PERHAPS_MARKS: Final = re.compile(rf"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS + 1},}}+")
+# One class of its own to begin with: ASCII is passed over fast.
+_PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
@@ -172,10 +170,10 @@ def _divided(run: re.Match[str]) -> str:
 def _nfkc(text: str) -> str:
     """Return the text in NFKC, in time linear in its length: long runs of marks are divided.
 
-    One sign may become 18: what a long text grows to beyond three times its length is cut.
+    One sign may become 18: what grows beyond twice the text's length and `MAX_BODY_BYTES` characters is cut.
     """
     normal = unicodedata.normalize("NFKC", _PERHAPS_MARKS.sub(_divided, text))
-    return normal[: max(3 * len(text), MIN_CUT)]
+    return normal[: max(2 * len(text), MAX_BODY_BYTES)]
 
 
 def normalise(text: str) -> str:
