@@ -7,6 +7,7 @@ example project's web it compares successive days, whose truth is known.
 
 import argparse
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,17 +18,20 @@ import numpy as np
 import simhash
 from scrapy.http import HtmlResponse
 
-from benchmarks.common import machine, median_ratio
+from benchmarks.common import machine, median_ratio, verdict
+from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint import fingerprint, fingerprint_of_text
 from scrapy_gp4c.fingerprint.distance import distance
 from scrapy_gp4c.fingerprint.sketches import shingle_hashes
-from scrapy_gp4c.fingerprint.text import normalise, page_text
+from scrapy_gp4c.fingerprint.text import MAX_BODY_BYTES, normalise, page_text
 
 THRESHOLD = 3
 WORDS_PER_SENTENCE = 12
 LENGTHS = (50, 100, 200, 500, 1000)
+HOSTILE_SECONDS = 1.0
+DOUBLING = 2.5
 LETTERS = "aabcdeeefghiilmnoooprssttuv"
 
 
@@ -189,8 +193,29 @@ def speed() -> None:
         print(f"{len(body):>9,} bytes, all text: {own * 1e3:.3f} ms, {median_ratio(pairs):.2f}")
 
 
-def main() -> None:
-    """Measure and print."""
+def hostile() -> bool:
+    """Print the time of each hostile text, and what doubling it costs; tell whether both targets hold."""
+    print(f"\nHostile texts and data of {MAX_BODY_BYTES:,} bytes; beside, how much longer than half of it:")
+
+    def seconds(text: str) -> float:
+        begin = time.process_time()
+        fingerprint_of_text(text)
+        return time.process_time() - begin
+
+    took, doubling = [], []
+    for name, hostile_text in HOSTILE.items():
+        half, whole = (hostile_text.text(size) for size in (MAX_BODY_BYTES // 2, MAX_BODY_BYTES))
+        pairs = [(seconds(whole), seconds(half)) for _ in range(3)]
+        took.append(min(pair[0] for pair in pairs))
+        doubling.append(took[-1] / min(pair[1] for pair in pairs))
+        print(f"{name:<32} {took[-1]:.3f} s  {doubling[-1]:.2f}")
+    print(f"median: {statistics.median(took):.3f} s")
+    slowest = verdict("slowest hostile text, seconds", max(took), HOSTILE_SECONDS, at_least=False)
+    return verdict("twice the text, times the time", max(doubling), DOUBLING, at_least=False) and slowest
+
+
+def main() -> int:
+    """Measure and print; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument(
         "--pages", type=int, default=500, help="generated pages per kind and length (default: 500)"
@@ -199,9 +224,11 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
     speed()
+    holds = hostile()
     served(options.days)
     generated(options.pages)
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
