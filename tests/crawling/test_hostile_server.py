@@ -180,7 +180,7 @@ HOSTILE: dict[str, tuple[Page, str]] = {
     "/403": (with_status(403), "error"),
     "/500": (with_status(500), "error"),
     "/503": (with_status(503), "error"),
-    "/304": (with_status(304, b""), "not_modified"),
+    "/304": (with_status(304, b""), "error"),  # nobody asked for it
     "/204": (with_status(204, b""), "changed"),
     "/418": (with_status(418), "error"),
     "/999": (with_status(999), "error"),
