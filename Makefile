@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo report test lint bench docs clean
+.PHONY: demo report test fuzz lint bench chaos docs clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -17,22 +17,31 @@ report: .venv/installed
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The property tests with examples of their own, instead of the same ones in every run.
+fuzz: .venv/installed
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-BENCHMARKS := fingerprint crawl_overhead politeness plan store_history panel bias promotion from_git replay \
-	reproduction learn headroom
+BENCHMARKS := first_answer fingerprint reactor_turns crawl_overhead politeness plan store_history store_directories panel bias \
+	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
+QUICK_chaos := --share 0.02
+QUICK_store_directories := --pages 100000
+QUICK_leaderboard := --budgets 0.05 --seeds 1
 QUICK_panel := --runs 20
 QUICK_bias := --seeds 1
 QUICK_promotion := --runs 10
 QUICK_replay := --quick
 QUICK_reproduction := --seeds 1
+QUICK_learned_elsewhere := --population 20 --generations 3
+QUICK_discovery := --cycles 10
 QUICK_headroom := --population 20 --generations 3 --seeds 1
 
 bench: .venv/installed
@@ -40,10 +49,14 @@ bench: .venv/installed
 		$(BIN)/python -m benchmarks.$(script) $(QUICK_$(script)) || missed="$$missed $(script)";) \
 	test -z "$$missed" || { echo "make bench: failed or missed a target:$$missed" >&2; exit 1; }
 
+# About 20 minutes; a short part of it is in make test.
+chaos: .venv/installed
+	$(BIN)/python -m benchmarks.chaos
+
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/mkdocs build --quiet
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html, or with the search: $(BIN)/python -m http.server -d build/site"
 
 clean:
 	rm -rf .venv build *.egg-info

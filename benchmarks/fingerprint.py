@@ -24,8 +24,9 @@ from example_project.model import Web
 from example_project.page_text import Noise, render
 from scrapy_gp4c.fingerprint import fingerprint, fingerprint_of_text
 from scrapy_gp4c.fingerprint.distance import distance
-from scrapy_gp4c.fingerprint.sketches import shingle_hashes
-from scrapy_gp4c.fingerprint.text import MAX_BODY_BYTES, normalise, page_text
+from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise
+from scrapy_gp4c.words.shingles import shingle_hashes
 
 THRESHOLD = 3
 WORDS_PER_SENTENCE = 12

@@ -13,11 +13,12 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import PAPERS
-from training.evolution.choices import Choices, Parts, arrange
+from training.evolution.choices import Choices, arrange
 from training.evolution.evolve import Parameters
 from training.evolution.learning import LEARNED, learn
+from training.evolution.parts import Parts
 from training.evolution.workers import workers
 from training.histories.models import generate
 from training.histories.reading import read_history
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         learned = learn(history, choices, parallel, folds=folds)
     leads = []
     for number, fold in enumerate(learned.folds, start=1):
-        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *functions.NAMED)}
+        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *BASELINES)}
         found = values.pop(LEARNED)
         named = max(values, key=values.__getitem__)
         leads.append(found - values[named])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import binomtest
 from scrapy.settings import Settings as ScrapySettings
 
@@ -20,12 +21,25 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import SHADOW
 from training.histories import models
+from training.histories.neighbours import Neighbours
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     "t*X, panel 10%, budget 15%": {"model": "brdc12-like", "GP4C_PANEL": 0.1, "GP4C_BUDGET": 0.15},
     "nad, panel 20%, budget 25%": {"model": "poisson", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25},
     "age, panel 5%, budget 15%, 3% errors": {"model": "bursty", "GP4C_PANEL": 0.05, "GP4C_BUDGET": 0.15},
+    "t * (rate + spent) * near, 4 rounds, panel 10%, budget 20%": {
+        "model": "brdc12-like",
+        "GP4C_PANEL": 0.1,
+        "GP4C_BUDGET": 0.2,
+        "GP4C_POLICY": "rounds(rounds=4)",
+    },
 }
+PAGES_OF_SITE = 200
+
+
+def directories_of(pages: int) -> list[str]:
+    """Names of pages, of which 20 are in a directory."""
+    return [f"{page // 20}/{page}" for page in range(pages)]
 
 
 def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[str, bool]:
@@ -37,7 +51,8 @@ def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[s
     settings = Settings.load(ScrapySettings({**given, "GP4C_SEED": seed}))
     keys = rng.integers(0, 2**64, pages, dtype=np.uint64)
     failing = rng.random((cycles + 1, pages)) < 0.03 if "errors" in scenario else None
-    *_, last = crawl(texts_of(history.changed, rng), settings, keys, failing)
+    around = Neighbours(np.arange(pages, dtype=np.int32) // PAGES_OF_SITE, directories_of(pages)).groups
+    *_, last = crawl(texts_of(history.changed, rng), settings, keys, failing, around)
     truth = {
         "changed_share": last.outdated_before.sum() / last.had_copy.sum(),
         "freshness": 1.0 - last.outdated_after.sum() / pages,
@@ -55,6 +70,16 @@ def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
     return {name: sum(row[name] for row in covered) for name in covered[0]}
 
 
+class Visited(NamedTuple):
+    """What a panel asks a store if the score function reads nothing of other pages."""
+
+    visits: npt.NDArray[Any]
+
+    def open_visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle."""
+        return self.visits
+
+
 def close_seconds(pages: int) -> float:
     """Seconds to advance the shadows of `pages` panel pages by one cycle: the median of 7."""
     rng = np.random.default_rng(0)
@@ -70,10 +95,11 @@ def close_seconds(pages: int) -> float:
     visits["outcome"] = rng.choice([CHANGED, UNCHANGED], pages)
     record = {"cycle": 30, "formula": "t * X", "clock": "visits", "seed": 0}
     record["plan"] = {"ranked": 1, "rankable": 2, "cut": [60.0, 2**63]}
+    store: Any = Visited(visits)
     times = []
     for _ in range(7):
         start = time.perf_counter()
-        after, _ = panel.advance(shadows, visits, record, 2, 3)
+        after, _ = panel.advance(store, shadows, record, 2, 3)
         after.tobytes()
         times.append(time.perf_counter() - start)
     return float(np.median(times))

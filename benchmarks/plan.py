@@ -8,6 +8,11 @@ with a score function of 20 nodes, which commits the plan; then it reads all sto
 page id (and, outside the target, in order of rank, as a crawl reads them while it runs). Targets: 0.5 s for
 1M pages, 4 s for 10M, and at 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
 As a yardstick, a bare pass over three of the columns is timed in the same run.
+
+What related pages cost is told by a ratio: `RELATED` chosen by, against `PLAIN`, in turn and in one process.
+The lowest of several times of the processor counts, which others on the machine change little. Every
+directory has 10 pages, which lie far from each other, and 5% of the pages were visited in each of the last 8
+cycles. Target: at most 1.3.
 """
 
 from __future__ import annotations
@@ -29,19 +34,27 @@ import numpy.typing as npt
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c.crawling.evidence import UNPLANNED
 from scrapy_gp4c.crawling.frontier import CHUNK_PAGES
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
+PLAIN = "t * (X + 0.5)"
+RELATED = f"{PLAIN} * near"
+TARGET_RELATED = 1.3
+PAGES_OF_DIRECTORY = 10
 CYCLES = 40
 BUDGET = 0.05
 TARGET_S_PER_MILLION = {1_000_000: 0.5, 10_000_000: 4.0}
 TARGET_MEMORY_GB = 0.5
 BATCH = 262_144
+CHOICES = 10
+"""Times that each of the two functions chooses, per run."""
 IN_ID_ORDER = 16_384
 """Pages per read when the whole plan is read at once, sorted by page id."""
 
@@ -52,13 +65,18 @@ def build(path: str, pages: int) -> None:
     step = 2**64 // pages
     with Store(path) as store:
         store.tables.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
+        directories = np.zeros(max(1, pages // PAGES_OF_DIRECTORY), GROUP)
+        number = np.arange(len(directories), dtype=np.uint64)
+        directories["key"], directories["site"] = number + np.uint64(1), number % np.uint64(997)
         for first in range(0, pages, BATCH):
             count = min(BATCH, pages - first)
             keys = [(first + row) * step for row in range(count)]
             requests = [
                 b'{"url":"http://site-%d.example/section-%d/a-page-with-a-long-name-%d.html","callback":"parse_page"}'
-                % (page % 997, page % 31, page)
-                for page in range(first, first + count)
+                % (group % 997, group // 997, page)
+                for page, group in enumerate(
+                    groups_of(np.arange(first, first + count), pages).tolist(), first
+                )
             ]
             state = columns.new_columns(np.array(keys, np.uint64))
             state["n"][:] = generator.integers(2, CYCLES, count)
@@ -67,7 +85,20 @@ def build(path: str, pages: int) -> None:
             state["last_cycle"][:] = generator.integers(3, CYCLES + 1, count)
             state["last_attempt"][:] = state["last_cycle"]
             state["has_copy"][:] = 1
-            store.tables.append_pages(list(zip(keys, requests, strict=True)), state)
+            state["group"][:] = groups_of(np.arange(first, first + count), pages)
+            store.tables.append_pages(requests, state, directories[: 0 if first else None])
+        for cycle in range(CYCLES - KEPT_CYCLES + 1, CYCLES + 1):
+            group = groups_of(generator.integers(0, pages, int(BUDGET * pages)), pages)
+            found = generator.random(len(group)) < 0.2
+            with store.tables.transaction(write=True) as txn:
+                store.tables.put_group_visits(
+                    txn, cycle, 0, count_visits(group, found, 0.2 * np.ones(len(group)))
+                )
+
+
+def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:
+    """Directories of some of so many pages: neighbours in the store are in different ones."""
+    return pages_ * 7919 % max(1, pages // PAGES_OF_DIRECTORY)
 
 
 def anonymous_bytes() -> int:
@@ -97,9 +128,9 @@ def peak_memory(peak: list[int]) -> Iterator[None]:
         thread.join()
 
 
-def settings() -> Settings:
+def settings(score_function: str = SCORE_FUNCTION) -> Settings:
     """The settings of the benchmark's crawl."""
-    return Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": SCORE_FUNCTION, "GP4C_BUDGET": BUDGET}))
+    return Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": score_function, "GP4C_BUDGET": BUDGET}))
 
 
 def read_requests(store: Store, pages: npt.NDArray[Any], chunk: int) -> int:
@@ -114,7 +145,7 @@ def measure(path: str) -> dict[str, float]:
     """Plan once, in a process whose memory is clean: seconds per stage, and peak memory."""
     loaded = settings()
     before = anonymous_bytes()
-    peak = [0]
+    peak, peak_related = [0], [0]
     with Store(path) as store:
         store.begin_cycle({"started": 0.0})
         assert store.open_cycle is not None
@@ -126,7 +157,7 @@ def measure(path: str) -> dict[str, float]:
         assert total
         with peak_memory(peak):
             start, cpu_start = time.perf_counter(), time.process_time()
-            Planner(store, loaded).plan({}, np.empty(0, np.uint32))
+            Planner(store, loaded).plan({}, UNPLANNED)
             planned = time.perf_counter()
             plan = np.concatenate([chunk["page"] for chunk in store.plan()])
             assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)
@@ -134,6 +165,13 @@ def measure(path: str) -> dict[str, float]:
             cpu_s = time.process_time() - cpu_start
             read_requests(store, plan, CHUNK_PAGES)
             as_fed = time.perf_counter()
+        with peak_memory(peak_related):
+            Planner(store, settings(RELATED)).first_choice()
+        choosing: dict[str, list[float]] = {PLAIN: [], RELATED: []}
+        for score_function, times in list(choosing.items()) * CHOICES:
+            begun = time.process_time()
+            Planner(store, settings(score_function)).first_choice()
+            times.append(time.process_time() - begun)
     return {
         "pass": pass_s,
         "plan": planned - start,
@@ -141,7 +179,8 @@ def measure(path: str) -> dict[str, float]:
         "URLs as fed": as_fed - done,
         "total": done - start,
         "CPU": cpu_s,
-        "memory": (peak[0] - before) / 1e9,
+        "memory": (max(peak[0], peak_related[0]) - before) / 1e9,
+        **{name: min(times) for name, times in choosing.items()},
     }
 
 
@@ -180,6 +219,9 @@ def main() -> int:
         print(f"  URLs of {int(BUDGET * pages):,} pages: {median['URLs']:.2f} s in order of page id,")
         print(f"  {median['URLs as fed']:.2f} s in order of rank, {CHUNK_PAGES} at a time")
         print(f"  processor time of plan and URLs: {median['CPU']:.2f} s")
+        plain, related = (min(run[name] for run in runs) for name in (PLAIN, RELATED))
+        print(f"  choose by {PLAIN}: {plain:.2f} s of the processor, by {RELATED}: {related:.2f} s")
+        holds &= verdict("  that, against that without near", related / plain, TARGET_RELATED, at_least=False)
         target_s = TARGET_S_PER_MILLION.get(pages, pages / 1e6 * 0.5)
         holds &= verdict("  plan and URLs, s", median["total"], target_s, at_least=False)
         memory = max(run["memory"] for run in runs)

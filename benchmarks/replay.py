@@ -26,12 +26,17 @@ from training.evolution.evolve import Evolution, Parameters
 from training.evolution.fitness import TextFitness, load_fitness
 from training.evolution.workers import MOST_TEXTS
 from training.histories.history import ChangeHistory
+from training.histories.models import generate
 from training.replaying.arranged import ArrangedHistory, prepare
 from training.replaying.replay import run, run_all
 
 BUDGET = 0.05
 SIZES = {"250,228 x 19": (250_228, 19, 4.0, 20.0), "166,819 x 57": (166_819, 57, 15.0, 8.0)}
 """Size -> pages, cycles, most milliseconds, least ratio to the dense engine (medians over the functions)."""
+RELATED = "t * (X + 0.5) * near"
+MOST_RELATED_MS = 40.0
+MOST_ROUNDS = 3.0
+"""Times that four rounds may take of one."""
 JUDGED = 6
 """Functions that the targets are for: the named ones and the trees over basic terminals."""
 DENSE_RUNS = 3
@@ -155,6 +160,29 @@ def together(runs: int) -> None:
         print(f"{kind:12} one by one {one:5.2f}   together {all_:5.2f}   ratio {all_ / one:.2f}")
 
 
+def related(runs: int) -> None:
+    """Terminals of related pages: sites of 58 pages on average, in 7 directories each."""
+    pages, cycles = 250_228, 17
+    made = generate("brdc12-like", pages, cycles, 1)
+    history = ChangeHistory(
+        made.changed, made.site, page_names=[f"d{page % 7}/{page}.html" for page in range(pages)]
+    )
+    truth = prepare(history, budget=BUDGET)
+    known = len(truth.neighbours.groups.directories)
+    print(f"\n{pages:,} x {cycles}, k = {truth.k:,}, {known:,} directories, {RELATED}, with NDCG")
+    policies = ("top_k", "rounds(rounds=4)")
+    times = np.array(
+        [
+            [time_ms(truth, parse(RELATED), metrics=("ndcg",), policy=policy) for policy in policies]
+            for _ in range(runs + 1)
+        ]
+    )[1:]  # the first compiles
+    (one, four), medians = times.min(axis=0), np.median(times, axis=0)
+    verdict("one round, ms", one, MOST_RELATED_MS, at_least=False)
+    verdict("four rounds, times one", four / one, MOST_ROUNDS, at_least=False)
+    print(f"  (medians of {runs} runs: {medians[0]:.1f} and {medians[1]:.1f} ms)")
+
+
 def growth(runs: int) -> None:
     """Cost of t * X by budget, cycles and pages."""
     function = parse("t * X")
@@ -219,6 +247,7 @@ def main() -> None:
         f"{machine(('numpy', 'numba'))}; first use (compiling or loading) {time.perf_counter() - start:.1f} s"
     )
     engines(arguments.runs)
+    related(max(arguments.runs, 5))
     if not arguments.quick:
         together(arguments.runs)
         growth(arguments.runs)

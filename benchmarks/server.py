@@ -19,8 +19,8 @@ VOCABULARY = 4_000
 
 
 @contextmanager
-def server(pages: int, hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[int]:
-    """Serve /0 ... /<pages - 1> on every host, on one port, which is yielded."""
+def server(pages: int | list[bytes], hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[int]:
+    """Serve /0 ... /<pages - 1> on every host, on one port, which is yielded; or pages with these bodies."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(pages, hosts, theirs), daemon=True)
@@ -34,8 +34,9 @@ def server(pages: int, hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[int]:
         process.join()
 
 
-def _serve(pages: int, hosts: Sequence[str], started: Connection) -> None:
-    responses = {f"/{number}".encode(): _response(page) for number, page in enumerate(_pages(pages))}
+def _serve(pages: int | list[bytes], hosts: Sequence[str], started: Connection) -> None:
+    bodies = _pages(pages) if isinstance(pages, int) else pages
+    responses = {f"/{number}".encode(): _response(page) for number, page in enumerate(bodies)}
 
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ leaves out queue and download.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +18,19 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.estimates import estimates
+from scrapy_gp4c.crawling.imagined import Imagined, InMemory
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.page_state.groups import GROUP
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, UNCHANGED, VISIT
+from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.records import SHADOW, PlanCounts, RoundCounts
+from scrapy_gp4c.store.records import SHADOW
+from training.histories.neighbours import Groups, Neighbours
 
 Texts = npt.NDArray[np.uint64]
 
@@ -46,19 +50,27 @@ class Cycle(NamedTuple):
     """After the cycle; the next one changes it in place."""
 
 
-class _Counts:
+class Counts:
     """The statistics collector that a live cycle needs."""
 
     def inc_value(self, name: str) -> None:
         """Count nothing."""
 
 
-def crawl_store(path: Path, texts: Texts, settings: Settings, keys: npt.NDArray[np.uint64]) -> None:
+def crawl_store(
+    path: Path,
+    texts: Texts,
+    settings: Settings,
+    keys: npt.NDArray[np.uint64],
+    urls: Sequence[str] | None = None,
+) -> None:
     """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`."""
+    if urls is None:
+        urls = [f"http://h{key % 10}/{key}" for key in keys]
     with Store(path) as store:
-        store.add_pages((int(key), {"url": f"http://h{key % 10}/{key}"}) for key in keys)
+        store.add_pages((int(key), {"url": url}) for key, url in zip(keys, urls, strict=True))
         while store.last_cycle < len(texts):
-            cycle = LiveCycle(store, settings, _Counts())  # type: ignore[arg-type]
+            cycle = LiveCycle(store, settings, Counts())  # type: ignore[arg-type]
             pages = list(cycle.remaining())
             while pages or not cycle.rounds_over:
                 for page in pages:
@@ -69,28 +81,13 @@ def crawl_store(path: Path, texts: Texts, settings: Settings, keys: npt.NDArray[
             cycle.finish("finished")
 
 
-class _Pages:
-    """What planning asks a store, with the plan of the last cycle."""
-
-    def __init__(self, keys: npt.NDArray[np.uint64]) -> None:
-        self.pages = len(keys)
-        self.state = columns.new_columns(keys)
-        self.open_cycle = 0
-
-    def plan(self, settings: Settings, cycle: int) -> tuple[npt.NDArray[Any], PlanCounts]:
-        """Plan a cycle of one round."""
-        self.open_cycle = cycle
-        Planner(self, settings).plan({}, np.empty(0, np.uint32))  # type: ignore[arg-type]
-        return self._rows, self._counts
-
-    def rounds(self) -> list[RoundCounts]:
-        return []
-
-    def add_round(self, chunks: Iterator[npt.NDArray[Any]], seen: int, plan: PlanCounts) -> None:
-        self._rows, self._counts = np.concatenate([*chunks, np.empty(0, PLAN)]), plan
-
-    def blocks(self) -> Iterator[tuple[int, columns.Columns]]:
-        yield 0, self.state
+def _known(keys: npt.NDArray[np.uint64], groups: Groups) -> InMemory:
+    """Pages that were never visited."""
+    state = columns.new_columns(keys)
+    state["group"][:] = groups.group
+    directories = np.zeros(len(groups.directories), GROUP)
+    directories["site"] = groups.directories.site
+    return InMemory(state, directories, {}, lambda pages: [{"url": f"http://h/{page}"} for page in pages])
 
 
 def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
@@ -105,45 +102,61 @@ def crawl(
     settings: Settings,
     keys: npt.NDArray[np.uint64],
     failing: npt.NDArray[np.bool_] | None = None,
+    groups: Groups | None = None,
 ) -> Iterator[Cycle]:
     """Crawl pages that are all known from the beginning, once per row of `texts`.
 
     ``texts``: fingerprint of every page in cycle 1, 2, ...: uint64 ``[cycles, P]``, not 0; ``keys``: uint64
-    ``[P]``; ``failing``: visits that end with an error: bool ``[cycles, P]``.
+    ``[P]``; ``failing``: visits that end with an error: bool ``[cycles, P]``; ``groups``: directories of
+    the pages, None: all are in one.
     """
-    pages = _Pages(keys)
-    state = pages.state
+    if groups is None:
+        groups = Neighbours(np.zeros(len(keys), np.int32), None).groups
+    known = _known(keys, groups)
+    state, bits = known.state, settings.distance_bits
     shadows = np.empty(0, SHADOW)
-    function, bits = settings.score_function, settings.distance_bits
     for cycle, text in enumerate(texts, 1):
-        plan, counts = pages.plan(settings, cycle)
-        record: dict[str, Any] = {
-            "cycle": cycle,
-            "formula": function.formula,
-            "clock": function.clock,
-            "seed": settings.seed,
-            "plan": counts,
-        }
-        rows = np.sort(plan, order="page")["page"].astype(np.intp)
+        pages = Imagined(known, cycle)
         had_copy = state["has_copy"] != 0
         outdated = had_copy & differ(text, state["fingerprint"], bits)
-        visits = np.zeros(len(rows), VISIT)
-        visits["page"], visits["fingerprint"] = rows, text[rows]
-        visits["kind"] = np.sort(plan, order="page")["kind"]
-        visits["outcome"] = np.where(had_copy[rows], np.where(outdated[rows], CHANGED, UNCHANGED), FIRST)
+        outcome = np.where(had_copy, np.where(outdated, CHANGED, UNCHANGED), FIRST)
         if failing is not None:
-            visits["outcome"][failing[cycle - 1, rows]] = ERROR
+            outcome[failing[cycle - 1]] = ERROR
+        record = _visit_all(pages, settings, text, outcome)
+        visits = pages.visits
         new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
-        shadows = np.concatenate((shadows, enter(new, {name: column[new] for name, column in state.items()})))
-        shadows, tally = panel.advance(shadows, visits, record, settings.warmup_visits, bits)
-        outcome = visits["outcome"]
+        shadows = np.concatenate((shadows, enter(new, pages.columns_of(new))))
+        shadows, tally = panel.advance(pages, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
         record["panel"] = estimates(
             tally,
-            counts["copies"],
-            int(np.isin(outcome, JUDGED).sum()),
-            int((outcome == CHANGED).sum()),
-            int((outcome == FIRST).sum()),
+            record["plan"]["copies"],
+            int(np.isin(visits["outcome"], JUDGED).sum()),
+            int((visits["outcome"] == CHANGED).sum()),
+            int((visits["outcome"] == FIRST).sum()),
         )
-        columns.apply_visits(state, rows, visits, cycle)
+        known.fold(visits, cycle)
         after = (state["has_copy"] != 0) & differ(text, state["fingerprint"], bits)
         yield Cycle(record, visits, outdated, after, had_copy, shadows, state)
+
+
+def _visit_all(
+    pages: Imagined, settings: Settings, text: npt.NDArray[np.uint64], outcome: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    """Plan all rounds of the open cycle and visit their pages; returns its record."""
+    planner = Planner(pages, settings)  # type: ignore[arg-type]
+    while not planner.is_over:
+        if not planner.plan({"plan": pages.counts}, Planned.of(pages.visits)):
+            break
+        visits = np.zeros(len(pages.planned), VISIT)
+        visits["page"], visits["kind"] = pages.planned["page"], pages.planned["kind"]
+        visits["fingerprint"], visits["outcome"] = text[visits["page"]], outcome[visits["page"]]
+        pages.visit(visits)
+    function = settings.score_function
+    return {
+        "cycle": pages.open_cycle,
+        "formula": function.formula,
+        "clock": function.clock,
+        "seed": settings.seed,
+        "plan": pages.counts,
+        "rounds": pages.rounds(),
+    }

@@ -16,8 +16,9 @@ from benchmarks.common import machine, verdict
 from scrapy_gp4c.page_state.columns import new_columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.sealed import encode
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, encode
 
 CYCLES = 30
 VISITS = 1_000_000
@@ -49,21 +50,16 @@ def fill(path: Path) -> None:
     pages = VISITS // CYCLES
     keys = rng.choice(2**62, pages, replace=False).astype(np.uint64)
     with Store(path) as store:
+        numbering = fold.numbering_of(store.tables)
         for start in range(0, pages, 65_536):
             part = keys[start : start + 65_536]
             requests = [
-                (
-                    int(key),
-                    encode(
-                        {
-                            "url": f"http://site{key % 500}.example/section/page-{key}.html",
-                            "callback": "parse",
-                        }
-                    ),
+                encode(
+                    {"url": f"http://site{key % 500}.example/section/page-{key}.html", "callback": "parse"}
                 )
                 for key in part.tolist()
             ]
-            store.tables.append_pages(requests, new_columns(part))
+            fold.append_pages(store.tables, numbering, requests, new_columns(part))
         store.tables.restore_cycles([{} for _ in range(CYCLES)])
         rate = rng.beta(0.5, 3.0, pages)
         for cycle in range(1, CYCLES + 1):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scrapy.settings import BaseSettings
 
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED
-from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from training.replaying.metrics import gain_sums
@@ -28,6 +28,7 @@ WARMUP_VISITS = 2
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
 CRAWL_LIMIT_S = 300
 FETCHED = (FIRST, *JUDGED)
+RANKED = KINDS.index("ranked")
 
 
 class DemoError(Exception):
@@ -57,7 +58,7 @@ class Series:
     score: str
     folder: Path
     version: NDArray[np.int32]  # [P], 0: no copy
-    function: str = DEFAULT_SCORE_FUNCTION
+    compared: Mapping[str, str] = field(default_factory=dict)  # settings of its own; none: out of the box
     panel: float = 0.0  # share of the pages; the panel comes on top of the budget for the ranking
     page_of: dict[int, int | None] = field(default_factory=dict)  # the store's page ids to the web's
     rows: list[Row] = field(default_factory=list)
@@ -78,12 +79,15 @@ class Series:
             "GP4C_STORE": str(self.store),
             "GP4C_BUDGET": min(1.0, BUDGET + self.panel),
             "GP4C_WARMUP_VISITS": WARMUP_VISITS,
+            **self.compared,
         }
-        if self.function != DEFAULT_SCORE_FUNCTION:
-            settings["GP4C_SCORE_FUNCTION"] = self.function
         if self.panel:
             settings["GP4C_PANEL"] = self.panel
         return settings
+
+    def loaded(self) -> Settings:
+        """Return the settings as the next crawl reads them: score function and policy with their defaults."""
+        return Settings.load(BaseSettings(self.settings()))
 
     def command(self, port: int) -> list[str]:
         """Return the command of one day's crawl."""
@@ -92,30 +96,33 @@ class Series:
         settings = self.settings() | {"LOG_FILE": self.log, "EXTENSIONS_BASE": "{}"}
         return command + [part for item in settings.items() for part in ("-s", "{}={}".format(*item))]
 
-    def ranking(self) -> list[int | None]:
-        """Return the web's pages that the next crawl will choose by their score, best first."""
+    def ranking(self) -> list[int]:
+        """Return the store's pages that the next crawl will choose in its first round, best first."""
         if not self.store.exists():
             return []
         with open_store(self.store, readonly=True) as store:
-            planner = Planner(store, Settings.load(BaseSettings(self.settings())))
-            return [self.page_of[page] for page in planner.first_choice().pages.tolist()]
+            chosen: list[int] = Planner(store, self.loaded()).first_choice().pages.tolist()
+            return chosen
 
-    def copy(self, score: str, function: str, panel: float = 0.0, *, whole: bool = False) -> "Series":
-        """Return a series that goes on from here by another score function, in a store of its own.
+    def copy(
+        self, score: str, compared: Mapping[str, str], panel: float = 0.0, *, whole: bool = False
+    ) -> "Series":
+        """Return a series that goes on from here by other settings, in a store of its own.
 
         ``whole``: the days until now count as its own too.
         """
         shutil.copytree(self.store, self.folder / score)
         rows = [row._replace(score=score) for row in self.rows] if whole else []
-        return Series(score, self.folder, self.version.copy(), function, panel, dict(self.page_of), rows)
+        return Series(score, self.folder, self.version.copy(), compared, panel, dict(self.page_of), rows)
 
-    def observe(self, web: Web, day: int, ranking: Sequence[int | None]) -> Row:
+    def observe(self, web: Web, day: int, ranking: Sequence[int]) -> Row:
         """Read the day's cycle from the store, compare it with the truth, and append the row.
 
         Args:
             web: what was crawled.
             day: the day.
-            ranking: what `ranking` returned before the crawl.
+            ranking: what `ranking` returned before the crawl; what later rounds chose follows in the order
+                of its visits.
 
         Raises:
             DemoError: the crawl did not finish the day's cycle.
@@ -129,18 +136,20 @@ class Series:
             known = store.pages
             parts = [visits for _, visits in store.visits(record["cycle"], record["cycle"])]
         truth, alive = web.versions(day), web.alive(day)
-        quality = ndcg(ranking, alive & (self.version > 0) & (self.version != truth))
+        visits = np.concatenate(parts)
+        ranked = [*ranking, *visits["page"][visits["kind"] == RANKED].tolist()]
+        chosen = [self.page_of[page] for page in dict.fromkeys(ranked)]
+        quality = ndcg(chosen, alive & (self.version > 0) & (self.version != truth))
         missed = false_alarms = 0
-        for visits in parts:
-            pages = [self.page_of[page] for page in visits["page"].tolist()]
-            for page, outcome in zip(pages, visits["outcome"].tolist(), strict=True):
-                if page is None or outcome not in FETCHED:
-                    continue
-                if outcome in JUDGED:
-                    reported, real = outcome == CHANGED, truth[page] != self.version[page]
-                    missed += bool(real and not reported)
-                    false_alarms += bool(reported and not real)
-                self.version[page] = truth[page]
+        pages = [self.page_of[page] for page in visits["page"].tolist()]
+        for page, outcome in zip(pages, visits["outcome"].tolist(), strict=True):
+            if page is None or outcome not in FETCHED:
+                continue
+            if outcome in JUDGED:
+                reported, real = outcome == CHANGED, truth[page] != self.version[page]
+                missed += bool(real and not reported)
+                false_alarms += bool(reported and not real)
+            self.version[page] = truth[page]
         seen = np.zeros(web.pages, dtype=bool)
         seen[[page for page in self.page_of.values() if page is not None]] = True
         seen &= alive

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from rich.console import Console, Group
@@ -22,8 +23,6 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION
 
 from .crawls import (
     BUDGET,
@@ -37,21 +36,26 @@ from .crawls import (
     stop,
     write_days,
 )
+from .history import DAYS, HOSTS
 from .model import LAST_DAY, Web
 from .plot import draw
 from .tables import days_table, detection, leads, summary_table
 
-FUNCTIONS = {"default": DEFAULT_SCORE_FUNCTION, "age": "age", "random": "random"}
+CRAWLS: Final[dict[str, dict[str, str]]] = {
+    "default": {},
+    "age": {"GP4C_SCORE_FUNCTION": "age", "GP4C_POLICY": "top_k"},
+    "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "top_k"},
+}
+"""Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
 LEARNED, CONTROL = "learned", "control"
-HOSTS = 40
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
 COLLECT_DAYS = 14
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Few cycles are little to learn from: without the terminals that weigh the last outcome most, with a price
-# on length, less is learned that holds on the pages of the training alone.
+# Few cycles are little to learn from: with a price on length, less is learned that holds on the pages of the
+# training alone.
 LEARNING = {
     "--budget": BUDGET,
-    "--terminals": "n,X,t,cg,nad",
+    "--terminals": "related",
     "--parsimony": 0.001,
     "--population": 200,
     "--generations": 20,
@@ -118,8 +122,8 @@ def learn(store: Path, score_file: Path, console: Console) -> bool:
     return process.returncode == PROMOTED
 
 
-def switch(series: list[Series], console: Console) -> str:
-    """End the collection: learn, and crawl on by what was learned. Returns the function in use then.
+def switch(series: list[Series], console: Console) -> bool:
+    """End the collection: learn, and crawl on by what was learned; tell whether it was promoted.
 
     A copy of the store goes on with the default function, to tell what the function does from what the
     visits of the collection do.
@@ -128,10 +132,10 @@ def switch(series: list[Series], console: Console) -> str:
     score_file = learner.folder / "score.json"
     learner.panel = 0.0
     if not learn(learner.store, score_file, console):
-        return learner.function
-    series.append(learner.copy(CONTROL, DEFAULT_SCORE_FUNCTION))
-    learner.function = str(score_file)
-    return functions.load(learner.function).formula
+        return False
+    series.append(learner.copy(CONTROL, {}))
+    learner.compared = {"GP4C_SCORE_FUNCTION": str(score_file)}
+    return True
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
@@ -145,9 +149,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     first_learned_day = FIRST_RANKED_DAY + options.collect
     learns = options.collect > 0 and options.days >= first_learned_day
-    first, *others = FUNCTIONS.items()
+    first, *others = CRAWLS.items()
     series = [Series(first[0], folder, np.zeros(web.pages, dtype=np.int32), first[1])]
-    for name in (*FUNCTIONS, LEARNED, CONTROL):  # what an earlier demo left
+    for name in (*CRAWLS, LEARNED, CONTROL):  # what an earlier demo left
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}.log").unlink(missing_ok=True)
     (folder / "score.json").unlink(missing_ok=True)
@@ -160,7 +164,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
     crawls += options.days + 1 - first_learned_day if learns else 0
     task = progress.add_task("", total=crawls)
     rows: list[Row] = []
-    formula = None
     show(day_file, 1)
     with serving(day_file, options) as port:
         console.print(
@@ -170,11 +173,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
         with Live(progress, console=console, refresh_per_second=2) as live:
             for day in range(1, options.days + 1):
                 if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
-                    series += [series[0].copy(name, function, whole=True) for name, function in others]
+                    series += [series[0].copy(name, compared, whole=True) for name, compared in others]
                     if learns:
-                        series.append(series[0].copy(LEARNED, DEFAULT_SCORE_FUNCTION, PANEL, whole=True))
+                        series.append(series[0].copy(LEARNED, {}, PANEL, whole=True))
                 if learns and day == first_learned_day:
-                    formula = switch(series, console)
+                    switch(series, console)
                 show(day_file, day)
                 rankings = {one.score: one.ranking() for one in series}
                 for one in crawl_day(series, port):
@@ -203,11 +206,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
     console.print(summary_table(series, last_days))
     if learns:
         console.print(leads(series, LEARNED, last_days), highlight=False, soft_wrap=True)
-    console.print(f"default: {DEFAULT_SCORE_FUNCTION}", highlight=False)
-    if formula is not None:
-        console.print(f"{LEARNED}: {formula}", highlight=False, soft_wrap=True)
+    for one in series:
+        used = one.loaded()
         console.print(
-            f"control: the store of {LEARNED} copied before day {first_learned_day}, crawled on by default"
+            f"{one.score}: {used.score_function.formula}, {used.policy.text}", highlight=False, soft_wrap=True
+        )
+    if learns:
+        console.print(
+            f"{CONTROL}: the store of {LEARNED} copied before day {first_learned_day}, crawled on by default"
             if series[-1].score == CONTROL
             else f"{LEARNED} kept the default function: no better one was found",
             highlight=False,
@@ -220,7 +226,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 1 with one message where it fails, 130 where it was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m example_project.demo", description="Run the demo.")
-    parser.add_argument("--days", type=int, default=31, help="days to simulate (31)")
+    parser.add_argument("--days", type=int, default=DAYS, help=f"days to simulate ({DAYS})")
     parser.add_argument(
         "--collect",
         type=int,

@@ -16,28 +16,41 @@ from numpy.typing import NDArray
 PAGES_PER_HOST = 62  # mean; the sizes of hosts are log-normal
 SIZE_SIGMA = 0.8
 SLOW_HOST_PAGES = 24  # the slow host is small: it is there to be slow, not to be the demo's length
+DIRECTORY_PAGES = 6.8  # mean; the sizes of a host's directories are log-normal
+DIRECTORY_SIGMA = 0.91
 NEW_SHARE = 0.12  # of the pages; they appear on a day drawn from 2..LAST_BIRTH
 LAST_BIRTH = 40
 GONE_SHARE = 0.04  # of the pages; they go on a day drawn from 2..LAST_GONE
 LAST_GONE = 60
 DEAD_SHARE = 0.01  # links to these never worked
 ALIAS_SHARE = 0.02  # of the pages; they redirect to another page
-RATE_MEDIAN = 0.004  # changes per day and page, log-normal
-RATE_SIGMA = 2.8
-RATE_LIMIT = 3.0
-SITE_CORRELATION = 0.4  # of the logarithms of the rates of two pages of one host
-INDEX_FACTOR = 10.0  # index pages change so many times faster than other pages
-SHARED_DRAW_SHARE = 0.3  # of the pages; they change on the same days as their like on the host
-SWEEP_PROBABILITY = 0.005  # per host and day: a new release or price list ...
-SWEEP_REACH = 0.9  # ... changes this share of the host's pages
-WEEKEND_FACTOR = 0.4  # rates on days 6 and 7 of a week; day 1 is a Monday
-BURST_FACTOR = 3.0  # a page that changed yesterday is so much more likely to change today
+STILL_SHARE = 0.33  # of the pages; they never change
+ALWAYS_SHARE = 0.016  # of the pages; they are in directories that a program rewrites every day, where ...
+ALWAYS_REACH = 0.79  # ... this share of the pages changes ...
+ALWAYS_RATE = 2.4  # ... so often per day, weekends included: on 91% of the days
+BUSY_SHARE = 0.0155  # of the pages; they change so often per day, log-uniform:
+BUSY_RATES = (0.22, 1.5)
+RATE_MEDIAN = 0.01  # changes per day of all other pages, log-normal
+RATE_SIGMA = 0.8
+SITE_CORRELATION = 0.45  # of how busy two pages of one host are ...
+DIRECTORY_CORRELATION = 0.25  # ... and so much more where they share a directory
+SWEEP_PROBABILITY = 0.011  # per directory and day; a sweep changes ...
+SWEEP_REACH = (0.6, 1.0)  # ... this share of the directory's pages, uniform, but for those that never change
+RELEASE_PROBABILITY = 0.005  # per host and day; a release changes ...
+RELEASE_REACH = (0.1, 0.5)  # ... this share of the host's pages, in the same way
+WEEKEND_FACTOR = 0.56  # on days 6 and 7 of a week, to the other days; day 1 is a Monday
 UNAVAILABLE_SHARE = 0.02  # of the pages on a day; they answer 503 once or twice
 LAST_DAY = 400  # the model is defined for days 1 to LAST_DAY
 NEVER = np.iinfo(np.int32).max
 
 DIRECTORY, NEWS, SHOP, MANUAL = range(4)
-PATHS = ("", "article", "product", "guide")
+NAMES = ("page", "article", "product", "page")  # by kind: of a page's file
+SECTIONS = (  # by kind; a host with more directories has further parts of each
+    ("",),
+    ("news/world", "news/local", "news/science", "news/sport", "blog", "archive"),
+    ("shop/tools", "shop/garden", "shop/kitchen", "shop/toys", "shop/books", "offers"),
+    ("docs/guide", "docs/reference", "docs/howto", "docs/api", "docs/install", "about"),
+)
 
 # Hosts with a trait of their own. Host 0 is the directory that links to all others.
 ROBOTS_HOST = 2  # robots.txt disallows /private/
@@ -47,15 +60,16 @@ CP1252_HOST = 5  # sends windows-1252, declares UTF-8
 NO_SPACE_HOST = 6  # Japanese: a script without spaces between words
 NO_CHARSET_HOST = 8  # sends UTF-8, declares nothing
 
-_PATH = re.compile(r"/(?:(article|product|guide|private)/([1-9][0-9]{0,8}))?")
+_PATH = re.compile(r"/(?:[a-z0-9/-]+/(?:article|product|page)-([1-9][0-9]{0,8})\.html)?")
 
 
 class Web:
-    """The pages of the monitored web; arrays are indexed by page, pages are grouped by host.
+    """The pages of the monitored web; arrays are indexed by page, pages are grouped by host and directory.
 
     Attributes:
         host: int32 [P], the page's host, 0 (the directory) to ``hosts``.
         number: int32 [P], the page's number on its host; 0 is the host's index page.
+        directory: int32 [P], the page's directory, from 0, all hosts counted through.
         kind: int8 [P], DIRECTORY, NEWS, SHOP or MANUAL.
         born: int32 [P], first day on which the page exists.
         gone: int32 [P], first day on which it answers 404 or 410; NEVER for most, 0 for dead links.
@@ -63,7 +77,9 @@ class Web:
         redirects: bool [P], pages that redirect.
         private: bool [P], pages that robots.txt disallows.
         steady: bool [P], ordinary pages that exist on all days: no index, no redirect, not disallowed.
-        rate: float64 [P], changes per day on a working day without a burst.
+        always: bool [P], pages that a program rewrites almost every day.
+        still: bool [P], pages that never change, but for index pages when a page appears or goes.
+        rate: float64 [P], changes per day of the page alone, mean over the days of a week.
         first: int32 [hosts + 2], the first page of each host; the last element is P.
     """
 
@@ -84,6 +100,7 @@ class Web:
         self.kind = np.where(self.host == 0, DIRECTORY, NEWS + self.host % 3).astype(np.int8)
         self.index = self.number == 0
         self._lives(rng)
+        self._directories(rng)
         self._rates(rng)
 
     def _lives(self, rng: np.random.Generator) -> None:
@@ -105,18 +122,41 @@ class Web:
             self.alias[aliased] = rng.choice(targets, int(aliased.sum()))
         self.steady, self.redirects = steady & ~aliased, aliased
 
+    def _directories(self, rng: np.random.Generator) -> None:
+        """Divide each host's pages, but for its index, among directories of log-normal sizes."""
+        places = []
+        for size in np.diff(self.first):
+            count = max(1, round((size - 1) / DIRECTORY_PAGES))
+            weight = rng.lognormal(0.0, DIRECTORY_SIGMA, count)
+            places += [[0], 1 + np.sort(rng.choice(count, size - 1, p=weight / weight.sum()))]
+        self._place = np.concatenate(places).astype(np.int32)  # within the host; 0: its root
+        pairs = self.host.astype(np.int64) << 32 | self._place
+        self.directory = np.unique(pairs, return_inverse=True)[1].astype(np.int32)
+        # Directories that a program rewrites: in a random order, until they have the pages.
+        size = np.bincount(self.directory, minlength=self.pages)
+        order = rng.permutation(int(self.directory[-1]) + 1)
+        order = order[~np.isin(order, self.directory[self.index])]
+        before = np.cumsum(size[order]) - size[order] / 2
+        chosen = order[before < self.pages * ALWAYS_SHARE / ALWAYS_REACH]
+        self._rewritten = np.isin(self.directory, chosen)
+
     def _rates(self, rng: np.random.Generator) -> None:
-        """Draw the pages' rates of change: heavy-tailed, alike within a host."""
-        common = rng.standard_normal(self.hosts + 1)[self.host]
-        own = rng.standard_normal(self.pages)
-        rank = np.argsort(
-            np.argsort(np.sqrt(SITE_CORRELATION) * common + np.sqrt(1 - SITE_CORRELATION) * own)
-        )
+        """Draw how often pages change: alike within a host, more so within a directory."""
+        own = 1.0 - SITE_CORRELATION - DIRECTORY_CORRELATION
+        busy = np.sqrt(SITE_CORRELATION) * rng.standard_normal(self.hosts + 1)[self.host]
+        busy += np.sqrt(DIRECTORY_CORRELATION) * rng.standard_normal(self.pages)[self.directory]
+        busy += np.sqrt(own) * rng.standard_normal(self.pages)
         # Quantiles instead of the draws: webs of few hosts would differ too much from seed to seed.
-        z = np.array([NormalDist().inv_cdf(share) for share in (rank + 0.5) / self.pages])
-        rate = RATE_MEDIAN * np.exp(RATE_SIGMA * z) * np.where(self.index, INDEX_FACTOR, 1.0)
-        self.rate = np.minimum(rate, RATE_LIMIT)
-        self._shared = rng.random(self.pages) < SHARED_DRAW_SHARE
+        share = (np.argsort(np.argsort(busy)) + 0.5) / self.pages
+        top = 1.0 - BUSY_SHARE
+        middle = (share - STILL_SHARE) / (top - STILL_SHARE)
+        z = np.array([NormalDist().inv_cdf(x) if 0.0 < x < 1.0 else 0.0 for x in middle])
+        low, high = BUSY_RATES
+        rate = np.where(share < top, RATE_MEDIAN * np.exp(RATE_SIGMA * z), 0.0)
+        rate = np.where(share >= top, low * (high / low) ** ((share - top) / BUSY_SHARE), rate)
+        self.always = self._rewritten & (rng.random(self.pages) < ALWAYS_REACH)
+        self.still = (share <= STILL_SHARE) & ~self.always
+        self.rate = np.where(self.always, ALWAYS_RATE, np.where(self.still, 0.0, rate))
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def _state(self, day: int) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int32]]:
@@ -126,13 +166,17 @@ class Web:
             return np.zeros(self.pages, dtype=bool), version, version.copy()
         if day > LAST_DAY:
             raise ValueError(f"the model is defined for days 1 to {LAST_DAY}, not {day}")
-        before, version, since = self._state(day - 1)
+        _, version, since = self._state(day - 1)
         rng = np.random.default_rng([self.seed, 1, day])
-        u = np.where(self._shared, rng.random(self.hosts + 1)[self.host], rng.random(self.pages))
-        swept = (rng.random(self.hosts + 1) < SWEEP_PROBABILITY)[self.host]
-        hazard = self.rate * (WEEKEND_FACTOR if (day - 1) % 7 >= 5 else 1.0)
-        hazard = hazard * np.where(before, BURST_FACTOR, 1.0)
-        changed = (u < -np.expm1(-hazard)) | (swept & (rng.random(self.pages) < SWEEP_REACH))
+        pace = (WEEKEND_FACTOR if (day - 1) % 7 >= 5 else 1.0) * 7 / (5 + 2 * WEEKEND_FACTOR)
+        changed = rng.random(self.pages) < -np.expm1(-self.rate * np.where(self.always, 1.0, pace))
+        for group, probability, (least, most) in (
+            (self.directory, SWEEP_PROBABILITY, SWEEP_REACH),
+            (self.host, RELEASE_PROBABILITY, RELEASE_REACH),
+        ):
+            groups = int(group[-1]) + 1
+            reach = (rng.random(groups) < probability * pace) * rng.uniform(least, most, groups)
+            changed |= (rng.random(self.pages) < reach[group]) & ~self.still
         changed &= (self.born < day) & (day < self.gone)
         moved = np.unique(self.host[(self.born == day) | (self.gone == day)])
         changed[self.first[moved]] = True  # an index page lists what exists
@@ -170,8 +214,16 @@ class Web:
         """The path of a page's URL."""
         if self.index[page]:
             return "/"
-        folder = "private" if self.private[page] else PATHS[self.kind[page]]
-        return f"/{folder}/{self.number[page]}"
+        kind = self.kind[page]
+        folder = self._folder(kind, int(self._place[page]) - 1)
+        folder = "live/" * bool(self._rewritten[page]) + ("private" if self.private[page] else folder)
+        return f"/{folder}/{NAMES[kind]}-{self.number[page]}.html"
+
+    @staticmethod
+    def _folder(kind: int, place: int) -> str:
+        """Path of a host's directory: its sections first, then further parts of each."""
+        part, section = divmod(place, len(SECTIONS[kind]))
+        return SECTIONS[kind][section] + (f"/part-{part + 1}" if part else "")
 
     def address(self, host: int) -> str:
         """The loopback address of a host; the directory is 127.0.0.1."""
@@ -187,7 +239,7 @@ class Web:
         if match is None or not address.startswith("127.0.0."):
             return None
         host = int(address.rpartition(".")[2]) - 1
-        number = int(match[2] or 0)
+        number = int(match[1] or 0)
         if not 0 <= host <= self.hosts or number >= self.first[host + 1] - self.first[host]:
             return None
         page = int(self.first[host]) + number

@@ -20,6 +20,7 @@ STYLES = {
     "learned": ("#009E73", "-"),
     "control": ("#CC79A7", ":"),
 }
+SPARE_STYLES = (("#E69F00", "-"), ("#56B4E9", "--"), ("#000000", ":"))  # in turn, of further crawls
 LEARNER = "learned"
 PANELS = {
     "change_rate": "change rate: changed / revisited",
@@ -55,12 +56,18 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
     return [float(height) for height in result]
 
 
+def style_of(crawl: str, crawls: Sequence[str]) -> tuple[str, str]:
+    """Return colour and line style of one of the crawls, the same in every panel."""
+    further = [name for name in crawls if name not in STYLES]
+    return STYLES.get(crawl) or SPARE_STYLES[further.index(crawl) % len(SPARE_STYLES)]
+
+
 def _curves(axes: Axes, series: Series, days: NDArray[np.int64], name: str) -> None:
     ends = {}
     for crawl, values in series.items():
         if not np.isfinite(values).any():
             continue
-        colour, style = STYLES[crawl]
+        colour, style = style_of(crawl, list(series))
         if name == "change_rate":
             axes.plot(days, values, color=colour, linewidth=1, alpha=0.35)
             values = np.where(np.isfinite(values), running_mean(values), np.nan)
@@ -76,7 +83,7 @@ def _curves(axes: Axes, series: Series, days: NDArray[np.int64], name: str) -> N
             (days[-1], height),
             xytext=(8, 0),
             textcoords="offset points",
-            color=STYLES[crawl][0],
+            color=style_of(crawl, list(series))[0],
             va="center",
             fontweight="bold",
             annotation_clip=False,

@@ -36,6 +36,9 @@ class StoreInUseError(StoreError):
 class StoreDamagedError(StoreError):
     """The directory holds no readable store: foreign file, unknown schema version, damage."""
 
+    what = ""
+    """What is damaged, in a few words."""
+
 
 class StoreFullError(StoreError):
     """The disk (or the memory map) has no room for another commit."""
@@ -51,3 +54,7 @@ class LearningError(Gp4cError, ValueError):
 
 class ImportFileError(Gp4cError, ValueError):
     """A file given to ``scrapy gp4c import`` has a line that cannot be imported."""
+
+
+class QueryLogError(Gp4cError, ValueError):
+    """A log of queries cannot be used, or is missing where something is measured by it."""

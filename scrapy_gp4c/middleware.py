@@ -1,21 +1,31 @@
-"""Downloader middleware: ends every visit with one outcome, from the response or the failure.
+"""Middlewares: one ends every visit with one outcome, one tells requests who found them.
 
-At position 545, on the engine side of Retry (550), HttpCompression (590) and Redirect (600), it sees each
-page once, decoded and final.
+The first is a downloader middleware. At position 545, on the engine side of Retry (550), HttpCompression
+(590) and Redirect (600), it sees each page once, decoded and final.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Coroutine, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
 
+from scrapy import signals
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import TextResponse
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+from scrapy.utils.asyncio import is_asyncio_available
+from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.finders import mark, take_off
 from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
+from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,36 +42,91 @@ CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 BROKEN_FLAGS: Final = frozenset({"dataloss", "partial"})
 
 
+class FinderMiddleware(BaseSpiderMiddleware):
+    """Spider middleware: lets every request of the spider carry who found it, at position 30."""
+
+    def process_spider_input(self, response: Response) -> None:
+        """Take the mark off the request of a response: its callback sees what it would see without us."""
+        take_off(response)
+
+    def get_processed_request(self, request: Request, response: Response | None) -> Request:
+        """Mark a request that the callback of `response`, or the spider's start, has yielded."""
+        mark(request, response)
+        return request
+
+
 class FingerprintMiddleware:
     """Fingerprints every visited page and records whether it changed."""
 
     def __init__(self, crawler: Crawler) -> None:
         """Take the crawler; its cycle is found when the first request passes."""
         self._crawler = crawler
+        self._elsewhere = Elsewhere()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware of a crawler."""
-        return cls(crawler)
+        self = cls(crawler)
+        crawler.signals.connect(self._elsewhere.close, signals.spider_closed)
+        return self
 
     def process_request(self, request: Request) -> None:
         """Add the page's validators when unchanged pages are to be skipped (RFC 9110, section 13)."""
         cycle, visit = self._visit(request)
         if cycle is None or visit is None or not cycle.settings.skip_unchanged:
             return
-        etag, last_modified = cycle.store.validators(visit.page)
+        etag, last_modified = _kept_validators(cycle, visit)
         if etag:
             request.headers.setdefault("If-None-Match", etag.encode("latin-1"))
         if last_modified:
             request.headers.setdefault("If-Modified-Since", last_modified.encode("latin-1"))
 
-    def process_response(self, request: Request, response: Response) -> Response:
-        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
+        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped.
+
+        The fingerprint of a large page is made elsewhere; until it is there, the visit is under way.
+        """
         cycle, visit = self._visit(request)
         if cycle is None or visit is None:
             _unmark(request)
             return response
-        result = request.meta[META] = self._outcome(cycle, visit, request, response)
+        features = cycle.settings.features
+        if (outcome := _outcome(request, response)) is not None:
+            # What comes from a cache says nothing of the server.
+            latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
+            result: Mapping[str, object] = cycle.end(visit, outcome, len(response.body), latency_s)
+        elif is_large(response, features):
+            return self._judge_later(cycle, visit, request, response)
+        else:
+            try:
+                made: int | Exception = fingerprint(response, features)
+            except Exception as error:
+                made = error
+            result = _judge(cycle, visit, request, response, made)
+        return self._end(cycle, visit, request, response, result)
+
+    async def _judge_later(
+        self, cycle: Cycle, visit: Claim, request: Request, response: Response
+    ) -> Response:
+        assert isinstance(response, TextResponse)
+        try:
+            made: int | Exception = await _result(
+                self._elsewhere.fingerprint(response, cycle.settings.features)
+            )
+        except Exception as error:
+            made = error
+        if not cycle.is_under_way(visit):
+            return response
+        result = _judge(cycle, visit, request, response, made)
+        return self._end(cycle, visit, request, response, result)
+
+    def _end(
+        self, cycle: Cycle, visit: Claim, request: Request, response: Response, result: Mapping[str, object]
+    ) -> Response:
+        """Pass the response on with what the visit came to, or skip it."""
+        request.meta[META] = result
         if cycle.settings.skip_unchanged:
             if result["outcome"] in ("first", "changed", "unchanged"):
                 self._keep_validators(cycle, visit, response)
@@ -91,29 +156,55 @@ class FingerprintMiddleware:
     def _keep_validators(self, cycle: Cycle, visit: Claim, response: Response) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
         validators = _validators(response)
-        if validators != cycle.store.validators(visit.page):
+        if validators != _kept_validators(cycle, visit) and cycle.failure is None:
             cycle.store.set_validators(visit.page, *validators)
 
-    def _outcome(
-        self, cycle: Cycle, visit: Claim, request: Request, response: Response
-    ) -> Mapping[str, object]:
-        size_bytes = len(response.body)
-        if "cached" in response.flags:  # not the page as it is now
-            return cycle.end(visit, "excluded", size_bytes)
-        # Other download handlers than Scrapy's may not measure it.
-        latency_s = request.meta.get("download_latency", 0.0)
-        if response.status == 304 and any(name in request.headers for name in CONDITIONS):
-            return cycle.end(visit, "not_modified", size_bytes, latency_s)
-        if response.status in GONE_STATUS:
-            return cycle.end(visit, "gone", size_bytes, latency_s)
-        if not 200 <= response.status < 300 or BROKEN_FLAGS.intersection(response.flags):
-            return cycle.end(visit, "error", size_bytes, latency_s)
-        try:
-            text_fingerprint = fingerprint(response, cycle.settings.features)
-        except Exception:  # the spider gets its response in any case
-            logger.exception("No fingerprint of %s: GP4C_FEATURES failed", response)
-            return cycle.end(visit, "error", size_bytes, latency_s)
-        return cycle.judge(visit, text_fingerprint, size_bytes, latency_s)
+
+def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
+    """Validators of the page's copy; none where the store is damaged there, which ends the crawl."""
+    try:
+        return cycle.store.validators(visit.page)
+    except StoreDamagedError as error:
+        cycle.failure = error
+        return None, None
+
+
+def _result(future: Future[int]) -> Awaitable[int]:
+    """Make a thread's result awaitable for Scrapy, with asyncio or without."""
+    if is_asyncio_available():
+        return asyncio.wrap_future(future)
+    deferred: Awaitable[int] = deferToThread(future.result)
+    return deferred
+
+
+def _outcome(request: Request, response: Response) -> str | None:
+    """What a visit came to whatever the page's text; None: that decides."""
+    if "cached" in response.flags:  # not the page as it is now
+        return "excluded"
+    if response.status == 304 and any(name in request.headers for name in CONDITIONS):
+        return "not_modified"
+    if response.status in GONE_STATUS:
+        return "gone"
+    broken = not 200 <= response.status < 300 or BROKEN_FLAGS.intersection(response.flags)
+    return "error" if broken else None
+
+
+def _judge(
+    cycle: Cycle, visit: Claim, request: Request, response: Response, made: int | Exception
+) -> Mapping[str, object]:
+    """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
+    size_bytes, latency_s = len(response.body), _latency_s(request)
+    if isinstance(made, Exception):
+        whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
+        logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
+        return cycle.end(visit, "error", size_bytes, latency_s)
+    return cycle.judge(visit, made, size_bytes, latency_s)
+
+
+def _latency_s(request: Request) -> float:
+    """From request to response headers; other download handlers than Scrapy's may not measure it."""
+    latency_s: float = request.meta.get("download_latency", 0.0)
+    return latency_s
 
 
 def _unmark(request: Request) -> None:

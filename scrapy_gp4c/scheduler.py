@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from scrapy import signals
+from scrapy import signals, version_info
 from scrapy.core.scheduler import Scheduler
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.run import Run, open_run
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, StoreDamagedError
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FAILED: Final = "gp4c_store_failed"
+"""Finish reason of a run that cannot use its store."""
+CLOSES_AT_START: Final = (2, 19)
+"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
+
 
 class RecrawlScheduler(Scheduler):
     """Opens a cycle, feeds its plan, admits new pages: docs/architecture.md, "A request's way"."""
@@ -34,6 +40,8 @@ class RecrawlScheduler(Scheduler):
     _run: Run | None = None
     _torn = False
     """Whether the queue has lost a request, perhaps of a claimed page."""
+    _told = False
+    """Whether the log has what makes it impossible to go on."""
     open_run = staticmethod(open_run)
     """How a run is opened: a test opens one whose store is small."""
 
@@ -45,16 +53,20 @@ class RecrawlScheduler(Scheduler):
         return self
 
     def open(self, spider: Spider) -> Deferred[None] | None:
-        """Open queue and store, begin or resume a cycle; raises StoreError or PolicyError."""
+        """Open queue and store, begin or resume a cycle; where that is not possible, close the spider."""
         deferred = super().open(spider)
         assert self.crawler is not None
         if not _is_crawl(spider, self.crawler):
             return deferred
         try:
             self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
-        except Gp4cError as error:  # said in one line before Scrapy's traceback
+        except Gp4cError as error:
             logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
-            raise
+            self.crawler.signals.connect(self._end_as_failure, signals.spider_closed)
+            if version_info < CLOSES_AT_START:
+                raise
+            self.crawler.signals.connect(self._refuse, signals.spider_opened)
+            return deferred
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
@@ -65,8 +77,32 @@ class RecrawlScheduler(Scheduler):
         if self._run is not None:
             if self._tick_call.running:
                 self._tick_call.stop()
-            self._run.close(reason)
+            self._close_run(self._run, reason)
         return super().close(reason)
+
+    def _close_run(self, run: Run, reason: str) -> None:
+        """Close the run; what makes its end impossible is one line, a finish reason and an exit code."""
+        assert self.crawler is not None
+        run.close(reason)
+        failure = run.cycle.failure
+        if failure is not None:
+            self.crawler.signals.connect(self._end_as_failure, signals.engine_stopped)
+            if not self._told:
+                logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
+                self.crawler.signals.connect(self._note_failure, signals.spider_closed)
+
+    def _refuse(self) -> None:
+        raise CloseSpider(FAILED)
+
+    def _note_failure(self) -> None:
+        assert self.crawler is not None
+        assert self.crawler.stats is not None
+        self.crawler.stats.set_value("finish_reason", FAILED)
+
+    def _end_as_failure(self) -> None:
+        """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
+        assert self.crawler is not None
+        self.crawler.spider = None
 
     def _tick(self) -> None:
         """Commit, and stop the crawl where that has become impossible: a full disk, for one."""
@@ -78,8 +114,9 @@ class RecrawlScheduler(Scheduler):
             cycle.commit()
         if cycle.failure is not None:
             self._tick_call.stop()
+            self._told = True
             logger.critical("%s", cycle.failure, extra=self._run.extra)
-            deferred_from_coro(self.crawler.engine.close_spider_async(reason="gp4c_store_failed"))
+            deferred_from_coro(self.crawler.engine.close_spider_async(reason=FAILED))
         elif self._run.idle_since_s is not None:
             slot: Any = getattr(self.crawler.engine, "_slot", None)
             if slot is not None:  # else the engine looks again in five seconds
@@ -93,20 +130,28 @@ class RecrawlScheduler(Scheduler):
         """Admit, drop or pass a request; False when it is dropped."""
         if self._run is None:
             return super().enqueue_request(request)
-        return self._run.admit(request)
+        try:
+            return self._run.admit(request)
+        except StoreDamagedError as error:  # of which `_tick` tells
+            self._run.cycle.failure = error
+            return False
 
     def next_request(self) -> Request | None:
         """Return the next request to download, feeding the plan into the queue as it empties."""
         run = self._run
         if run is None:
             return super().next_request()
-        run.feed()
-        while True:
-            while (request := self._pop()) is not None:
-                if run.leave_queue(request):
-                    return request
-            if not run.begin_round():
-                return None
+        try:
+            run.feed()
+            while True:
+                while (request := self._pop()) is not None:
+                    if run.leave_queue(request):
+                        return request
+                if not run.begin_round():
+                    return None
+        except StoreDamagedError as error:
+            run.cycle.failure = error
+            return None
 
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import pytest_twisted
 
@@ -17,6 +19,38 @@ if TYPE_CHECKING:
 # are to be interrupted all the same.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Every run takes the same examples, as all that is random comes from a seed; `make fuzz` looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+SPIDERS = """
+import scrapy
+
+class News(scrapy.Spider):
+    name = "news"
+    custom_settings = {"GP4C_WARMUP_VISITS": 1}
+    def parse_article(self, response): pass
+
+class Other(scrapy.Spider):
+    name = "other"
+"""
+
+
+@pytest.fixture(scope="module")
+def project_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Scrapy project with two spiders."""
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "scrapy.cfg").write_text("[settings]\ndefault = monitored_site.settings\n")
+    package = directory / "monitored_site"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "settings.py").write_text("SPIDER_MODULES = ['monitored_site.spiders']\n")
+    (package / "spiders.py").write_text(SPIDERS)
+    return directory
 
 
 @pytest.fixture

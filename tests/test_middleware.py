@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
+from scrapy_gp4c import middleware
+from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 
@@ -186,3 +190,87 @@ async def test_a_304_that_nobody_asked_for_is_an_error(site: Site, store_path: P
     site.pages["/"] = unasked
     await crawl(One, store_path, url=site.url())
     assert outcomes(store_path, 2) == {"/": ["error"]}
+
+
+class Many(Spider):
+    """Requests pages and keeps what came of each."""
+
+    name = "many"
+    urls: tuple[str, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request all pages."""
+        self.results: dict[str, str] = {}
+        for url in self.urls:
+            yield Request(url)
+
+    def parse(self, response: Any) -> None:
+        """Keep what we are told."""
+        self.results[response.url] = response.meta["gp4c"]["outcome"]
+
+
+LARGE = {
+    f"/{number}": f"<html><body>{f'word{number} and more ' * 12_000}</body></html>" for number in range(6)
+}
+
+
+@pytest_twisted.ensureDeferred
+async def test_large_pages_are_fingerprinted_beside_the_reactor(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None in the reactor's turns, beside small ones; each has the outcome and the callback as ever."""
+    here: list[str] = []
+
+    def noted(response: Any, features: Any = None) -> int:
+        here.append(response.url)
+        return fingerprint(response, features)
+
+    monkeypatch.setattr(middleware, "fingerprint", noted)
+    site.pages.update(LARGE)
+    site.pages["/small"] = html(WORDS)
+    urls = tuple(site.url(path) for path in (*LARGE, "/small"))
+    for cycle in (1, 2, 3):
+        if cycle == 3:
+            site.pages["/3"] = LARGE["/3"].replace("more", "less")
+        crawler = await crawl(Many, store_path, {"GP4C_BUDGET": 1.0}, urls=urls)
+        expected = dict.fromkeys(urls, "first" if cycle == 1 else "unchanged")
+        if cycle == 3:
+            expected[site.url("/3")] = "changed"
+        assert crawler.spider.results == expected
+        assert outcomes(store_path, cycle) == {path_of(url): [end] for url, end in expected.items()}
+    assert here == [site.url("/small")] * 3
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_run_that_closes_waits_for_its_large_pages(site: Site, store_path: Path) -> None:
+    """Closed while their fingerprints are made: all that were fetched have their outcomes, none is lost."""
+    site.pages.update(LARGE)
+    urls = tuple(site.url(path) for path in LARGE)
+    crawler = await crawl(Many, store_path, {"CLOSESPIDER_PAGECOUNT": 1}, urls=urls)
+    ends = outcomes(store_path, 1)
+    assert len(ends) == len(site.fetched())
+    assert {tuple(end) for end in ends.values()} == {("first",)}
+    assert len(crawler.spider.results) == len(ends)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gp4c")]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_charset_that_is_none_of_text_is_no_error(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Small and large pages that call themselves hex_codec have fingerprints; no setting is blamed."""
+
+    def served(body: str) -> Any:
+        def page(request: ServerRequest) -> bytes:
+            request.setHeader("Content-Type", "text/html; charset=hex_codec")
+            return body.encode()
+
+        return page
+
+    site.pages.update({"/small": served(html(WORDS)), "/large": served(LARGE["/0"])})
+    others = {"METAREFRESH_ENABLED": False}  # Scrapy's own fails with such pages
+    for cycle in (1, 2):
+        await crawl(Many, store_path, others, urls=(site.url("/small"), site.url("/large")))
+        end = ["first" if cycle == 1 else "unchanged"]
+        assert outcomes(store_path, cycle) == {"/small": end, "/large": end}
+    assert "GP4C_FEATURES" not in caplog.text

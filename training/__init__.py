@@ -1,1 +1,1 @@
-"""TextFitness score functions on recorded page-change histories, and learn better ones."""
+"""Judge score functions on recorded page-change histories, and learn better ones."""

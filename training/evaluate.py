@@ -2,52 +2,41 @@
 
 Each score function is replayed (`training.replaying.replay`) on the same history with the same budget,
 warm-up and seed. The figures are means over the scored cycles with the half-width of their 95% confidence
-interval.
+interval. ``--all`` is the leaderboard: all that has a name.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
-from training import options
-from training.comparing.evaluation import DEFAULT_SCORES, cycles_of, evaluate, write_csv
-from training.histories.reading import read_history
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.scoring.arguments import ScoreParser
+from training import evaluate_growth, options, search_options
+from training.comparing.contenders import DEFAULT_SCORES, EVERY, asked
+from training.comparing.evaluation import cycles_of, evaluate, write_csv, write_json
+from training.comparing.leaderboard import Leaderboard, leaderboard, names
+from training.histories.groups_file import read_groups
+from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.metrics import ORACLE, parse_budget
-from training.reporting.evaluation import show
+from training.reporting.evaluation import progress, show, show_leaderboard
 from training.reporting.terminal import wide_console
 
 
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[IO[str]]:
-    try:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            yield file
-    except OSError as error:
-        raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.evaluate", description=__doc__.split("\n\n")[0])
+    parser = ScoreParser(prog="python -m training.evaluate", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("history", metavar="HISTORY", help="change history (text, TSV, npz, gzip) or store directory")
-    add(
-        "--score",
-        nargs="+",
-        action="extend",
-        metavar="SCORE",
-        help=f"name, expression, score file, dotted path, or {ORACLE} (default: {', '.join(DEFAULT_SCORES)})",
-    )
+    default = ", ".join(DEFAULT_SCORES)
+    options.scores(add, f"name, expression, score file, dotted path, or {ORACLE} (default: {default})")
+    search_options.search(add)
+    add("--all", action="store_true", help="all that has a name: functions, policies of others, the oracle")
     add(
         "--budget",
         default=f"{DEFAULTS.budget}",
@@ -56,14 +45,21 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--policy",
         metavar="TEXT",
-        default=DEFAULTS.policy,
-        help="what chooses by the score: top_k, rounds(rounds=4) or a dotted path (default %(default)s)",
+        nargs="+",
+        action="extend",
+        default=[],
+        help=f"what chooses: top_k, rounds(rounds=4), db(d=1), ..., a dotted path, or {EVERY} "
+        "(default: the one that a named function brings along, else top_k)",
     )
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
     options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
     options.clock(add, DEFAULTS.clock, "how outcomes are weighed (default: the score file's, else visits)")
     options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
+    add("--seeds", type=int, default=1, help="replays with so many seeds (default %(default)s)")
+    add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
+    add("--figure", type=Path, metavar="OUT", help="with --all: draw change rate over freshness (.png, .svg)")
+    evaluate_growth.add_options(add)
     add("--json", type=Path, metavar="OUT", help="write everything as JSON")
     add("--csv", type=Path, metavar="OUT", help="write a row per score function and cycle as CSV")
     return parser
@@ -71,48 +67,51 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    given = _parser().parse_args(arguments)
-    scores = given.score or DEFAULT_SCORES
-    errors = Console(stderr=True)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    given.board = given.all or given.seeds != 1
+    if (given.board and not (given.all or given.policy)) or (given.figure and not given.board):
+        parser.error("--seeds and --figure go with --all, or several seeds with --policy")
     try:
-        history = read_history(given.history)
+        if given.growth:
+            evaluate_growth.run(given)
+            return 0
+        bar = partial(progress, Console(stderr=True))
+        history = search_options.history_of(given, bar)
         cycles = cycles_of(given.cycles or ":", history.cycles)
         if given.cycles:
             history = history.take(cycles=cycles)
-        with Progress(
-            *Progress.get_default_columns(),
-            MofNCompleteColumn(),
-            console=errors,
-            transient=True,
-            disable=not errors.is_terminal,
-        ) as bar:
-            task = bar.add_task("replaying", total=len(scores))
-            evaluation = evaluate(
-                history,
-                scores,
-                CrawlChoices(
-                    parse_budget(given.budget),
-                    given.warmup,
-                    given.ties,
-                    given.clock,
-                    given.seed,
-                    given.policy,
-                ),
-                first_cycle=cycles.start + 1,
-                advance=lambda: bar.advance(task),
-            )
-        if given.json:
-            with _written(given.json) as file:
-                json.dump(evaluation.to_json(), file, indent=1, allow_nan=False)
-                file.write("\n")
-        if given.csv:
-            with _written(given.csv) as file:
-                write_csv(file, evaluation)
+        if given.groups:
+            history.neighbours.groups_by_content = read_groups(given.groups, history)
+        _evaluate(given, history, cycles.start + 1)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
-    show(evaluation, wide_console())
     return 0
+
+
+def _evaluate(given: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
+    budget = parse_budget(given.budget)
+    named = names(history) if given.all else ()
+    scores, policies = what = asked(history, named, given.score or (), given.policy)
+    only = policies[0] if len(policies) == 1 else None
+    crawl = CrawlChoices(budget, given.warmup, given.ties, given.clock, given.seed, only)
+    with progress(Console(stderr=True), len(what.contenders(crawl)) * given.seeds) as advance:
+        run = partial(leaderboard, seeds=given.seeds) if given.board else evaluate
+        found = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
+    evaluations = found.evaluations if isinstance(found, Leaderboard) else [found]
+    if given.json:
+        write_json(given.json, found.to_json())
+    if given.csv:
+        write_csv(given.csv, evaluations)
+    if given.figure and isinstance(found, Leaderboard):
+        from training.reporting import scatter  # loads what draws
+
+        scatter.write(scatter.of_leaderboard(found), given.figure)
+    if isinstance(found, Leaderboard):
+        show_leaderboard(found, wide_console())
+    else:
+        show(found, wide_console())
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.histories.formats import write_tsv
-from training.histories.git_history import build, parse_end, parse_length
+from training.histories.git_growth import read_growth_of
+from training.histories.git_history import build, parse_end, parse_length, window_of
 from training.histories.git_pages import Part, join, utc
+from training.histories.growth import write_growth
 from training.reporting.repositories import Commit, Repository, show
 from training.reporting.terminal import wide_console
 
@@ -35,6 +37,17 @@ def _show(parts: Sequence[Part], console: Console) -> None:
     show(repositories, mass, console)
 
 
+def _write_growth(given: argparse.Namespace) -> None:
+    if len(given.repositories) > 1 or given.output.suffix != ".npz":
+        raise HistoryError("--growth: expected one repository and an output that ends in .npz")
+    end_s = None if given.end is None else parse_end(given.end)
+    window = window_of(given.repositories, given.cycles, parse_length(given.cycle_length), end_s)
+    grown = read_growth_of(given.repositories[0], window, given.include or ("*",))
+    write_growth(given.output, grown)
+    new = int((grown.born > 0).sum())
+    print(f"{given.output}: {grown.history.pages:,} pages, {new:,} of them new in {window.cycles} cycles")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m training.from_git", description=__doc__.split("\n\n")[0])
@@ -48,10 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--mass-share", type=float, default=0.2, help="share of pages from which a commit is reported"
     )
+    parser.add_argument(
+        "--growth", action="store_true", help="files that appear too, and who finds them; writes .npz"
+    )
     options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
     given = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
+        if given.growth:
+            _write_growth(given)
+            return 0
         with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
             tasks = {
                 path.resolve().name: bars.add_task(path.resolve().name, total=max(1, given.cycles))

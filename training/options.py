@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, SETS
+from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring.arguments import as_given
+from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, PAPERS, RELATED, SETS
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
 from training.histories import splits
@@ -27,6 +29,11 @@ def history(add: Add) -> None:
     add("history", help="history file, or the store of a crawl (a directory)")
 
 
+def scores(add: Add, what: str) -> None:
+    """Score functions, in several ``--score`` or after one; the parser is a `ScoreParser`."""
+    add("--score", nargs="+", action="extend", type=as_given, metavar="SCORE", help=what)
+
+
 def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str], Any] = Path) -> None:
     """``-o``; without a default it has to be given."""
     if default is None:
@@ -42,11 +49,8 @@ def protocol(add: Add, default: splits.Protocol) -> None:
 
 def budget(add: Add, default: float) -> None:
     """Budget of the crawl that is learned for; the namespace lacks it where it is not given."""
-    what = (
-        f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
-        "that of the crawl's newest cycle)"
-    )
-    add("--budget", type=_budget, default=SUPPRESS, help=what)
+    what = f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
+    add("--budget", type=_budget, default=SUPPRESS, help=what + "that of the crawl's newest cycle)")
 
 
 def _budget(text: str) -> float:
@@ -55,7 +59,8 @@ def _budget(text: str) -> float:
 
 def terminal_names(add: Add) -> None:
     """What functions are learned from: a set of `SETS` or a list of names."""
-    what = f"basic, all, or a list such as n,X,t ({', '.join(NAMES)})"
+    own = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *growth.TERMINALS)]
+    what = f"basic, all, or a list such as n,X,t ({', '.join(own)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 
 

@@ -15,7 +15,7 @@ class MonitorSpider(Spider):
     name = "monitor"
     # Session ids would make a new page of every link to it.
     links = LinkExtractor(
-        allow=[r":\d+/$", r"/(article|product|guide|private)/\d+$"],
+        allow=[r":\d+/$", r"/(article|product|page)-\d+\.html$"],
         restrict_css="main",
         process_value=url_query_cleaner,
     )

@@ -1,4 +1,4 @@
-"""``scrapy gp4c status | pages | export | import | report SPIDER``: look into a spider's page store."""
+"""``scrapy gp4c ACTION SPIDER``: look into a spider's page store, ask what it would do, move its history."""
 
 from __future__ import annotations
 
@@ -9,14 +9,47 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from scrapy_gp4c.commands import export, import_file, pages, report, status
+from scrapy_gp4c.commands import (
+    backup,
+    changes,
+    compact,
+    export,
+    import_file,
+    monitor,
+    pages,
+    plan,
+    repair,
+    report,
+    restore,
+    status,
+    verify,
+    why,
+)  # fmt: skip
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.scoring.arguments import ScoreParser
 
 if TYPE_CHECKING:
     import argparse
 
-ACTIONS = {"status": status, "pages": pages, "export": export, "import": import_file, "report": report}
+ACTIONS = {
+    "status": status,
+    "pages": pages,
+    "changes": changes,
+    "plan": plan,
+    "why": why,
+    "export": export,
+    "import": import_file,
+    "monitor": monitor,
+    "report": report,
+    "verify": verify,
+    "repair": repair,
+    "backup": backup,
+    "restore": restore,
+    "compact": compact,
+}
+IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
+"""Option of an action -> the setting whose place it takes."""
 
 
 class Command(ScrapyCommand):
@@ -36,7 +69,9 @@ class Command(ScrapyCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Give every action its own options and Scrapy's global ones (which follow the action)."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions = parser.add_subparsers(
+            dest="action", required=True, metavar="ACTION", parser_class=ScoreParser
+        )
         for name, module in ACTIONS.items():
             action = actions.add_parser(
                 name, help=module.HELP, description=module.HELP, usage=f"scrapy gp4c {name} SPIDER [options]"
@@ -50,6 +85,9 @@ class Command(ScrapyCommand):
         if args:
             raise UsageError(f"unrecognised arguments: {' '.join(args)}", print_help=False)
         assert self.settings is not None
+        for option, setting in IN_PLACE_OF_SETTINGS.items():
+            if (given := getattr(opts, option, None)) is not None:
+                self.settings.set(setting, given, "cmdline")
         try:
             ACTIONS[opts.action].run(Project(self.settings, opts.spider), opts)
             sys.stdout.flush()

@@ -33,7 +33,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(project: Project, options: Namespace) -> None:
     """Write the history; a file appears only when it is complete, a device is written as it is."""
     with project.open_store() as store, _output(options.output) as output:
-        for line in lines(store):
+        for line in lines(store, project.credentials):
             output.write(line + "\n")
 
 

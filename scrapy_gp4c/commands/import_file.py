@@ -11,9 +11,12 @@ import sys
 import zlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
+from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.store.history_text import is_header
 from scrapy_gp4c.store.opening import remove_leftovers, restore
@@ -23,7 +26,25 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 HELP = "add the URLs of a file, or restore an exported history"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came into the store."""
+
+    added: int
+    """Pages that were not known."""
+    known: int
+    """Pages that were known already."""
+    cycles: int
+    """Restored with a history; 0: the file was one of URLs."""
+
+
+DOCUMENT = Imported
+"""What ``--json`` prints."""
 PROGRESS_LINES: Final = 100_000
+MAX_LINE_BYTES: Final = 2**24
+"""A file of a few MB may unpack to a line of many GB."""
 
 Line = tuple[int, str]
 
@@ -34,6 +55,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
     )
+    add_json(parser.add_argument)
 
 
 def run(project: Project, options: Namespace) -> None:
@@ -45,6 +67,8 @@ def run(project: Project, options: Namespace) -> None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
         pages, cycles = restore(project.store_path, name, content_lines(name), project.page)
         print(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
+        if options.json:
+            print_json(Imported(pages, 0, cycles))
         return
     _check_callback(project, options.callback)
     failure: list[ImportFileError] = []
@@ -52,6 +76,8 @@ def run(project: Project, options: Namespace) -> None:
         remove_leftovers(store.path)
         added, known = store.add_pages(_pages(project, name, options.callback, failure))
     print(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
+    if options.json:
+        print_json(Imported(added, known, 0))
     if failure:
         raise failure[0]
 
@@ -93,7 +119,12 @@ def content_lines(name: str) -> Iterator[Line]:
             compressed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if compressed else raw
-            for number, line in enumerate(source, 1):
+            for number, line in enumerate(iter(partial(source.readline, MAX_LINE_BYTES + 1), b""), 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise ImportFileError(
+                        f"{name}, line {number}: expected at most {MAX_LINE_BYTES:,} bytes; found more. "
+                        "Give a file of URLs, one per line, or a history."
+                    )
                 if number % PROGRESS_LINES == 0:
                     print(f"{number:,} lines", file=sys.stderr)
                 text = _decode(name, number, line)

@@ -1,69 +1,175 @@
-"""``scrapy gp4c pages``: the best pages by score, by changes found, or by last visit."""
+"""``scrapy gp4c pages``: the best pages by score, by changes found, last visit; or sites, directories."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.commands.numbers import positive
+from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.evidence import NOTHING, Draws, Surroundings
 from scrapy_gp4c.page_state.classes import is_unfetched
-from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.page_state.places import PREFIXES, Place, place_of_url
+from scrapy_gp4c.page_state.related import RoundState
+from scrapy_gp4c.page_state.shares import share
+from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
+from scrapy_gp4c.store.page_store import PageStore
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.settings import Settings
 
 HELP = "the best pages of a spider's store"
 SORTS = ("score", "changes", "last")
+PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}
+LEVELS = {"site": "site", **{level: f"prefix_{n + 1}" for level, n in PREFIX_LEVELS.items()}, "dir": "key"}
+"""What pages are grouped by -> the field of `GROUP` that tells such groups apart."""
+GROUPS_HEADER = ("recent share", "of visits", "pages", "n", "X", "group")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ArgumentTypeError(f"expected a count of at least 1; found {text!r}")
-    return number
+@dataclass(frozen=True)
+class Page:
+    """One page."""
+
+    score: float
+    n: int
+    X: int
+    t: int
+    last_outcome: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """One site or directory."""
+
+    recent_share: float | None
+    """Of the judged visits of the last three finished cycles, those that found a change; None: of none."""
+    recent_visits: int
+    pages: int
+    n: int
+    X: int
+    group: str
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The best pages, or groups."""
+
+    sort: str
+    group_by: str | None
+    pages: list[Page] | None
+    """Best first, as are groups; None with ``--group-by``."""
+    groups: list[Group] | None
+
+
+DOCUMENT = Pages
+"""What ``--json`` prints."""
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument("--top", type=_positive, default=20, metavar="N", help="pages to show (default: 20)")
+    parser.add_argument("--top", type=positive, default=20, metavar="N", help="pages to show (default: 20)")
     parser.add_argument("--sort", choices=SORTS, default="score", help="best first by this (default: score)")
     parser.add_argument("--match", metavar="TEXT", help="only pages whose URL contains TEXT")
+    parser.add_argument(
+        "--group-by",
+        choices=tuple(LEVELS),
+        help="sites, the first segments of paths, or directories instead of pages: those first where most "
+        "recent visits found changes",
+    )
+    add_json(parser.add_argument)
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print the table: memory is bounded by one block and the pages shown."""
-    best = np.empty(0, np.int64), np.empty(0), np.empty(0)  # pages, what is sorted by, scores
+    """Print the table: memory is bounded by one block and the pages shown, or by the groups."""
     with project.open_store() as store:
-        cycle = store.open_cycle or store.last_cycle + 1
-        for first, block in store.blocks():
-            rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
-            if options.match is not None:
-                requests = store.requests(rows + first)
-                rows = rows[[options.match in request["url"] for request in requests]]
-            if not len(rows):
-                continue
-            state = {name: column[rows] for name, column in block.items()}
-            scores = _scores(project.settings, state, cycle)
-            by = {"score": scores, "changes": state["X"], "last": state["last_attempt"]}[options.sort]
-            merged = [np.concatenate(pair) for pair in zip(best, (rows + first, by, scores), strict=True)]
-            chosen = top_k(merged[1].astype(np.float64), merged[0], options.top)
-            best = merged[0][chosen], merged[1][chosen], merged[2][chosen]
-        shown = [("score", "n", "X", "t", "last outcome", "URL")]
-        for page, score, request in zip(best[0].tolist(), best[2], store.requests(best[0]), strict=True):
-            row = store.page(page)
-            age_cycles = cycle - row.last_cycle
-            numbers = (f"{score:.4g}", str(row.n), str(row.X), str(age_cycles))
-            shown.append((*numbers, OUTCOMES[row.outcome], request["url"]))
-    print_table(shown)
+        groups = None if options.group_by is None else list(_groups(store, options))
+        found = list(_pages(project, store, options)) if groups is None else None
+    if options.json:
+        print_json(Pages(options.sort, options.group_by, found, groups))
+    elif groups is not None:
+        counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in groups]
+        shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in groups]
+        print_table(
+            [GROUPS_HEADER, *((share, *map(str, row)) for share, row in zip(shares, counts, strict=True))]
+        )
+    else:
+        rows = [
+            (f"{one.score:.4g}", f"{one.n}", f"{one.X}", f"{one.t}", one.last_outcome, one.url)
+            for one in found or ()
+        ]
+        print_table([("score", "n", "X", "t", "last outcome", "URL"), *rows])
 
 
-def _scores(settings: Settings, state: Columns, cycle: int) -> npt.NDArray[Any]:
-    with_draws = {**state, "draw": draws(state["key"], settings.seed, cycle)}
-    return settings.score_function.scores(with_draws, cycle)
+def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[Page]:
+    """Yield the best pages."""
+    shown = project.credentials.url
+    best = np.empty(0, np.int64), np.empty(0), np.empty(0)  # pages, what is sorted by, scores
+    cycle = store.open_cycle or store.last_cycle + 1
+    function, salt = project.settings.score_function, draw_salt(project.settings.seed, cycle)
+    related = Surroundings(store, cycle, function.columns).seen_by(NOTHING, spent=0.0)
+    for first, block in store.blocks():
+        rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
+        if options.match is not None:
+            requests = store.requests(rows + first)
+            rows = rows[[options.match in shown(request["url"]) for request in requests]]
+        if not len(rows):
+            continue
+        state = RoundState(block, rows, related, Draws(block["key"], salt))
+        scores = function.scores(state, cycle)
+        by = {"score": scores, "changes": state["X"], "last": state["last_attempt"]}[options.sort]
+        merged = [np.concatenate(pair) for pair in zip(best, (rows + first, by, scores), strict=True)]
+        chosen = top_k(merged[1].astype(np.float64), merged[0], options.top)
+        best = merged[0][chosen], merged[1][chosen], merged[2][chosen]
+    requests = store.requests(best[0])
+    for page, score, request in zip(best[0].tolist(), best[2].tolist(), requests, strict=True):
+        row = store.page(page)
+        t, outcome = cycle - row.last_cycle, OUTCOMES[row.outcome]
+        yield Page(score, row.n, row.X, t, outcome, shown(request["url"]))
+
+
+def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
+    """Yield the rows of the best groups: what their pages' visits found, recently and in all."""
+    keys, number = np.unique(store.directories()[LEVELS[options.group_by]], return_inverse=True)
+    sums = {name: np.zeros(len(keys), np.int64) for name in ("pages", "n", "X", "last_attempt")}
+    first_page = np.full(len(keys), store.merged_pages)
+    for first, block in store.blocks():
+        group = number[block["group"]]
+        np.minimum.at(first_page, group, np.arange(first, first + len(group)))
+        sums["pages"] += np.bincount(group, minlength=len(keys))
+        for name in ("n", "X"):
+            np.add.at(sums[name], group, block[name])
+        np.maximum.at(sums["last_attempt"], group, block["last_attempt"])
+    related = Surroundings(store, store.last_cycle + 1, ("near",)).seen_by(NOTHING, spent=0.0)
+    found, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
+    shares = share(found, visits)
+    by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"]}[options.sort]
+    rows = np.flatnonzero(keys)  # no group: a path without so many segments
+    if options.match is not None:
+        rows = rows[[options.match in name for name in _names(store, first_page, options.group_by)]]
+    rows = rows[top_k(by[rows].astype(np.float64), first_page[rows], options.top)]
+    for row, name in zip(rows.tolist(), _names(store, first_page[rows], options.group_by), strict=True):
+        pages, n, changes = (int(sums[column][row]) for column in ("pages", "n", "X"))
+        recently = float(found[row] / visits[row]) if visits[row] else None
+        yield Group(recently, int(visits[row]), pages, n, changes, name)
+
+
+def _names(store: PageStore, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
+    """Yield the names of the groups that pages are in."""
+    for request in store.requests(pages):
+        yield _name(place_of_url(request["url"]), level)
+
+
+def _name(place: Place, level: str) -> str:
+    if level == "site":
+        return place.site
+    of_level = PREFIX_LEVELS.get(level)
+    return f"{place.site}/{place.directory if of_level is None else place.prefixes[of_level]}"

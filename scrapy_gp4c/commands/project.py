@@ -12,7 +12,8 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy_gp4c.crawling.stored_requests import IDENTIFYING, check_stored, page_key
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -35,21 +36,30 @@ class Project:
         self._crawler = Crawler(self.spider_class, settings)
         self._crawler.addons.load_settings(self._crawler.settings)
         self.settings = Settings.load(self._crawler.settings)
+        self.credentials = Credentials(self.settings.secret_params)
         self.store_path = self.settings.store_path(spider_name)
+        self.delay_s = self._crawler.settings.getfloat("DOWNLOAD_DELAY")
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
 
     def open_store(self, *, readonly: bool = True) -> PageStore:
         """Open the spider's store; readers work beside a running crawl."""
-        return open_store(self.store_path, readonly=readonly)
+        return open_store(self.store_path, readonly=readonly, sizes=self.sizes)
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much its store takes at a time."""
+        size = self.settings.map_size_bytes
+        return USUAL if size is None else USUAL._replace(map_size=size)
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
-        """Key and normalised form of a stored request; raises ValueError for what is none."""
+        """Key and normalised form of a stored request, with no secret; raises ValueError for what is none."""
         check_stored(stored)
-        names = [name for name in (*IDENTIFYING, "headers") if name in stored]
-        arguments: Any = {name: stored[name] for name in names}
-        request = Request(stored["url"], **arguments)
-        scheme, _, rest = request.url.partition("://")
+        url = Request(stored["url"]).url
+        scheme, _, rest = url.partition("://")
         if scheme not in ("http", "https") or not rest.partition("/")[0]:
             raise ValueError(f"expected an http or https URL; found {stored['url']!r}")
-        return page_key(self._fingerprint(request)), {**stored, "url": request.url}
+        stored = self.credentials.stripped({**stored, "url": url})
+        names = [name for name in (*IDENTIFYING, "headers") if name in stored]
+        arguments: Any = {name: stored[name] for name in names}
+        return page_key(self._fingerprint(Request(stored["url"], **arguments))), stored

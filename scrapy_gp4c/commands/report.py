@@ -9,9 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
@@ -22,11 +24,23 @@ NEEDED: Final = ("deap", "jinja2", "joblib", "rich", "scipy")
 """Libraries of the extra ``train`` that the report takes."""
 
 
+@dataclass(frozen=True)
+class Reported:
+    """A report that was written."""
+
+    file: str
+
+
+DOCUMENT = Reported
+"""What ``--json`` prints."""
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="report.html", help="write to FILE (default: %(default)s)"
     )
+    add_json(parser.add_argument)
 
 
 def run(project: Project, options: Namespace) -> None:
@@ -43,4 +57,7 @@ def run(project: Project, options: Namespace) -> None:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise StoreError(lines[-1].removeprefix("error: "))
-    print(f"Report: {options.output}")
+    if options.json:
+        print_json(Reported(options.output))
+    else:
+        print(f"Report: {options.output}")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections import Counter
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.estimates import describe
-from scrapy_gp4c.page_state.classes import stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
-from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.records import CycleRecord, local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -24,44 +23,103 @@ HELP = "pages and last cycles of a spider's store"
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
 
 
+@dataclass(frozen=True)
+class CycleStatus:
+    """One cycle; the numbers of one that is not finished are those of its visits so far."""
+
+    cycle: int
+    started: float | None
+    """s since 1970, as is `finished`."""
+    finished: float | None
+    is_finished: bool
+    planned: int | None
+    visited: int | None
+    changed: int | None
+    change_rate: float | None
+    score_function: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the panel tells of all pages, with its 95% interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """By the panel of a cycle."""
+
+    cycle: int
+    judged: int
+    changed_share: Share
+    """Pages that had changed since their last visit."""
+    freshness: Share
+    """Copies that are current."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Pages and last cycles of a store."""
+
+    store: str
+    store_id: str
+    pages: int
+    counts: dict[str, int]
+    """Pages by what the policy does with them."""
+    panel: Estimates | None
+    """Of the last cycle that has estimates."""
+    cycles: list[CycleStatus]
+
+
+DOCUMENT = Status
+"""What ``--json`` prints."""
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument(
         "--cycles", type=int, default=10, metavar="N", help="last cycles to show (default: 10)"
     )
+    add_json(parser.add_argument)
 
 
 def run(project: Project, options: Namespace) -> None:
     """Print the status."""
     with project.open_store() as store:
-        counts = page_counts(store, project.settings)
-        print(f"store           {store.path} ({store.store_id})")
-        print(f"pages           {store.pages:,}")
-        for name, count in counts.items():
-            print(f"  {name:<14}{count:,}")
         cycles = store.cycles()
-        if estimated := next((record for record in reversed(cycles) if record.get("panel")), None):
-            print(f"cycle {estimated['cycle']}{describe(estimated['panel'])}")
-        records = cycles[-options.cycles :] if options.cycles > 0 else []
-        if records:
-            print()
-            print_table([HEADER, *(_row(store, record) for record in records)])
+        estimated = next((record for record in reversed(cycles) if record.get("panel")), None)
+        shown = cycles[-options.cycles :] if options.cycles > 0 else []
+        status = Status(
+            str(store.path),
+            store.store_id,
+            store.pages,
+            page_counts(store, project.settings),
+            None if estimated is None else _estimates(estimated),
+            [_status(store, record) for record in shown],
+        )
+    if options.json:
+        print_json(status)
+        return
+    print(f"store           {status.store} ({status.store_id})")
+    print(f"pages           {status.pages:,}")
+    for name, count in status.counts.items():
+        print(f"  {name:<14}{count:,}")
+    if estimated is not None:
+        print(f"cycle {estimated['cycle']}{describe(estimated['panel'])}")
+    if status.cycles:
+        print()
+        print_table([HEADER, *map(_row, status.cycles)])
 
 
-def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
-    """Count the pages by what the policy does with them; they sum up to the known pages."""
-    counts: Counter[str] = Counter()
-    for _, block in store.blocks():
-        stage = stages(block, settings.warmup_visits, settings.gone_after)
-        counts["never fetched"] += int(stage.unfetched.sum())
-        counts["in warm-up"] += int(stage.warming.sum())
-        counts["ranked"] += int(stage.settled.sum())
-        counts["gone"] += int(stage.gone.sum())
-    counts["never fetched"] += store.pages - store.merged_pages  # found in the open cycle
-    return {name: counts[name] for name in ("never fetched", "in warm-up", "ranked", "gone")}
+def _estimates(record: CycleRecord) -> Estimates:
+    shares = {name: Share(**record["panel"][name]) for name in ("changed_share", "freshness")}
+    return Estimates(record["cycle"], record["panel"]["judged"], **shares)
 
 
-def _row(store: PageStore, record: CycleRecord) -> tuple[str, ...]:
+def _status(store: PageStore, record: CycleRecord) -> CycleStatus:
     if record["cycle"] == store.open_cycle:
         outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES))
         judged = int(outcomes[list(JUDGED)].sum())
@@ -72,23 +130,30 @@ def _row(store: PageStore, record: CycleRecord) -> tuple[str, ...]:
             "changed": changed,
             "change_rate": changed / judged if judged else None,
         }
-    rate = record.get("change_rate")
-    return (
-        str(record["cycle"]),
-        _time(record.get("started")),
-        _time(record["finished"]) if "finished" in record else "unfinished",
-        _number(record.get("planned")),
-        _number(record.get("visited")),
-        _number(record.get("changed")),
-        "-" if rate is None else f"{rate:.3f}",
+    return CycleStatus(
+        record["cycle"],
+        record.get("started"),
+        record.get("finished"),
+        "finished" in record,
+        record.get("planned"),
+        record.get("visited"),
+        record.get("changed"),
+        record.get("change_rate"),
         str(record.get("score_function", "-")),
     )
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def _row(one: CycleStatus) -> tuple[str, ...]:
+    return (
+        str(one.cycle),
+        local_time(one.started),
+        local_time(one.finished) if one.is_finished else "unfinished",
+        _number(one.planned),
+        _number(one.visited),
+        _number(one.changed),
+        "-" if one.change_rate is None else f"{one.change_rate:.3f}",
+        one.score_function,
+    )
 
 
 def _number(value: int | None) -> str:

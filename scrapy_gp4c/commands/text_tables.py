@@ -6,9 +6,13 @@ import sys
 from collections.abc import Sequence
 
 
-def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows, the first being the header, in aligned columns; the last column is to the left."""
+def print_table(rows: Sequence[tuple[str, ...]], left: int = 0) -> None:
+    """Print rows, the first being the header, in aligned columns.
+
+    The first `left` columns are to the left, as the last one always is; the others to the right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)]
+        cells = [cell.ljust(width) for cell, width in zip(row[:left], widths, strict=False)]
+        cells += [cell.rjust(width) for cell, width in zip(row[left:-1], widths[left:], strict=False)]
         sys.stdout.write("  ".join([*cells, row[-1]]) + "\n")

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.crawling.planning import NOTHING, PlannedPages, Planner, as_begun, record_of
+from scrapy_gp4c.crawling.begun import as_begun, record_of
+from scrapy_gp4c.crawling.evidence import UNPLANNED
+from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
+from scrapy_gp4c.crawling.planned_pages import PlannedPages
+from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
 from scrapy_gp4c.page_state.classes import is_unfetched
@@ -59,14 +63,15 @@ class Cycle:
         """Page -> whether its request has left the queue for the downloader."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
-        self.failure: StoreError | None = None
-        """Why visits can no longer be written (a full disk): the run has to stop."""
+        self.failure: Gp4cError | None = None
+        """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
-            self._planner.plan(self.record, NOTHING.pages)
+            self._planner.plan(self.record, UNPLANNED)
         self._read_plan()
-        self._new_visits = self.planned_kinds["new"]
-        for page in store.open_visits()["page"].tolist() if self.resumed else ():
-            self._new_visits += self._plan.position(page) is None
+        self._new = NewPages(store, settings.new_pages, settings.new_pages_per_site)
+        self._new.count(self._plan.of_kind("new"))
+        visited = store.open_visits()["page"] if self.resumed else np.empty(0, np.uint32)
+        self._new.count(np.setdiff1d(visited, self._plan.pages).tolist())
 
     def _read_plan(self) -> None:
         """Take over the rounds that are planned by now."""
@@ -102,7 +107,8 @@ class Cycle:
         """
         done = len(self._plan)
         try:
-            self._planner.plan(self.record, self._plan.pages)
+            if not self._planner.plan(self.record, self._plan.planned, self.awaits_outcomes):
+                return []
         except StoreError as error:
             self.failure = error
             self._planner.stop()
@@ -115,8 +121,8 @@ class Cycle:
         return pages
 
     @property
-    def rounds(self) -> tuple[int, int]:
-        """Rounds planned so far, and rounds that the policy has in a cycle."""
+    def rounds(self) -> tuple[int, int | None]:
+        """Rounds planned so far, and those of the policy in a cycle; None: as many as it takes."""
         return self._planner.planned_rounds, self._planner.rounds
 
     @property
@@ -127,16 +133,14 @@ class Cycle:
     def remaining(self) -> Iterator[int]:
         """Pages still to visit, in the order of the plan.
 
-        A resumed cycle also visits the pages that it had discovered but not yet visited: the pages
-        that link to them will not be visited again.
+        A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
         for start in range(0, len(self._plan), 65_536):
             pages = self._plan.pages[start : start + 65_536].tolist()
             yield from (page for page in pages if not self.store.visited(page))
         if self.resumed:
             for page in self.store.new_pages():
-                if not self.store.visited(page) and self._may_visit_new():
-                    self._new_visits += 1
+                if not self.store.visited(page) and self._new.takes(page):
                     yield page
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
@@ -155,9 +159,8 @@ class Cycle:
 
     def claim_new(self, page: int) -> Claim | None:
         """Start the first visit of a page discovered just now; None when the cap is reached."""
-        if not self._may_visit_new():
+        if not self._new.takes(page):
             return None
-        self._new_visits += 1
         self._under_way[page] = False
         return Claim(page, "new", math.nan, None, self.run)
 
@@ -267,10 +270,11 @@ class Cycle:
 
     def finish(self, reason: str) -> CycleRecord:
         """Close the cycle: fold its visits into the store. Returns what it adds to the cycle's record."""
-        visits = self.store.open_visits()
+        visits, own = self.store.open_visits(), self.settings
         outcomes = np.bincount(visits["outcome"], minlength=len(OUTCOMES))
         counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
         judged = int(outcomes[list(JUDGED)].sum())
+        new = found_by_hubs(self.store)
         record: CycleRecord = {
             "finished": time.time(),
             "reason": reason,
@@ -280,20 +284,16 @@ class Cycle:
             "changed": counts["changed"],
             "change_rate": counts["changed"] / judged if judged else None,
             "outcomes": counts,
+            "new": new.all,
+            "new_by_hubs": new.by_hubs,
             "panel": panel.close_cycle(
-                self.store,
-                self.record,
-                self.settings.panel,
-                self.settings.warmup_visits,
-                self.settings.distance_bits,
-                self.settings.score_function,
+                self.store, self.record, own.panel, own.warmup_visits, own.distance_bits, own.score_function
             ),
         }
         self.store.finish_cycle(record)
+        if self.settings.keep_cycles is not None:
+            self.store.keep_visits(self.settings.keep_cycles)
         return record
-
-    def _may_visit_new(self) -> bool:
-        return self.settings.new_pages is None or self._new_visits < self.settings.new_pages
 
     def _is_new(self, page: int) -> bool:
         row = self.store.page(page)

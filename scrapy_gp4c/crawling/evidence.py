@@ -2,39 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.page_state import trees
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.policies.policy import Block, Found, Pages
-from scrapy_gp4c.scoring.draws import draws
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits, directories
+from scrapy_gp4c.page_state.outcomes import CHANGED, CHOSEN, JUDGED, among
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
+from scrapy_gp4c.scoring import growth, terminals
+from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.store.records import StoredRequest
+
+Array = npt.NDArray[Any]
+
+UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, "draw", "spent"))
+"""Columns that are told without a look at other pages."""
+NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+"""What a cycle has found before its first visit."""
+UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
+"""What it has planned before its first round."""
 
 
-class RowsOf(Mapping[str, npt.NDArray[Any]]):
-    """Some rows of a block's columns, gathered when they are asked for: most scores need few columns."""
+class KnownPages(Protocol):
+    """What planning reads of the pages of a store; `scrapy_gp4c.store.page_store.PageStore` describes it."""
 
-    def __init__(self, columns: Columns, rows: npt.NDArray[np.int64], draw: npt.NDArray[np.uint64]) -> None:
-        """Take columns ``[P]``, rows ``[R]`` and what ``draw`` is for these, ``[R]``."""
-        self._columns = columns
-        self._rows = rows
-        self._gathered: Columns = {"draw": draw}
+    @property
+    def merged_pages(self) -> int:
+        """Number of pages."""
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        found = self._gathered.get(name)
+    def blocks(self) -> Iterator[tuple[int, Columns]]:
+        """Yield their columns."""
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+        """Columns of some of them."""
+
+    def directories(self) -> Array:
+        """Directories of them all."""
+
+    def group_visits(self, cycle: int) -> Array:
+        """What the visits of a finished cycle tell of directories."""
+
+    def requests(self, pages: Array) -> list[StoredRequest]:
+        """How some of them are requested."""
+
+
+class Surroundings:
+    """What related pages tell the rounds of the open cycle; the store is asked once, if it must be."""
+
+    def __init__(self, store: KnownPages, cycle: int, columns: Collection[str]) -> None:
+        """Take a store; ``columns``: what policy and score function read."""
+        self._store = store
+        self._cycle = cycle
+        self.is_needed = not UNRELATED.issuperset(columns)
+        """Whether anything of other pages is read."""
+        looks_back = any(name.startswith("surprise") for name in columns)
+        self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
+        self._groupings: dict[Name, Grouping] = {}
+
+    def seen_by(self, found: Found, spent: float) -> Related:
+        """What a round may read that has seen these visits of the cycle.
+
+        ``spent``: share of the cycle's budget that the rounds before have used.
+        """
+        finished, now = (self._finished, self._counted(found)) if self.is_needed else ([], NO_VISITS)
+        recent = Recent(self._cycle, finished, now, spent)
+        known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
+        return Related(known, recent, lambda: self._site_sums)
+
+    def grouping(self, name: Name) -> Grouping:
+        """How all pages of `blocks` fall into groups; what a cycle finds new is in none."""
+        found = self._groupings.get(name)
+        if name in ("cluster", "links"):
+            raise PolicyError(
+                f"a store does not know its pages by {name}, as a replay may (training.evaluate --groups): "
+                "use a policy by site or directory"
+            )
         if found is None:
-            found = self._gathered[name] = self._columns[name][self._rows]
+            parts = [columns["group"] for _, columns in self._store.blocks()]
+            group = np.concatenate([*parts, np.empty(0, np.uint32)])
+            found = self._tree(group) if name == "tree" else by_place(group, self._directories, name)
+            self._groupings[name] = found
         return found
 
-    def __iter__(self) -> Iterator[str]:
-        yield "draw"
-        yield from self._columns
+    def _tree(self, group: Array) -> Grouping:
+        """The store knows directories by their keys alone: where one is, says the URL of a page in it."""
+        _, first, position = np.unique(group, return_index=True, return_inverse=True)
+        places = [place_of_url(stored["url"]) for stored in self._store.requests(first)]
+        return trees.of_directories(position, ((place.site, place.directory) for place in places))
 
-    def __len__(self) -> int:
-        return 1 + len(self._columns)
+    @cached_property
+    def _directories(self) -> Directories:
+        return directories(self._store.directories()["site"])
+
+    @cached_property
+    def _finished(self) -> list[Array]:
+        """Visits to groups in the finished cycles that count, newest first."""
+        last = self._cycle - 1
+        return [
+            self._store.group_visits(cycle) for cycle in range(last, max(0, last - self._kept_cycles), -1)
+        ]
+
+    @cached_property
+    def _site_sums(self) -> SiteSums:
+        number, sites = self._directories.site, self._directories.sites
+        sums = SiteSums(np.zeros(sites), np.zeros(sites))
+        for _, columns in self._store.blocks():
+            site = number[columns["group"]]
+            np.add.at(sums.expected, site, columns["E"])
+            np.add.at(sums.cycles, site, columns["T"].astype(np.float64))
+        return sums
+
+    def _counted(self, found: Found) -> Array:
+        """What visits of this cycle tell of groups, as its fold will count them."""
+        judged = among(found.outcomes, JUDGED) & (found.pages < self._store.merged_pages)
+        pages, outcomes = found.pages[judged], found.outcomes[judged]
+        if not len(pages):
+            return NO_VISITS
+        order = np.argsort(pages)
+        state = self._store.columns_of(pages[order])
+        predicted = terminals.change_probability(state, self._cycle)
+        return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
 
 
 class LiveEvidence:
@@ -42,35 +138,84 @@ class LiveEvidence:
 
     def __init__(
         self,
-        store: PageStore,
-        rankable: list[npt.NDArray[np.uint8]],
+        store: KnownPages,
+        rankable: npt.NDArray[np.bool_],
         salt: tuple[int, int],
-        taken: Pages,
+        planned: Planned,
         found: Found,
+        surroundings: Surroundings,
+        spent: float,
     ) -> None:
         """Take what the survey found.
 
-        ``rankable``: for every block of the store, bits of its pages: those that may be ranked in this cycle;
-        ``salt``: seed and cycle of the draws; ``taken``: pages that this cycle has planned or visited, in any
-        order, ``[T]``; ``found``: its visits so far.
+        ``rankable``: of every page of `blocks`, whether it may be ranked in this cycle; ``salt``: seed and
+        cycle of the draws; ``planned``: what this cycle has planned, whatever for; ``found``: its visits;
+        ``surroundings``: what related pages tell; ``spent``: share of the budget that is used.
         """
         self._store = store
-        self._rankable = rankable
-        self._salt = salt
-        self._taken = np.sort(taken)
+        self._salt = draw_salt(*salt)
         self._found = found
+        self._surroundings = surroundings
+        self._related = surroundings.seen_by(found, spent)
+        chosen = among(planned.kinds, CHOSEN)
+        self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
+        self._open = rankable.copy()
+        for taken in (planned.pages, found.pages):
+            self._open[taken[taken < len(self._open)]] = False
 
     def candidates(self) -> Iterator[Block]:
         """Yield the rankable pages that this cycle has neither planned nor visited, block by block."""
-        for (first, columns), bits in zip(self._store.blocks(), self._rankable, strict=True):
+        for first, columns in self._store.blocks():
             keys = columns["key"]
-            open_to = np.unpackbits(bits, count=len(keys)).view(np.bool_)
-            start, stop = np.searchsorted(self._taken, (first, first + len(keys)))
-            open_to[self._taken[start:stop] - np.uint32(first)] = False
-            rows = np.flatnonzero(open_to)
-            draw = draws(keys[rows], *self._salt)
-            yield Block((rows + first).astype(np.uint32), RowsOf(columns, rows, draw), draw)
+            rows = np.flatnonzero(self._open[first : first + len(keys)])
+            # Copied: ties are asked for when the block is long gone.
+            ties_of = Draws(keys[rows], self._salt)
+            is_whole = len(rows) == len(keys)
+            state = RoundState(
+                columns, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
+            )
+            yield Block((rows + first).astype(np.uint32), state, ties_of)
+
+    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+        """Tell which of some pages are candidates."""
+        known = pages < len(self._open)
+        known[known] = self._open[pages[known]]
+        return known
+
+    def rows(self, pages: Pages) -> Block:
+        """Return the columns of some pages, as the last finished cycle left them."""
+        order = np.argsort(pages)
+        columns = self._store.columns_of(pages[order])
+        back = np.argsort(order)
+        draws = Draws(columns["key"], self._salt)
+        state = RoundState(columns, back, self._related, draws)
+        return Block(pages, state, Draws(columns["key"][back], self._salt))
 
     def visits(self) -> Found:
         """Return the visits that had an outcome when the round was planned."""
         return self._found
+
+    def planned(self) -> Planned:
+        """Return what the policy's rounds before have chosen."""
+        return self._planned
+
+    def grouping(self, name: Name) -> Grouping:
+        """Return how all pages fall into groups."""
+        return self._surroundings.grouping(name)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Raise PolicyError: a store does not know."""
+        raise PolicyError("the store does not know how popular its pages are: use another phi than 'pra'")
+
+
+class Draws:
+    """What pages draw in a cycle, told for those that are asked for."""
+
+    def __init__(self, keys: npt.NDArray[np.uint64], salt: np.uint64) -> None:
+        """Take the keys of pages, ``[P]``."""
+        self._keys = keys
+        self._salt = salt
+
+    def __call__(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
+        """Draws of some of the pages."""
+        return salted_draws(self._keys[rows], self._salt)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.crawling.frontier import Frontier, host_of
-from scrapy_gp4c.crawling.stored_requests import from_stored
+from scrapy_gp4c.crawling.rebuilding import NotGivenError, Rebuilder
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
-    from scrapy import Request, Spider
+    from scrapy import Request
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Feeder:
         cycle: Cycle,
         pages: Iterable[int],
         per_host: int,
-        spider: Spider,
+        rebuilder: Rebuilder,
         enqueue: Callable[[Request, Claim], bool],
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
@@ -39,14 +40,35 @@ class Feeder:
         claimed page.
         """
         self._cycle = cycle
-        self._spider = spider
+        self._rebuilder = rebuilder
         self._enqueue = enqueue
         self._frontier = Frontier(pages, cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
         self._fed = 0
+        self._deferred = array("Q")
+        self._tried: set[int] = set()
+        self._given_up: list[int] = []
 
     def __len__(self) -> int:
         """Pages that are not in the queue yet."""
-        return len(self._frontier)
+        return len(self._frontier) + len(self._deferred)
+
+    @property
+    def has_deferred(self) -> bool:
+        """Tell whether pages wait for what the spider's own requests may bring, such as cookies."""
+        return len(self._deferred) > 0
+
+    def feed_deferred(self) -> None:
+        """Feed the pages anew that lacked something; those that still do are the spider's to request."""
+        self._frontier.extend(self._deferred)
+        self._deferred = array("Q")
+        self.feed()
+
+    def end_unasked(self) -> None:
+        """End as errors the planned pages that only the spider could have requested, and did not."""
+        for page in self._given_up:
+            claim = self._cycle.claim(page, "")
+            if claim is not None:
+                self._cycle.end(claim, "error")
 
     def extend(self, pages: Iterable[int]) -> None:
         """Append the pages of a further round."""
@@ -69,16 +91,38 @@ class Feeder:
                     unused.append(host_of(stored))
 
     def _queue(self, page: int, stored: StoredRequest) -> bool:
-        claim = self._cycle.claim(page, host_of(stored))
-        if claim is None:  # the spider itself has requested it in the meantime
+        if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
+            if page in self._tried:
+                self._count_not_given(stored)
             return False
+        request, extra = None, {"spider": self._rebuilder.spider}
         try:
-            request = from_stored(stored, self._spider)
+            request = self._rebuilder.build(stored)
+        except NotGivenError:
+            self._defer(page, stored)
+            return False
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone
-            logger.error("%s", messages.not_built(stored, error), extra={"spider": self._spider})
+            line = messages.not_built(stored, error, self._rebuilder.credentials)
+            logger.error("%s", line, extra=extra)
+        claim = self._cycle.claim(page, host_of(stored))
+        assert claim is not None
+        if request is None:
             self._cycle.end(claim, "error")
             return False
         level = self._fed * RANK_LEVELS // max(1, self._fed + len(self._frontier))
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1
         return self._enqueue(request, claim)
+
+    def _defer(self, page: int, stored: StoredRequest) -> None:
+        """Try a page again when the spider's requests are through; then leave it to the spider."""
+        if page not in self._tried:
+            self._tried.add(page)
+            self._deferred.append(page)
+            return
+        self._given_up.append(page)
+        self._count_not_given(stored)
+
+    def _count_not_given(self, stored: StoredRequest) -> None:
+        extra = {"spider": self._rebuilder.spider}
+        messages.tell_first(self._cycle.stats, messages.NOT_GIVEN, messages.not_given(stored), extra)

@@ -95,11 +95,11 @@ class Frontier:
 
 
 def host_of(stored: StoredRequest) -> str:
-    """Host (and port) of a stored request: what Scrapy's per-domain limits are about.
+    """Host (and port) of a stored request: what Scrapy's per-domain limits are about, and no user.
 
     Empty where there is none to be read: what is wrong with a request is found when it is built.
     """
     try:
-        return urlsplit(str(stored["url"])).netloc
+        return urlsplit(str(stored["url"])).netloc.rpartition("@")[2]
     except (KeyError, TypeError, ValueError):
         return ""

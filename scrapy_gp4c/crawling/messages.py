@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.estimates import describe
 from scrapy_gp4c.crawling.planning import has_cut
@@ -10,7 +11,22 @@ from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 if TYPE_CHECKING:
+    from scrapy.statscollectors import StatsCollector
+
     from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.store.credentials import Credentials
+
+logger = logging.getLogger(__name__)
+
+NOT_GIVEN: Final = "gp4c/secret_not_given"
+"""Statistic of the visits that the spider itself has to ask for, as it alone knows what is secret of them."""
+
+
+def tell_first(stats: StatsCollector, name: str, line: str, extra: dict[str, Any]) -> None:
+    """Count in a statistic; the first one is told."""
+    if not stats.get_value(name):
+        logger.info("%s", line, extra=extra)
+    stats.inc_value(name)
 
 
 def opening(cycle: Cycle, remaining: int) -> str:
@@ -19,8 +35,13 @@ def opening(cycle: Cycle, remaining: int) -> str:
     return (
         f"Cycle {cycle.number} {'resumed' if cycle.resumed else 'begun'}: {cycle.store.pages} known pages, "
         f"{cycle.planned} planned ({kinds or 'none'}), {remaining} to visit, "
-        f"score function {cycle.settings.score_function.formula}{_policy(cycle)}"
+        f"score function {_formula(cycle)}{_policy(cycle)}"
     )
+
+
+def _formula(cycle: Cycle) -> str:
+    """Return what a resumed cycle was begun with, whatever the settings say by now."""
+    return cycle.record.get("formula", cycle.settings.score_function.formula)
 
 
 def _policy(cycle: Cycle) -> str:
@@ -30,8 +51,9 @@ def _policy(cycle: Cycle) -> str:
 def next_round(cycle: Cycle, pages: int) -> str:
     """Return the line for a further round of so many pages."""
     planned, rounds = cycle.rounds
+    number = f"{planned} of {rounds}" if rounds is not None else f"{planned}"
     return (
-        f"Cycle {cycle.number}, round {planned} of {rounds}: {pages} pages planned by {cycle.policy}, "
+        f"Cycle {cycle.number}, round {number}: {pages} pages planned by {cycle.policy}, "
         f"{cycle.planned} in all"
     )
 
@@ -42,8 +64,14 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), {cycle.store.pages} known pages"
-        f"{_panel(cycle, record)}; the next run begins cycle {cycle.number + 1}"
+        f"{_found(record)}{_panel(cycle, record)}; "
+        f"the next run begins cycle {cycle.number + 1}"
     )
+
+
+def _found(record: CycleRecord) -> str:
+    """Return what hubs have brought, if anything."""
+    return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
 
 
 def _panel(cycle: Cycle, record: CycleRecord) -> str:
@@ -62,11 +90,31 @@ def not_storable(request: object, error: Exception) -> str:
     )
 
 
-def not_built(stored: StoredRequest, error: Exception) -> str:
+def not_built(stored: StoredRequest, error: Exception, credentials: Credentials) -> str:
     """Return the line for a planned page whose request cannot be built."""
-    page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else stored)[:300]
+    page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else "a page")[:300]
     remedy = "Rename the method back, or let" if isinstance(error, AttributeError) else "Let"
-    return f"Cannot revisit {page}: {error}. {remedy} the spider request the page again."
+    line = f"Cannot revisit {page}: {error}. {remedy} the spider request the page again."
+    return credentials.url(line)
+
+
+def not_given(stored: StoredRequest) -> str:
+    """Return the line for the first page that only the spider can request."""
+    return (
+        f"{stored['url']} is visited when, and only when, the spider asks for it: the store does not keep "
+        f"what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method gp4c_request(request) "
+        "of the spider, or take out of GP4C_SECRET_PARAMS what is not secret. (Further ones: stat "
+        f"{NOT_GIVEN})"
+    )
+
+
+def secret_differs(url: str) -> str:
+    """Return the line for the first page that is asked for with two values of a secret parameter."""
+    return (
+        f"Requests for {url} that differ only in what is called a secret are one page; the second and later "
+        "ones are fetched as without scrapy-gp4c. If the parameter tells pages apart, take it out of "
+        "GP4C_SECRET_PARAMS. (Further ones: stat gp4c/secret_differs)"
+    )
 
 
 def unreadable(error: Exception, stat: str) -> str:

@@ -2,11 +2,11 @@
 
 A crawl that visits the pages most likely to have changed cannot tell what happens on the others. Panel
 pages can: each is observed in every cycle, and each keeps beside its real state a *shadow*, the state it
-would have if it were no panel page: visited only in cycles in which its score, computed from that state,
-reaches the cut of the cycle's ranking. The panel is a simple random sample of all pages, so the shadows
-that a cycle leaves unvisited are a simple random sample of the pages that it leaves unvisited, and the
-share of them whose copy is out of date estimates the share out there. docs/closing-the-loop.md explains
-both with an example.
+would have if it were no panel page: visited only in cycles in which its score, computed from that state and
+from what a round could know of related pages, reaches the cut of that round's ranking. The panel is a simple
+random sample of all pages, so the shadows that a cycle leaves unvisited are a simple random sample of the
+pages that it leaves unvisited, and the share of them whose copy is out of date estimates the share out there.
+docs/closing-the-loop.md explains both with an example.
 
 Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and statistical inference", JASA
 22, with the effective sample size of a prediction from m sampled pages to M others, m * M / (m + M).
@@ -14,66 +14,123 @@ Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
-from scrapy_gp4c.crawling.planning import has_cut
-from scrapy_gp4c.crawling.shadows import enter
+from scrapy_gp4c.crawling.evidence import Draws, Surroundings
+from scrapy_gp4c.crawling.planning import cuts_of, has_cut, share_of
+from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, remember
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
-from scrapy_gp4c.scoring import draws, functions, terminals
+from scrapy_gp4c.page_state.related import RoundState, Tells
+from scrapy_gp4c.policies.policy import Found
+from scrapy_gp4c.policies.table import TOP_K, columns_read
+from scrapy_gp4c.scoring import functions, growth, terminals
+from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
 
-def chosen(
-    shadows: Array, record: Mapping[str, Any], warmup_visits: int, own: ScoreFunction | None = None
-) -> Bools:
-    """Tell which shadows the cycle of `record` would have visited: bool ``[S]``.
+class Choice(NamedTuple):
+    """Which shadows a cycle would have visited."""
 
-    ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before left them. They take part in its ranking by the
-    formula, clock and seed of the record, even if settings have changed since the cycle was planned.
-    ``own``: see `functions.recorded`, as for what it raises.
+    visited: Bools
+    """``[S]``."""
+    own: OwnVisits | None = None
+    """What it visited their pages for; None: nobody asked for related pages."""
+
+
+def choose(
+    store: PageStore,
+    shadows: Array,
+    record: CycleRecord,
+    warmup_visits: int,
+    own: ScoreFunction | None = None,
+) -> Choice:
+    """Tell which shadows the open cycle, of `record` and not yet folded, would have visited.
+
+    ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before left them. They take part in the ranking of every
+    round by the formula, clock and seed of the record, even if settings have changed since the cycle was
+    planned. ``own``: see `functions.recorded`, as for what it raises.
     """
     plan, cycle = record["plan"], record["cycle"]
-    warming = np.asarray(shadows["n"] < warmup_visits)
+    visited = np.asarray(shadows["n"] < warmup_visits)
     if plan["ranked"] == plan["rankable"]:
-        return np.ones(len(shadows), np.bool_)
+        return Choice(np.ones(len(shadows), np.bool_))
     if not plan["ranked"]:
-        return warming
+        return Choice(visited)
     function = functions.recorded(record["formula"], own).on_clock(record["clock"])
-    needed = ("n", *terminals.columns_of(function.terminals, function.clock))
-    state = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
-    state["draw"] = draws.draws(np.ascontiguousarray(shadows["key"]), record["seed"], cycle)
-    scores = function.scores(state, cycle)
-    cut, draw = plan["cut"]
-    return np.asarray(warming | (scores > cut) | ((scores == cut) & (state["draw"] <= np.uint64(draw))))
+    needed = ("n", *columns_read(function, TOP_K))
+    surroundings = Surroundings(store, cycle, needed)
+    columns = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
+    visits, pages = store.open_visits(), None
+    if surroundings.is_needed:
+        pages, position = own_visits(store, shadows, visits, cycle)
+        columns["group"] = pages.state["group"]
+    columns |= _growth(store, shadows["page"], needed)
+    found = Found.of(visits)
+    draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
+    for (score, tie), seen, spent in _rounds(record):
+        related = surroundings.seen_by(found.first(seen), spent)
+        told: Tells = related
+        if pages is not None:
+            told = Apart(related, shadows, pages.only(position < seen), cycle)
+        state = RoundState(columns, slice(None), told, draw)
+        scores = function.scores(state, cycle)
+        visited |= (scores > score) | ((scores == score) & (state["draw"] <= np.uint64(tie)))
+    return Choice(visited, pages)
+
+
+def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
+    """What the visits to the pages of shadows brought, as far as needed: their own, panel or not."""
+    names = [name for name in growth.COLUMNS if name in needed]
+    if not names:
+        return {}
+    order = np.argsort(pages)
+    state = store.columns_of(pages[order])
+    return {name: state[name][np.argsort(order)] for name in names}
+
+
+def _rounds(record: CycleRecord) -> Iterator[tuple[tuple[float, int], int, float]]:
+    """Yield of each round that chose pages its cut, the visits that it saw, the share of the budget spent."""
+    plan = record["plan"]
+    beside = sum(plan[kind] for kind in ("panel", "warmup", "new")) if "cuts" in plan else 0
+    beside += plan.get("hub", 0)
+    # Nothing that the version before could score by looked at the round.
+    rounds = record["rounds"] if "cuts" in plan else [RoundCounts(planned=0, seen=0)]
+    planned = 0
+    for cut, counts in zip(cuts_of(plan) or (), rounds, strict=False):
+        if cut is not None:
+            yield cut, counts["seen"], share_of(plan.get("budget", 0), max(0, planned - beside))
+        planned += counts["planned"]
 
 
 def advance(
+    store: PageStore,
     shadows: Array,
-    visits: Array,
-    record: Mapping[str, Any],
+    record: CycleRecord,
     warmup_visits: int,
     distance_bits: int,
     own: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
-    """Take the shadows through one cycle, given what it visited.
+    """Take the shadows through the open cycle of a store, whose record has all rounds.
 
-    ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before left them; ``visits``: dtype `VISIT` ``[V]``.
-    ``own``: as for `chosen`.
+    ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before left them. ``own``: as for `choose`.
     A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
     stays as it is; the next judged visit covers the time since.
     """
+    visits = store.open_visits()
     judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
     _, rows, of_visit = np.intersect1d(
         shadows["page"], judged_visits["page"], assume_unique=True, return_indices=True
@@ -82,11 +139,13 @@ def advance(
     compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
     current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
     outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
-    visited = chosen(shadows, record, warmup_visits, own)[rows]
+    choice = choose(store, shadows, record, warmup_visits, own)
+    visited = choice.visited[rows]
     tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
 
     shadows = shadows.copy()
     shadows["current"] = current
+    remember(shadows, choice.own, rows[visited], rows[visited & outdated])
     rows, outdated = rows[visited], outdated[visited]
     state = {name: shadows[name][rows] for name in terminals.STATE}
     terminals.observe(state, outdated, record["cycle"])
@@ -98,7 +157,7 @@ def advance(
 
 def close_cycle(
     store: PageStore,
-    record: Mapping[str, Any],
+    record: CycleRecord,
     share: float,
     warmup_visits: int,
     distance_bits: int,
@@ -120,7 +179,7 @@ def close_cycle(
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
     shadows = np.concatenate((shadows, enter(entering, store.columns_of(entering))))
     try:
-        shadows, tally = advance(shadows, visits, record, warmup_visits, distance_bits, own)
+        shadows, tally = advance(store, shadows, record, warmup_visits, distance_bits, own)
     except (ScoreError, ExpressionError):
         return None
     store.keep_shadows(cycle, shadows)

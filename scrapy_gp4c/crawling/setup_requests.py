@@ -44,3 +44,9 @@ class SetupRequests:
             self._sent.intersection_update(slot.inprogress if slot is not None else ())
             self._over = not self._queued and not self._sent
         return self._over
+
+    def is_quiet(self) -> bool:
+        """Tell whether all that the spider has asked for is through, and its start too."""
+        engine = self._crawler.engine
+        slot = getattr(engine, "_slot", None)
+        return getattr(engine, "_start", None) is None and not (slot is not None and slot.inprogress)

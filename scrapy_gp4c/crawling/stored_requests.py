@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 META: Final = "gp4c"
 """Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""
+FOUND_BY: Final = "gp4c_found_by"
+"""Key in ``Request.meta``: who found the request, see `scrapy_gp4c.crawling.finders`."""
 PASSED: Final = "passed"
 """Marks a request in flight that is no visit: its redirects and retries, a GET after a POST say, are none."""
 
 TRANSIENT_META: Final = frozenset(
     {
         META,
+        FOUND_BY,
         "ajax_crawlable",
         "download_latency",
         "is_start_request",
@@ -42,6 +45,8 @@ IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """What of a stored request a fingerprinter may look at, besides URL and headers, to tell pages apart."""
 ARGUMENTS: Final = (*IDENTIFYING, "priority", "dont_filter")
 """What of a stored request is an argument of `Request` as it is."""
+SECRETIVE: Final = (*IDENTIFYING, "headers")
+"""What of a stored request no message shows."""
 
 
 _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
@@ -54,6 +59,7 @@ _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "headers": (dict, "an object of lists of texts"),
     "priority": (int, "a whole number"),
     "dont_filter": (bool, "true or false"),
+    "lacks": (list, "a list of texts"),
 }
 """Field of a stored request -> its types in JSON, and how they are called."""
 
@@ -122,7 +128,7 @@ def _as_json(name: str, value: Any) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"its {name} cannot be kept as JSON: {error}") from None
     if repeated != value:
-        raise ValueError(f"its {name} would come back from JSON as {repeated!r} instead of {value!r}")
+        raise ValueError(f"its {name} would come back from JSON as something else")  # which may be secret
     return repeated
 
 
@@ -141,8 +147,11 @@ def check_stored(stored: StoredRequest) -> None:
             sound = all(isinstance(v, list) and all(type(text) is str for text in v) for v in value.values())
         elif sound and name == "cookies" and isinstance(value, list):
             sound = all(isinstance(cookie, dict) for cookie in value)
+        elif sound and name == "lacks":
+            sound = all(type(text) is str for text in value)
         if not sound:
-            raise ValueError(f"expected {expected} as the request's {name}; found {str(value)[:80]!r}")
+            found = type(value).__name__ if name in SECRETIVE else repr(str(value)[:80])
+            raise ValueError(f"expected {expected} as the request's {name}; found {found}")
 
 
 def from_stored(stored: StoredRequest, spider: Spider) -> Request:
@@ -154,11 +163,15 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     check_stored(stored)
     callbacks = {name: getattr(spider, stored[name]) for name in ("callback", "errback") if name in stored}
     arguments: dict[str, Any] = {name: stored[name] for name in ARGUMENTS if name in stored}
-    headers = {
-        key.encode("latin-1"): [value.encode("latin-1") for value in values]
-        for key, values in stored.get("headers", {}).items()
-    }
-    request = Request(stored["url"], headers=headers, **callbacks, **arguments)
+    request = Request(stored["url"], headers=header_bytes(stored), **callbacks, **arguments)
     if not request.url.startswith(WEB):  # file: and data: are no pages, whoever wrote the store
         raise ValueError(f"expected an http or https URL; found {stored['url'][:80]!r}")
     return request
+
+
+def header_bytes(stored: StoredRequest) -> dict[bytes, list[bytes]]:
+    """Headers of a stored request as Scrapy takes them; raises ValueError for what is not Latin-1."""
+    return {
+        key.encode("latin-1"): [value.encode("latin-1") for value in values]
+        for key, values in stored.get("headers", {}).items()
+    }

@@ -20,15 +20,10 @@ import xxhash
 from scrapy.http import Response, TextResponse
 from simhash import Simhash
 
-from scrapy_gp4c.fingerprint.sketches import (
-    SHINGLE_WORDS,
-    UInt64s,
-    feature_hashes,
-    odd_half,
-    shingle_hashes,
-    sim_half,
-)
-from scrapy_gp4c.fingerprint.text import normalise, page_text
+from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
+from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.words.normal import normalise
+from scrapy_gp4c.words.shingles import SHINGLE_WORDS, UInt64s, shingle_hashes
 
 Features = Callable[[Response], Sequence[str]]
 

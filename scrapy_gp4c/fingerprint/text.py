@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from functools import lru_cache
 from typing import Final
 
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
-from scrapy_gp4c.fingerprint.masking import mask
-
-MAX_BODY_BYTES: Final = 2**20  # of a longer text body only the head is looked at: bounds the reactor's stall
-
+from scrapy_gp4c.words.normal import MAX_BODY_BYTES
 
 _NEVER_CONTENT: Final = (
     "script,style,noscript,iframe,svg,nav,[role=navigation],[role=contentinfo],body>footer,body>div>footer,"
@@ -56,31 +51,6 @@ _NESTING: Final = re.compile(
     r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|wbr|p|li|t[dhr]|d[dt]|option)\b)[a-z]",
     re.I,
 )
-
-
-# Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
-_UNSPACED: Final = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
-)
-
-
-# Sorting n combining marks in a row takes n^2 steps. UAX #15, section 13, divides runs of more than 30; that
-# would change pages with stacked marks ("Zalgo"), and 128 bound the time as well.
-MAX_MARKS: Final = 128
-
-
-_JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across it
-
-
-# No mark is a letter or digit, but for two of half width. What else is caught (a line of dashes) stays.
-# One class of its own to begin with: ASCII is passed over fast.
-_PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
-
-
-_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-
-
-_UNICODE_SPACE: Final = re.compile(r"[\s\x00-\x20\x7f-\xa0]+")
 
 
 def _is_dropped(node: LexborNode) -> bool:
@@ -142,44 +112,12 @@ def page_text(response: Response, root: str | None = None) -> str:
         return ""
     if len(response.body) > MAX_BODY_BYTES:
         response = response.replace(body=response.body[:MAX_BODY_BYTES])
-    text = response.text
+    try:
+        text = response.text
+    except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
+        text = response.body.decode("utf-8", "replace")
     if isinstance(response, HtmlResponse):
         return html_text(text, root)
     if isinstance(response, XmlResponse):
         return _without_markup(text)
     return text
-
-
-@lru_cache(4096)
-def _is_mark(character: str) -> bool:
-    return unicodedata.combining(unicodedata.normalize("NFKD", character)[0]) > 0
-
-
-def _divided(run: re.Match[str]) -> str:
-    marks = 0
-    characters: list[str] = []
-    for character in run[0]:
-        marks = marks + 1 if _is_mark(character) else 0
-        if marks > MAX_MARKS:
-            characters.append(_JOINER)
-            marks = 1
-        characters.append(character)
-    return "".join(characters)
-
-
-def _nfkc(text: str) -> str:
-    """Return the text in NFKC, in time linear in its length: long runs of marks are divided.
-
-    One sign may become 18: what grows beyond twice the text's length and `MAX_BODY_BYTES` characters is cut.
-    """
-    normal = unicodedata.normalize("NFKC", _PERHAPS_MARKS.sub(_divided, text))
-    return normal[: max(2 * len(text), MAX_BODY_BYTES)]
-
-
-def normalise(text: str) -> str:
-    """Return the text in the form that is compared: NFKC, lower case, times masked."""
-    if not text.isascii():
-        text = _nfkc(text)
-        text = _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text))
-        return _UNSPACED.sub(r" \1 ", mask(text.lower()))
-    return mask(text.lower())

@@ -14,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import growth, terminals
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
+    **growth.COLUMNS,
     "key": "<u8",  # first 8 bytes, big-endian, of the request fingerprint
+    "group": "<u4",  # number of the page's directory
     "fingerprint": "<u8",
     "has_copy": "u1",  # 1: there is a fingerprint to compare with
     "failures": "u1",  # error, gone and excluded outcomes in a row, saturating
@@ -33,9 +35,21 @@ COLUMNS: Final[dict[str, str]] = {
 ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values())
 
 
-_CODES: Final = {"f8": "d", "u8": "Q", "u4": "I", "u2": "H", "u1": "B", "i4": "i"}  # of module struct
+_CODES: Final = {
+    "f8": "d",
+    "f4": "f",
+    "f2": "e",
+    "u8": "Q",
+    "u4": "I",
+    "u2": "H",
+    "u1": "B",
+    "i4": "i",
+}  # of module struct
 _FIELDS: Final = [struct.Struct("<" + _CODES[np.dtype(dtype).str[1:]]) for dtype in COLUMNS.values()]
 """One number of each column: reading one row this way costs a fifth of views on all columns."""
+_KEY: Final = struct.Struct("<Q")
+_KEY_AT: Final = sum(np.dtype(dtype).itemsize for dtype in [*COLUMNS.values()][: [*COLUMNS].index("key")])
+"""Bytes of one page before its key."""
 
 
 class PageRow(NamedTuple):
@@ -50,7 +64,16 @@ class PageRow(NamedTuple):
     G: float
     A_cycles: float
     G_cycles: float
+    E: float
+    T: int
+    found_cycle: int
+    found_by: int
+    entered: int
+    brought_sum: float
+    brought_cycles: float
+    brought_cycle: int
     key: int
+    group: int
     fingerprint: int
     has_copy: int
     failures: int
@@ -60,7 +83,7 @@ class PageRow(NamedTuple):
 
 
 def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
-    """Columns of pages that were never visited; ``keys`` uint64 ``[P]``."""
+    """Columns of pages that were never visited, and are in directory 0; ``keys`` uint64 ``[P]``."""
     columns = {name: np.zeros(len(keys), dtype) for name, dtype in COLUMNS.items()}
     columns["key"][:] = keys
     return columns
@@ -71,15 +94,22 @@ def pack(columns: Mapping[str, Array]) -> bytes:
     return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in COLUMNS.items())
 
 
-def unpack(block: bytes | memoryview) -> Columns:
+def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Columns:
     """Columns ``[P]`` of a block as views on its bytes: read-only when these are."""
-    rows = len(block) // ROW_BYTES
+    rows = len(block) // sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
     columns: Columns = {}
     offset = 0
-    for name, dtype in COLUMNS.items():
+    for name, dtype in dtypes.items():
         columns[name] = np.frombuffer(block, dtype, rows, offset)
         offset += columns[name].nbytes
     return columns
+
+
+def key_at(block: bytes | memoryview, index: int) -> int:
+    """Return the key of one page of a block."""
+    start = len(block) // ROW_BYTES * _KEY_AT + index * _KEY.size
+    key: int = _KEY.unpack_from(block, start)[0]
+    return key
 
 
 def row(block: bytes | memoryview, index: int) -> PageRow:
@@ -97,26 +127,26 @@ NEW_ROW: Final = row(pack(new_columns(np.zeros(1, np.uint64))), 0)
 """A page that was never visited, but for its key."""
 
 
-def apply_visits(columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int) -> None:
+def apply_visits(
+    columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int, brought: Array | None = None
+) -> None:
     """Do to the columns, in place, what the visits of `cycle` did to their pages.
 
     ``columns``: writable, each ``[P]``; ``visits``: dtype `VISIT` ``[V]``, at most one per page;
-    ``rows``: ``[V]``, the row of each visit's page.
+    ``rows``: ``[V]``, the row of each visit's page; ``brought``: how many new pages each visit
+    found, ``[V]``; None: none.
     """
     outcome = visits["outcome"]
     columns["last_attempt"][rows] = cycle
     columns["outcome"][rows] = outcome
 
+    found = np.zeros(len(visits), np.int64) if brought is None else brought
+    observe_growth(columns, rows, outcome, found, cycle)
     copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1
 
-    _first(columns, rows[outcome == FIRST], cycle)
-    judged = among(outcome, JUDGED)
-    state = {name: columns[name][rows[judged]] for name in terminals.STATE}
-    terminals.observe(state, outcome[judged] == CHANGED, cycle)
-    for name, column in state.items():
-        columns[name][rows[judged]] = column
+    observe(columns, rows, outcome, cycle)
 
     failed = among(outcome, FAILED)
     for name, counted in (("failures", failed), ("gone", outcome == GONE)):
@@ -125,11 +155,46 @@ def apply_visits(columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cy
         columns[name][rows[counted]] = count + (count < 255)
 
 
+def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> None:
+    """Do to the columns of `terminals.STATE`, in place, what visits of `cycle` came to.
+
+    ``columns``: writable, each ``[P]``; n, last_cycle, and of the others those that the caller needs;
+    ``rows``, ``outcome``: of the visits, ``[V]``, at most one per page.
+    """
+    _first(columns, rows[outcome == FIRST], cycle)
+    judged = among(outcome, JUDGED)
+    state = {name: columns[name][rows[judged]] for name in terminals.STATE if name in columns}
+    terminals.observe(state, outcome[judged] == CHANGED, cycle)
+    for name, column in state.items():
+        columns[name][rows[judged]] = column
+
+
+def observe_growth(
+    columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, brought: Array, cycle: int
+) -> None:
+    """Do to the last of `growth.COLUMNS`, in place, what visits of `cycle` brought; before `observe`.
+
+    ``columns``, ``rows``, ``outcome``: as for `observe`; ``brought``: new pages by visit, ``[V]``.
+    """
+    dated = among(outcome, (FIRST, *JUDGED))
+    is_first = dated & (columns["n"][rows] == 0) & (outcome == FIRST)
+    columns["brought_cycle"][rows[is_first]] = cycle
+    again = rows[dated & ~is_first]
+    names = ("last_cycle", "brought_sum", "brought_cycles", "brought_cycle")
+    state = {name: columns[name][again] for name in names}
+    growth.observe(state, brought[dated & ~is_first], cycle)
+    for name, column in state.items():
+        columns[name][again] = column
+
+
 def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Date a copy that was compared with nothing."""
+    """Date a copy that was compared with nothing: the gap before it is one that nobody looked back on."""
     unjudged = rows[columns["n"][rows] == 0]
-    columns["first_cycle"][unjudged] = cycle
-    # G_cycles is relative to last_cycle: move both together.
-    age_cycles = cycle - columns["last_cycle"][rows].astype(np.float64)
-    columns["G_cycles"][rows] *= np.exp2(-age_cycles)
+    for name in ("first_cycle", "found_cycle"):
+        if name in columns:
+            columns[name][unjudged] = cycle
+    if "G_cycles" in columns:
+        # G_cycles is relative to last_cycle: move both together.
+        age_cycles = cycle - columns["last_cycle"][rows].astype(np.float64)
+        columns["G_cycles"][rows] *= np.exp2(-age_cycles)
     columns["last_cycle"][rows] = cycle

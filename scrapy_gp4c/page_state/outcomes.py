@@ -22,8 +22,11 @@ FAILED: Final = (ERROR, GONE, EXCLUDED)
 """Outcomes that tell nothing of the page's content; all others are successes."""
 
 
-KINDS: Final = ("new", "warmup", "panel", "ranked", "other")
+KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour")
 """Why a page was visited; a visit and a plan hold the position in this tuple."""
+NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR = range(len(KINDS))
+CHOSEN: Final = (RANKED, SAMPLE, NEIGHBOUR)
+"""Kinds of the pages that a policy chooses."""
 
 
 NO_DISTANCE: Final = 255

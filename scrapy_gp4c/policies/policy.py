@@ -7,15 +7,18 @@ that a killed crawl and a replay come to the same. docs/architecture.md, "The po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import Gp4cError, PolicyError
-from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.outcomes import CHANGED, RANKED
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import TiesOf
 
 Pages = npt.NDArray[np.uint32]
 
@@ -44,9 +47,10 @@ class Block(NamedTuple):
     pages: Pages
     """``[rows]``."""
     state: Mapping[str, npt.NDArray[Any]]
-    """State columns by name, each ``[rows]``, and ``draw``: one random number per page and cycle."""
-    ties: npt.NDArray[np.uint64]
-    """``[rows]``: of pages of equal score, the one with the smaller number comes first."""
+    """Columns by name, each ``[rows]``, made when asked for: those of `scrapy_gp4c.scoring.terminals.STATE`,
+    and what the round adds, `scrapy_gp4c.scoring.terminals.ROUND`."""
+    ties_of: TiesOf
+    """Of pages of equal score, the one with the smaller number comes first."""
 
 
 class Found(NamedTuple):
@@ -56,11 +60,37 @@ class Found(NamedTuple):
     """``[visits]``."""
     outcomes: npt.NDArray[np.uint8]
     """``[visits]``: positions in `scrapy_gp4c.page_state.outcomes.OUTCOMES`."""
+    kinds: npt.NDArray[np.uint8]
+    """``[visits]``: why each was made, positions in `scrapy_gp4c.page_state.outcomes.KINDS`."""
+
+    @classmethod
+    def of(cls, visits: npt.NDArray[Any]) -> Found:
+        """Those of a log, dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
+        page, outcome, kind = (np.ascontiguousarray(visits[name]) for name in ("page", "outcome", "kind"))
+        return cls(page, outcome, kind)
+
+    def first(self, visits: int) -> Found:
+        """The first so many."""
+        return Found(self.pages[:visits], self.outcomes[:visits], self.kinds[:visits])
 
     @property
     def changed(self) -> Pages:
         """Pages that were found changed."""
         return np.asarray(self.pages[self.outcomes == CHANGED])
+
+
+class Planned(NamedTuple):
+    """What the rounds before have chosen, the first first."""
+
+    pages: Pages
+    """``[rows]``."""
+    kinds: npt.NDArray[np.uint8]
+    """``[rows]``: positions in `scrapy_gp4c.page_state.outcomes.KINDS`."""
+
+    @classmethod
+    def of(cls, rows: npt.NDArray[Any]) -> Planned:
+        """Those of a plan or log, of any dtype with ``page`` and ``kind``."""
+        return cls(*(np.ascontiguousarray(rows[name]) for name in ("page", "kind")))
 
 
 class Evidence(Protocol):
@@ -69,8 +99,27 @@ class Evidence(Protocol):
     def candidates(self) -> Iterator[Block]:
         """Yield the pages that may be chosen: none that was planned or visited in this cycle."""
 
+    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+        """Tell which of some pages are candidates: ``[rows]``."""
+
+    def rows(self, pages: Pages) -> Block:
+        """Return the columns of some known pages, candidates or not, in the order given."""
+
     def visits(self) -> Found:
         """Return what the cycle has found so far."""
+
+    def planned(self) -> Planned:
+        """Return what the policy's rounds before have chosen in this cycle."""
+
+    def grouping(self, name: Name) -> Grouping:
+        """Return how all pages fall into groups. Raises PolicyError where nobody knows."""
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Return how popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nobody knows."""
+
+
+Scorer = Callable[[Block], npt.NDArray[np.float64]]
+"""Scores of the pages of a block, finite, ``[rows]``."""
 
 
 class Cut(NamedTuple):
@@ -89,6 +138,21 @@ class Chosen(NamedTuple):
     """``[rows]``; NaN where a page was not chosen by a score."""
     cut: Cut | None
     """None: no score divides the chosen from the others, so that the panel cannot speak for the others."""
+    kinds: npt.NDArray[np.uint8] | None = None
+    """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
+    ranked."""
+
+    def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
+        """``[rows]``, whatever `kinds` is."""
+        return np.full(len(self.pages), RANKED, np.uint8) if self.kinds is None else self.kinds
+
+
+@runtime_checkable
+class Ranking(Protocol):
+    """Evidence that has all pages at hand, and ranks them faster than a pass over its blocks would."""
+
+    def best(self, scores_of: Scorer, k: int) -> Chosen:
+        """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
 
 
 class Policy(Protocol):
@@ -102,8 +166,8 @@ class Policy(Protocol):
         """What messages call it."""
 
     @property
-    def rounds(self) -> int:
-        """Rounds of a cycle, at least 1."""
+    def rounds(self) -> int | None:
+        """Rounds of a cycle, at least 1; None: until the budget is spent, or all is known and none chosen."""
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Choose at most ``round.remaining`` of the candidates."""
@@ -119,16 +183,15 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
     Raises PolicyError, which names policy and breach, for more pages than the budget has left, a page that is
     no candidate, a page twice, or scores that do not belong to the pages.
     """
-    watched = _Watched(evidence)
     try:
-        chosen = policy.plan(round, watched)
+        chosen = policy.plan(round, evidence)
     except Gp4cError:
         raise
     except Exception as error:
         raise PolicyError(
             f"the policy {policy.name!r} failed in round {round.number} of cycle {round.cycle}: {error!r}"
         ) from error
-    breach = _breach(chosen, round, watched.offered)
+    breach = _breach(chosen, round, evidence)
     if breach is not None:
         raise PolicyError(
             f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
@@ -137,36 +200,21 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
     return chosen
 
 
-class _Watched:
-    """Evidence that remembers which candidates were offered, in one byte per page."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-        self.offered = np.zeros(0, np.bool_)
-
-    def candidates(self) -> Iterator[Block]:
-        for block in self._evidence.candidates():
-            if len(block.pages):
-                last = int(block.pages[-1])
-                if last >= len(self.offered):
-                    self.offered = np.concatenate((self.offered, np.zeros(last + 1, np.bool_)))
-                self.offered[block.pages] = True
-            yield block
-
-    def visits(self) -> Found:
-        return self._evidence.visits()
+def rounds_of(policy: Policy) -> Iterable[int]:
+    """Numbers of the rounds that a policy may have in a cycle."""
+    return count() if policy.rounds is None else range(policy.rounds)
 
 
-def _breach(chosen: Chosen, round: Round, offered: npt.NDArray[np.bool_]) -> str | None:
+def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     pages = chosen.pages
-    if len(chosen.scores) != len(pages):
-        return f"expected one score for each of {len(pages):,} pages; found {len(chosen.scores):,}"
+    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind")):
+        if column is not None and len(column) != len(pages):
+            return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"
     if len(pages) > round.remaining:
         return f"expected at most {round.remaining:,} pages, which the budget has left; found {len(pages):,}"
     if not len(pages):
         return None
-    known = np.append(offered, False)  # the last place stands for all pages beyond
-    strangers = pages[~known[np.minimum(pages, len(offered))]]
+    strangers = pages[~evidence.may_visit(pages)]
     if len(strangers):
         return f"expected candidates only; found page {strangers[0]}, which is none"
     ordered = np.sort(pages)

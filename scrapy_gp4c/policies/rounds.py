@@ -4,26 +4,57 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scrapy_gp4c.policies.policy import Chosen, Evidence, PolicySettings, Round
+import numpy as np
+
+from scrapy_gp4c.page_state.groupings import Level
+from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.policies.members import members_of
+from scrapy_gp4c.policies.policy import Chosen, Evidence, Pages, PolicySettings, Round
+from scrapy_gp4c.policies.sampling import plan_of
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+from scrapy_gp4c.scoring.draws import Purpose, drawn_for
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Spend the budget in equal parts, scoring anew before each.
+    """Spend the budget in equal parts, scoring anew before each; if asked to, sample all groups first.
 
-    With scores that depend on a page's own past alone it visits what `TopK` visits, in the same order.
+    Without a sample, and with scores that depend on a page's own past alone, it visits what `TopK` visits, in
+    the same order.
     """
 
     settings: PolicySettings
-    rounds: int = 4
+    equal_rounds: int = 4
+    sample: float = 0.0
+    level: Level = "site"
 
     @property
     def name(self) -> str:
-        """With its number of rounds."""
-        return f"rounds(rounds={self.rounds})"
+        """With its number of rounds, and its sample if there is one."""
+        sample = f", sample={self.sample}, level={self.level!r}" if self.sample else ""
+        return f"rounds(rounds={self.equal_rounds}{sample})"
+
+    @property
+    def rounds(self) -> int:
+        """The equal ones, and that of the sample."""
+        return self.equal_rounds + (self.sample > 0)
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Take this round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3."""
+        if self.sample > 0 and round.number == 0:
+            wanted = int(self.sample * round.remaining + 1e-9)
+            return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
         part = round.remaining // (self.rounds - round.number)
         return best_candidates(scored_by(self.settings, round), part, evidence)
+
+
+def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
+    """Candidates at random, one of each group in random order, then another of each that has one left."""
+    members = members_of(evidence, evidence.grouping(level))
+    size = np.diff(members.begin)
+    layer = np.arange(len(members.pages)) - np.repeat(members.begin[:-1], size)
+    last = int(np.searchsorted(np.cumsum(np.bincount(layer)), wanted))
+    rows = np.flatnonzero(layer <= last)
+    layer = layer[rows]
+    drawn = drawn_for(np.repeat(members.drawn, size)[rows] + layer.astype(np.uint64), Purpose.GROUP)
+    return members.pages[rows[np.lexsort((drawn, layer))][:wanted]]

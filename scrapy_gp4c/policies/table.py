@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
+from scrapy_gp4c.policies.by_groups import BY_SCORE, ByGroups, Greedy
+from scrapy_gp4c.policies.follow import HISTORY_COLUMNS, PHIS, Follow, Following
+from scrapy_gp4c.policies.parameters import Parameter, flag, one_of, share, share_or_one_of, whole
 from scrapy_gp4c.policies.policy import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
+from scrapy_gp4c.policies.sampling import RandomNodes, RoundRobin
 from scrapy_gp4c.policies.top_k import TopK
+from scrapy_gp4c.scoring import growth, terminals
 from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
+from scrapy_gp4c.scoring.functions import ScoreFunction
 
 DEFAULT: Final = "top_k"
 MAX_LENGTH: Final = 1000
-
-
-class Parameter(NamedTuple):
-    """A whole number that a policy takes."""
-
-    default: int
-    low: int
-    high: int
 
 
 class Entry(NamedTuple):
@@ -35,12 +34,71 @@ class Entry(NamedTuple):
     """``make(settings, **parameters)``."""
     parameters: dict[str, Parameter]
     meaning: str
+    source: str = "scrapy-gp4c"
+    scored: bool = False
+    """Whether it chooses by a score function."""
+    columns: tuple[str, ...] = ()
+    """What it reads of pages by itself."""
+    near: Name | None = None
+    """Grouping that it asks for, whatever its parameters."""
+
+
+ROUNDS: Final = whole(4, 1, 1000)
+LEVEL: Final = one_of("site", LEVELS)
+SAMPLE: Final = whole(None, 1, 10**9)
+IN_FLIGHT: Final = whole(16, 1, 10**6)
+TAN: Final = "Tan et al. 2007"
+CHO_NTOULAS: Final = "Cho & Ntoulas 2002"
+
+
+def _following(name: str, near: Name, d: int, meaning: str) -> Entry:
+    def make(settings: PolicySettings, **given: Any) -> Policy:
+        return Follow(settings, Following(name, near, **{"d": d, **given}))
+
+    parameters = {
+        "d": whole(d, -100, 100),
+        "phi": share_or_one_of("change", tuple(PHIS)),
+        "gate": flag(False),
+        "clock": one_of("cycles", terminals.CLOCKS),
+        "in_flight": IN_FLIGHT,
+    }
+    return Entry(make, parameters, meaning, TAN, columns=HISTORY_COLUMNS, near=near)
+
+
+def _rounds(settings: PolicySettings, rounds: int = 4, **given: Any) -> Policy:
+    return Rounds(settings, rounds, **given)
 
 
 POLICIES: Final[dict[str, Entry]] = {
-    "top_k": Entry(TopK, {}, "the pages with the highest scores"),
+    "top_k": Entry(TopK, {}, "the pages with the highest scores", "Santos et al. 2013", scored=True),
     "rounds": Entry(
-        Rounds, {"rounds": Parameter(4, 1, 1000)}, "the same in equal parts, scoring anew before each"
+        _rounds,
+        {"rounds": ROUNDS, "sample": share(0.0), "level": LEVEL},
+        "a sample of all groups, then the highest scores in equal parts, scoring anew before each",
+        scored=True,
+    ),
+    "rns": Entry(RandomNodes, {}, "random node sampling: any pages", TAN),
+    "rr": Entry(RoundRobin, {}, "round robin: all pages in turn", TAN, columns=("last_cycle",)),
+    "gsb": Entry(
+        Greedy,
+        {"level": LEVEL, "sample": SAMPLE},
+        "equal samples of all groups, then whole groups, those with most changed samples first",
+        CHO_NTOULAS,
+    ),
+    "lb": _following("lb", "links", 3, "any page; after a change, those that it links to, and its siblings"),
+    "db": _following("db", "tree", 1, "any page; after a change, those in directories nearby"),
+    "cb": _following("cb", "cluster", 0, "any page; after a change, those in its cluster"),
+    "groups": Entry(
+        ByGroups,
+        {
+            "level": LEVEL,
+            "order": one_of("aad", (BY_SCORE, *terminals.NAMES)),
+            "sample": SAMPLE,
+            "threshold": share(0.5),
+            "in_flight": IN_FLIGHT,
+        },
+        "group after group by what is known of its pages: a sample, then the rest if that changed",
+        "Tan & Mitra 2010",
     ),
 }
 """Name -> policy."""
@@ -52,6 +110,12 @@ class PolicyChoice(NamedTuple):
     text: str
     """As given: the cycle's record keeps it."""
     make: Callable[[PolicySettings], Policy]
+    scored: bool = True
+    """Whether it chooses by a score function."""
+    columns: tuple[str, ...] | None = None
+    """What it reads of pages besides its score function; None: nobody knows."""
+    near: tuple[Name, ...] = ()
+    """Groupings that it asks for."""
 
 
 def load(given: str, *, trusted: bool = True) -> PolicyChoice:
@@ -74,16 +138,15 @@ def load(given: str, *, trusted: bool = True) -> PolicyChoice:
         if parameter is None:
             known = ", ".join(entry.parameters) or "no parameters"
             raise PolicyError(f"the policy {text!r} has no parameter {argument!r}; {name} has {known}")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not parameter.low <= value <= parameter.high
-        ):
+        if not parameter.accepts(value):
             raise PolicyError(
-                f"the policy {text!r} takes for {argument} a whole number from {parameter.low} to "
-                f"{parameter.high}; found {value!r}"
+                f"the policy {text!r} takes for {argument} {parameter.expected}; found {value!r}"
             )
-    return PolicyChoice(text, lambda settings: entry.make(settings, **arguments))
+    return PolicyChoice(
+        text,
+        lambda settings: entry.make(settings, **arguments),
+        *_reading(name, {key: one.default for key, one in entry.parameters.items()} | arguments),
+    )
 
 
 def _accepted() -> str:
@@ -91,7 +154,7 @@ def _accepted() -> str:
 
 
 def _usage(name: str) -> str:
-    parameters = ", ".join(f"{key}={value.default}" for key, value in POLICIES[name].parameters.items())
+    parameters = ", ".join(f"{key}={value.default!r}" for key, value in POLICIES[name].parameters.items())
     return f"{name}({parameters})" if parameters else name
 
 
@@ -109,6 +172,29 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
     if None in arguments or len(arguments) < len(call.keywords):
         raise refused
     return call.func.id, {str(name): value for name, value in arguments.items()}
+
+
+def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
+    """Whether a policy chooses by score; the columns that it reads itself; the groupings that it asks for."""
+    entry = POLICIES[name]
+    columns, order = entry.columns, given.get("order")
+    if isinstance(order, str) and order != BY_SCORE:
+        # By either clock: which one says the score function.
+        columns += tuple(name for clock in terminals.CLOCKS for name in terminals.columns_of((order,), clock))
+    near: tuple[Name, ...] = ()
+    if entry.near is not None:
+        near = (entry.near,)
+    elif "level" in given and given.get("sample") != 0:
+        near = (cast(Level, given["level"]),)
+    return entry.scored or order == BY_SCORE, columns, near
+
+
+def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
+    """Columns that a policy reads, and its score function: all where either is a user's own code."""
+    if policy.columns is None or (function is not None and function.callable is not None):
+        return (*terminals.STATE, *growth.COLUMNS, *terminals.ROUND)
+    own = () if function is None or not policy.scored else function.columns
+    return tuple(dict.fromkeys((*policy.columns, *own)))
 
 
 def _from_path(path: str) -> Callable[[PolicySettings], Policy]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Evidence, PolicySettings, Round
+from scrapy_gp4c.policies.policy import (
+    NOBODY,
+    Chosen,
+    Cut,
+    Evidence,
+    PolicySettings,
+    Ranking,
+    Round,
+    Scorer,
+)
 from scrapy_gp4c.scoring.ranking import Best
 
 
@@ -33,22 +40,20 @@ class TopK:
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
-Scorer = Callable[[Block], npt.NDArray[np.float64]]
-"""Scores of the pages of a block, finite, ``[rows]``."""
-
-
 def scored_by(settings: PolicySettings, round: Round) -> Scorer:
     """The score function of the settings, in the cycle of a round."""
     return lambda block: settings.score_function.scores(block.state, round.cycle)
 
 
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
-    """The k candidates with the highest scores, best first; ties by `Block.ties`, then by page."""
+    """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
     if k <= 0:
         return NOBODY
+    if isinstance(evidence, Ranking):
+        return evidence.best(scores_of, k)
     best = Best(k)
     for block in evidence.candidates():
         if len(block.pages):
-            best.add(scores_of(block), block.ties, block.pages)
+            best.add(scores_of(block), block.ties_of, block.pages)
     pages, scores = best.result(k)
     return Chosen(np.asarray(pages, np.uint32), scores, None if best.cut is None else Cut(*best.cut))

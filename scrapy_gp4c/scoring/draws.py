@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -41,3 +42,25 @@ def draws(keys: npt.NDArray[np.uint64], seed: int, cycle: int) -> npt.NDArray[np
     evaluation and can be repeated from the seed alone. ``keys``: uint64 ``[P]``, distinct per page.
     """
     return salted_draws(keys, draw_salt(seed, cycle))
+
+
+class Purpose(IntEnum):
+    """What else a page's draw of a cycle decides, besides its rank."""
+
+    FOLLOW = 1
+    """Whether a sample's neighbours are fetched."""
+    NEIGHBOUR = 2
+    """Which of equally near neighbours come first."""
+    GROUP = 3
+    """Which of equal groups comes first: its own highest draw would favour the large ones."""
+
+
+def drawn_for(drawn: npt.NDArray[np.uint64], purpose: Purpose) -> npt.NDArray[np.uint64]:
+    """Numbers that tell nothing of the draws that they follow from, nor of those for other purposes."""
+    with np.errstate(over="ignore"):
+        return mix(drawn + np.uint64(purpose * GOLDEN % 2**64))
+
+
+def uniform(drawn: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """Draws as numbers in [0, 1), each a multiple of 2**-53."""
+    return np.asarray((drawn >> np.uint64(11)) * 2.0**-53)

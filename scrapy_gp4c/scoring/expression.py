@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ExpressionError
-from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH, Array, make_finite
+from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH, Array, finite
 
 Token = str | float
 
@@ -63,6 +63,16 @@ class Expression:
             self._text = _write(self.tokens)
         return self._text
 
+    def filled(self, values: Mapping[str, float]) -> Expression:
+        """The expression with numbers in place of its terminals: it has their score, bit for bit.
+
+        ``values``: by the name of the terminal; one that is not finite counts as 0, as in any score.
+        """
+        known = {name: float(finite(np.array([values[name]]))[0]) for name in self.terminals}
+        return Expression(
+            tuple(known.get(token, token) if isinstance(token, str) else token for token in self.tokens)
+        )
+
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
@@ -94,8 +104,7 @@ class Expression:
             block = {}
             with np.errstate(all="ignore"):
                 for name, column in columns.items():
-                    block[name] = column[start : start + BLOCK_ROWS].astype(np.float64)
-                    make_finite(block[name])
+                    block[name] = finite(column[start : start + BLOCK_ROWS])
             self.evaluate(block, scores[start : start + BLOCK_ROWS])
         return scores
 
@@ -113,12 +122,16 @@ class Expression:
         read_only = {id(column) for column in values.values()}
         free: list[Array] = []
         stack: list[Array] = []
-        for token in reversed(self.tokens):
+        for remaining in reversed(range(len(self.tokens))):
+            token = self.tokens[remaining]
             if isinstance(token, str) and token in values:
                 stack.append(values[token])
             elif isinstance(token, str):
                 primitive = PRIMITIVES[token]
                 arguments = [stack.pop() for _ in range(primitive.arity)]
+                if remaining == 0:  # the whole expression
+                    primitive.apply(*arguments, out=out)
+                    return
                 free.extend(column for column in arguments if id(column) not in read_only)
                 result = free.pop() if free else np.empty(len(out))
                 primitive.apply(*arguments, out=result)
@@ -263,11 +276,10 @@ def check_terminals(expression: Expression, known: Collection[str]) -> None:
     """Raise ExpressionError that names the first unknown terminal and lists those that exist."""
     for name in expression.terminals:
         if name not in known:
-            found = re.search(rf"\b{re.escape(name)}\b", expression.text)
-            assert found is not None
+            found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression.text)
             raise _fault(
                 expression.text,
-                found.start(),
+                found.start() if found else 0,
                 f"there is no terminal {name!r}; there are: {', '.join(known)}; "
                 f"and the functions {', '.join(_FUNCTIONS)}",
             )

@@ -1,7 +1,7 @@
-"""Score functions: the named ones, and loading any given one.
+"""Score functions: loading any that is given.
 
-A score function is given as a name of `NAMED`, an expression, the path of a score file
-(docs/architecture.md, "Files and formats") or the dotted path of a callable
+A score function is given as a name of `scrapy_gp4c.scoring.named.NAMED`, an expression, the path of a score
+file (docs/architecture.md, "Files and formats") or the dotted path of a callable
 ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,21 +21,10 @@ from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
+from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.terminals import Clock
 
 FORMAT: Final = "gp4c-score/1"
-
-NAMED: Final[dict[str, str]] = {
-    "random": "random",
-    "age": "t",
-    "cg": "cg",
-    "nad": "nad",
-    "sad": "sad",
-    "aad": "aad",
-    "gad": "gad",
-    "t*X": "t * X",
-}
-"""Name -> expression: the baselines of the papers (journal 5.1) and their simplest learned function."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +41,18 @@ class ScoreFunction:
     clock: Clock = "visits"
     sha256: str | None = None
     """Digest of the score file it came from."""
+    policy: str | None = None
+    """Text of the policy that its name brings along; None: it goes with any."""
 
     @property
     def formula(self) -> str:
         """The expression's canonical text, or the dotted path."""
         return self.text if self.expression is None else self.expression.text
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that its terminals read: of `terminals.STATE` and `terminals.ROUND`."""
+        return terminals.columns_of(self.terminals, self.clock)
 
     def on_clock(self, clock: Clock | None) -> ScoreFunction:
         """The same function on another clock; None: on its own."""
@@ -65,13 +61,13 @@ class ScoreFunction:
     def scores(self, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> npt.NDArray[np.float64]:
         """Scores at planning cycle `cycle`: float64 ``[P]``, finite.
 
-        ``state``: the columns of `terminals.STATE` (and ``draw``), each ``[P]``. Raises ScoreError
-        when a callable returns something else than P numbers.
+        ``state``: the columns that the terminals name, each ``[P]``. Raises ScoreError when a callable
+        returns something else than P numbers.
         """
-        rows = len(next(iter(state.values())))
-        values = terminals.compute(self.terminals, state, cycle, self.clock)
+        rows = len(state[next(iter(state))])
         if self.expression is not None:
-            return self.expression(values, rows)
+            return self.expression(terminals.compute(self.terminals, state, cycle, self.clock), rows)
+        values = _Terminals(state, cycle, self.clock)
         assert self.callable is not None
         try:
             scores = np.array(self.callable(values), dtype=np.float64)
@@ -86,6 +82,24 @@ class ScoreFunction:
         return scores
 
 
+class _Terminals(Mapping[str, npt.NDArray[Any]]):
+    """All terminals, each ``[P]``, computed when a callable asks for them."""
+
+    def __init__(self, state: Mapping[str, npt.NDArray[Any]], cycle: int, clock: Clock) -> None:
+        table = terminals.TERMINALS[clock]
+        self._state, self._cycle = state, cycle
+        self._table = {name: table[name] for name in terminals.TOLD}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._table[name].formula(self._state, self._cycle)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
 def load(given: str) -> ScoreFunction:
     """Load a score function given as name, expression, score file or dotted path.
 
@@ -97,7 +111,7 @@ def load(given: str) -> ScoreFunction:
             f"or a dotted path; found {given!r}"
         )
     if given in NAMED:
-        return of_expression(parse(NAMED[given]), given)
+        return replace(of_expression(parse(NAMED[given].expression), given), policy=NAMED[given].policy)
     if given.endswith(".json") or _is_file(given):
         return _load_file(Path(given), given)
     if is_dotted(given):
@@ -121,7 +135,7 @@ def recorded(formula: object, own: ScoreFunction | None = None) -> ScoreFunction
     text = str(formula)
     if is_dotted(text):
         raise ScoreError(f"the score function {text!r} is a dotted path, which only settings may name")
-    return of_expression(parse(NAMED.get(text, text)), text)
+    return of_expression(parse(NAMED[text].expression if text in NAMED else text), text)
 
 
 def _is_file(given: str) -> bool:
@@ -160,7 +174,7 @@ def _load_callable(given: str) -> ScoreFunction:
         raise ScoreError(f"cannot load the score function {given!r}: {error}") from error
     except NotCallableError as error:
         raise ScoreError(f"the score function {given!r} is a {error}, not callable") from None
-    return ScoreFunction(given, None, function, terminals.NAMES)
+    return ScoreFunction(given, None, function, terminals.TOLD)
 
 
 def _load_file(path: Path, given: str) -> ScoreFunction:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -82,9 +82,19 @@ def _exp(x: Array, out: Array) -> None:
 
 def make_finite(values: Array) -> None:
     """Replace what is not finite by 0, in place."""
-    finite = np.isfinite(values)
-    if np.count_nonzero(finite) < len(values):
-        values[~finite] = 0.0
+    known = np.isfinite(values)
+    if np.count_nonzero(known) < len(values):
+        values[~known] = 0.0
+
+
+def finite(values: npt.NDArray[Any]) -> Array:
+    """Numbers of any real dtype as float64, 0 where they are not finite; the same array where all is well."""
+    numbers = values.astype(np.float64, copy=False)
+    if values.dtype.kind == "f":
+        known = np.isfinite(numbers)
+        if np.count_nonzero(known) < len(numbers):
+            return np.where(known, numbers, 0.0)
+    return numbers
 
 
 class Primitive(NamedTuple):

@@ -18,6 +18,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.scoring import growth, rates, worth
+from scrapy_gp4c.scoring.meanings import MEANINGS
+
 Array = npt.NDArray[Any]
 Clock = Literal["visits", "cycles"]
 CLOCKS: Final[tuple[Clock, ...]] = get_args(Clock)
@@ -32,8 +35,27 @@ STATE: Final[dict[str, str]] = {
     "G": "<f8",  # sum of 2**(i - n) * I_i over visits
     "A_cycles": "<f8",  # sum of (c_i - first_cycle) * I_i
     "G_cycles": "<f8",  # sum of 2**(c_i - c_n) * I_i
+    "E": "<f8",  # changes that the visits stand for, see `scrapy_gp4c.scoring.rates`
+    "T": "<i4",  # cycles that the judged visits looked back on
+    "found_cycle": "<i4",  # cycle of the last visit that found a change; of the first fetch if none did
 }
 """Column name -> little-endian dtype. A page that was never judged has zeros but for its cycles."""
+ROUND: Final = (
+    "draw",
+    "spent",
+    "near",
+    "near_site",
+    "near_dir",
+    "site_rate",
+    "surprise_site",
+    "surprise_dir",
+    "site_now",
+    "directory_now",
+    "cluster_now",
+    "cluster_recent",
+)
+"""What else a terminal may read, told anew for every round: a number per page and cycle, the share of the
+budget that is used, and what related pages tell (`scrapy_gp4c.page_state.related`)."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
@@ -59,6 +81,15 @@ def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> No
     if "G_cycles" in state:
         state["G_cycles"] *= np.exp2((state["last_cycle"] - cycle).astype(np.float64))
         state["G_cycles"] += changed
+    if "E" in state:
+        gap_cycles = cycle - state["last_cycle"]
+        # Only changed pages: it costs an exponential each.
+        rows = np.flatnonzero(changed)
+        known = rates.rate(state["E"][rows], state["T"][rows])
+        state["E"][rows] += rates.censored(known, gap_cycles[rows])
+        state["T"] += gap_cycles
+    if "found_cycle" in state:
+        np.copyto(state["found_cycle"], cycle, where=np.asarray(changed, np.bool_))
     if "last_cycle" in state:
         state["last_cycle"][:] = cycle
 
@@ -120,12 +151,24 @@ Formula = Callable[[Mapping[str, Array], int], Array]
 
 
 def _probability(rate: Formula) -> Formula:
-    """Probability of a change within t cycles at a Poisson rate: 1 - exp(-rate * t) (thesis eq. 4.1)."""
+    """Probability of a change within t cycles at a Poisson rate (thesis eq. 4.1)."""
+    return lambda s, cycle: rates.probability(rate(s, cycle), _t(s, cycle))
 
-    def probability(s: Mapping[str, Array], cycle: int) -> Array:
-        return np.asarray(-np.expm1(-rate(s, cycle) * _t(s, cycle)))
 
-    return probability
+def _rate(s: Mapping[str, Array], cycle: int) -> Array:
+    return rates.rate(s["E"], s["T"])
+
+
+def _rate_site(s: Mapping[str, Array], cycle: int) -> Array:
+    return rates.rate_with_site(s["E"], s["T"], s["site_rate"])
+
+
+change_probability: Final = _probability(_rate)
+"""Probability that pages have changed since their last visit, of the columns E, T and last_cycle: ``[P]``."""
+
+
+def _given(name: str) -> Formula:
+    return lambda s, cycle: s[name]
 
 
 class Terminal(NamedTuple):
@@ -142,24 +185,38 @@ def _random(s: Mapping[str, Array], cycle: int) -> Array:
     return np.asarray(s["draw"] * 2.0**-64)
 
 
-MEANINGS: Final[dict[str, str]] = {
-    "n": "visits of the page so far whose outcome (changed or not) is known",
-    "X": "changes that these visits found",
-    "t": "cycles since the last visit",
-    "cg": "change rate of Cho and Garcia-Molina: −ln((n − X + 0.5) / (n + 0.5))",
-    "nad": "1 − exp(−λt) with λ = X / n (Tan and Mitra, nonadaptive)",
-    "sad": "1 − exp(−λt) with λ = outcome of the last visit (shortsighted adaptive)",
-    "aad": "1 − exp(−λt), recent outcomes weighing more, arithmetically (Tan and Mitra)",
-    "gad": "1 − exp(−λt), recent outcomes weighing more, geometrically (Tan and Mitra)",
-}
-"""Terminal -> what it means for people, on the clock of the visits; λ is its ``_rate``."""
 _UNWEIGHED: Final = {
     "n": Terminal(("n",), lambda s, cycle: s["n"], MEANINGS["n"]),
     "X": Terminal(("X",), lambda s, cycle: s["X"], MEANINGS["X"]),
     "t": Terminal(("last_cycle",), _t, MEANINGS["t"]),
     "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
 }
-"""Terminals that are the same on both clocks."""
+_PREDICTED: Final = ("E", "T", "last_cycle")
+"""What the probability of a change is told by, and so whether changes surprise."""
+_BEYOND: Final = {
+    "rate": Terminal(("E", "T"), _rate, MEANINGS["rate"]),
+    "rate_site": Terminal(("E", "T", "site_rate"), _rate_site, MEANINGS["rate_site"]),
+    "p": Terminal(_PREDICTED, change_probability, MEANINGS["p"]),
+    "near": Terminal(("near",), _given("near"), MEANINGS["near"]),
+    "near_site": Terminal(("near_site",), _given("near_site"), MEANINGS["near_site"]),
+    "near_dir": Terminal(("near_dir",), _given("near_dir"), MEANINGS["near_dir"]),
+    "surprise_site": Terminal(
+        ("surprise_site", *_PREDICTED), _given("surprise_site"), MEANINGS["surprise_site"]
+    ),
+    "surprise_dir": Terminal(("surprise_dir", *_PREDICTED), _given("surprise_dir"), MEANINGS["surprise_dir"]),
+    "found_t": Terminal(("found_cycle",), lambda s, cycle: cycle - s["found_cycle"], MEANINGS["found_t"]),
+    "spent": Terminal(("spent",), _given("spent"), MEANINGS["spent"]),
+}
+"""Those beyond the papers, the same on both clocks too."""
+CLUSTERED: Final = ("cluster_now", "cluster_recent")
+"""Those that only a replay with a file of groups can tell."""
+_SAMPLED: Final = {
+    name: Terminal((name,), _given(name), MEANINGS[name])
+    for name in ("site_now", "directory_now", *CLUSTERED)
+}
+"""What a cycle's own visits tell of groups: for policies of several rounds."""
+_MEASURED: Final = {name: Terminal(*row) for name, row in worth.FORMULAS.items()}
+_GROWN: Final = {name: Terminal(*row) for name, row in growth.TERMINALS.items()}
 
 
 def _table(clock: Clock) -> dict[str, Terminal]:
@@ -188,18 +245,24 @@ def _table(clock: Clock) -> dict[str, Terminal]:
         known = tuple(dict.fromkeys((*columns, "last_cycle")))
         table[name] = Terminal(known, _probability(formula), MEANINGS[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
-    return table
+    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN
 
 
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
+TOLD: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED))
+"""Those that every crawl and every history tells; the others need a log of queries, or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
 """The terminals of Santos et al. 2014, section 4.2.1."""
-SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
+RELATED: Final = (*PAPERS, *_BEYOND)
+"""Those of the papers, and what related pages and the cycle so far tell."""
+PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
 """The sets that the papers learn with, by name."""
+SETS: Final = PAPER_SETS | {"related": RELATED}
+"""All sets to learn with."""
 
 
 def compute(
@@ -207,7 +270,7 @@ def compute(
 ) -> dict[str, Array]:
     """Values of the named terminals, each ``[P]``, for planning cycle `cycle`.
 
-    ``state`` holds the columns that these terminals name; for ``random`` it also needs ``draw``, uint64
+    ``state`` holds the columns that these terminals name, those of `ROUND` included: ``draw``, say, uint64
     ``[P]`` (see `scrapy_gp4c.scoring.draws.draws`).
     """
     table = TERMINALS[clock]

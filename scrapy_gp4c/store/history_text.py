@@ -9,8 +9,9 @@ The first line is a comment, ``#`` and JSON: the format's name and the cycles' r
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy as np
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, OUTCOMES, SAME, among
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.growth_text import GrowthState, growth_of, read_growth
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
@@ -25,13 +28,13 @@ FORMAT: Final = "gp4c-history/1"
 CHANGED_BIT, UNCHANGED_BIT, NOT_JUDGED = (ord(character) for character in "10.")
 MATRIX_BYTES: Final = 64_000_000
 _FAILURES: Final = tuple(OUTCOMES[code] for code in FAILED)
-_NUMBERS: Final = ("first_cycle", "last_cycle", "failures", "gone", "last_attempt")
+_NUMBERS: Final = ("first_cycle", "last_cycle", "failures", "gone", "last_attempt", "entered")
 
 ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class PageState(TypedDict, total=False):
+class PageState(GrowthState, total=False):
     """What the bits do not tell of a page: the JSON of its line."""
 
     first_cycle: int
@@ -63,29 +66,73 @@ class PageLine(NamedTuple):
     outcome: int
     """Of the last visit, if it failed: one of `FAILED`."""
     fingerprint: int | None
+    entered: int
+    found_by: int
+    """As the column of this name has it."""
+    brought: tuple[float, float, int] | None
     validators: tuple[str | None, str | None]
 
 
-def lines(store: PageStore, matrix_bytes: int = MATRIX_BYTES) -> Iterator[str]:
-    """Yield the lines of a store's history up to its last finished cycle.
+def lines(
+    store: PageStore, credentials: Credentials | None = None, matrix_bytes: int = MATRIX_BYTES
+) -> Iterator[str]:
+    """Yield the lines of a store's history up to its last finished cycle, without what is secret.
 
+    Of pages that differ in that alone, which stores of earlier versions have, the first is written; a comment
+    at the end counts the others. ``credentials``: what is secret; None: what the store's records say;
     ``matrix_bytes``: memory for the bits of the pages of one pass over the visits.
     """
     last = store.last_cycle
+    without = _WithoutSecrets(credentials or Credentials.of_store(store.cycles()))
     records = [record for record in store.cycles() if record["cycle"] <= last]
     yield "# " + json.dumps({"format": FORMAT, "cycles": records})
     cycles = max(1, last - 1)
     group: list[tuple[int, Columns]] = []
     for first, block in store.blocks():
         if group and (first + len(block["n"]) - group[0][0]) * cycles > matrix_bytes:
-            yield from _lines(store, group, last)
+            yield from _lines(store, group, last, without)
             group = []
         group.append((first, block))
     if group:
-        yield from _lines(store, group, last)
+        yield from _lines(store, group, last, without)
+    if without.left_out:
+        yield f"# {without.left_out} pages are left out: they differ from others only in what is secret"
 
 
-def _lines(store: PageStore, group: list[tuple[int, Columns]], last: int) -> Iterator[str]:
+class _WithoutSecrets:
+    """Takes out of stored requests what is secret, and tells which have become equal by that."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._seen: set[str] = set()
+        self._left_out: list[int] = []
+        """Pages, ids ascending."""
+
+    @property
+    def left_out(self) -> int:
+        """How many pages were left out."""
+        return len(self._left_out)
+
+    def line_of(self, found_by: int) -> int:
+        """Number of the finder's line, by the column `found_by`: those before it may have been left out."""
+        before = bisect_left(self._left_out, found_by - 1)
+        is_left_out = self._left_out[before : before + 1] == [found_by - 1]
+        return 0 if is_left_out else found_by - before
+
+    def __call__(self, page: int, stored: StoredRequest) -> StoredRequest | None:
+        """The request without what is secret; None if it is no other page by that."""
+        bare = self._credentials.stripped(stored)
+        if bare["url"] != stored["url"]:
+            if bare["url"] in self._seen:
+                self._left_out.append(page)
+                return None
+            self._seen.add(bare["url"])
+        return bare
+
+
+def _lines(
+    store: PageStore, group: list[tuple[int, Columns]], last: int, without: _WithoutSecrets
+) -> Iterator[str]:
     first = group[0][0]
     stop = group[-1][0] + len(group[-1][1]["n"])
     bits = np.full((stop - first, max(0, last - 1)), NOT_JUDGED, np.uint8)
@@ -95,10 +142,14 @@ def _lines(store: PageStore, group: list[tuple[int, Columns]], last: int) -> Ite
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
     for start, block in group:
         ids = np.arange(start, start + len(block["n"]))
-        for row, request in enumerate(store.requests(ids)):
+        for row, stored in enumerate(store.requests(ids)):
+            request = without(start + row, stored)
+            if request is None:
+                continue
             text = bits[start - first + row].tobytes().decode("ascii")
             url = request["url"]
             extra = _state(block, row, text)
+            extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of)})
             etag, last_modified = store.validators(start + row)
             if etag is not None:
                 extra["etag"] = etag
@@ -172,6 +223,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         outcome = state.get("outcome", "error")
         if outcome not in _FAILURES:
             raise ValueError(f"expected one of {_FAILURES} as outcome; found {outcome!r}")
+        found_by, brought = read_growth(cast(GrowthState, state))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ImportFileError(
             f"{name}, line {number}: {error}. Correct the line; nothing was imported."
@@ -184,6 +236,8 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         **{column: state.get(column, 0) for column in _NUMBERS},
         outcome=OUTCOMES.index(outcome),
         fingerprint=fingerprint,
+        found_by=found_by,
+        brought=brought,
         validators=(state.get("etag"), state.get("last_modified")),
     )
 

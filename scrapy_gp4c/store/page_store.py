@@ -72,6 +72,9 @@ class PageStore(Protocol):
     def finish_cycle(self, record: CycleRecord) -> None:
         """Close the open cycle with what `record` adds to its record; only now its visits count."""
 
+    def keep_visits(self, cycles: int) -> None:
+        """Drop the visits of all but so many of the last finished cycles; what they did to pages stays."""
+
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
 
@@ -129,6 +132,23 @@ class PageStore(Protocol):
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
 
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note what the open cycle learnt of a page; its fold sets the column `what`, see `notes.WHAT`."""
+
+    def notes(self) -> npt.NDArray[Any]:
+        """Notes of the open cycle so far, dtype `NOTE`."""
+
+    # --- directories
+
+    def directories(self) -> npt.NDArray[Any]:
+        """Directories of the pages in `blocks`, dtype `GROUP` ``[G]``: the column ``group`` numbers them."""
+
+    def group_visits(self, cycle: int) -> npt.NDArray[Any]:
+        """What the judged visits of a finished cycle tell of directories, dtype `GROUP_VISITS`, by number.
+
+        Empty for a cycle without, or older than the last `KEPT_CYCLES`.
+        """
+
     # --- visits
 
     def record(self, visit: NewVisit) -> None:
@@ -153,8 +173,11 @@ class PageStore(Protocol):
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
 
-    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+    def keep_shadows(self, cycle: int, kept: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
+
+    def look_over(self) -> str:
+        """Check a sample of what is kept; says how much was found right. Raises StoreDamagedError."""
 
     def verify(self) -> list[str]:
         """Compare all that is kept with each other; returns the problems found, none for a sound store."""

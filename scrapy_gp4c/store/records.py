@@ -6,12 +6,18 @@ another version wrote stays, and so does their order, so that what was read is w
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
 
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
 from scrapy_gp4c.scoring import terminals
+
+Cuts = list[tuple[float, int] | None] | None
+"""By round, score and draw of the last page chosen, None where none was; None alone: the policy does not
+choose by one score, and there is no estimate by the panel."""
 
 
 class PlanCounts(TypedDict, total=False):
@@ -24,8 +30,13 @@ class PlanCounts(TypedDict, total=False):
     """Pages with a copy, and not gone: what the panel speaks for."""
     rankable: int
     """Pages that the policy could choose from."""
+    budget: int
+    """Those that it might choose in all rounds: what hubs and panel leave of the cycle's budget."""
+    cuts: Cuts
     cut: tuple[float, int] | None
-    """Score and draw of the last page chosen; absent: the policy has no cut, and the panel no estimate."""
+    """In records of the version before: the lowest of `cuts`."""
+    hub: int
+    """Absent in records of the version before, as is what else is told of discovery."""
     panel: int
     ranked: int
     warmup: int
@@ -54,6 +65,12 @@ class CycleRecord(TypedDict, total=False):
     score_file_sha256: str | None
     clock: Literal["visits", "cycles"]
     seed: int
+    discovery: float
+    discovery_function: str
+    """Its formula; its clock is the next."""
+    discovery_clock: Literal["visits", "cycles"]
+    secret_params: list[str]
+    """Names that ``GP4C_SECRET_PARAMS`` has beyond its default."""
     planned: int | None
     """Pages of all rounds' plans; None while the first is being written."""
     plan: PlanCounts
@@ -67,7 +84,29 @@ class CycleRecord(TypedDict, total=False):
     changed: int
     change_rate: float | None
     outcomes: dict[str, int]
+    new: int
+    """Pages that became known in the cycle."""
+    new_by_hubs: int
+    """Those of them that visits to hubs found."""
     panel: Any
+
+
+class FoldMarker(TypedDict):
+    """Where an interrupted fold goes on."""
+
+    record: CycleRecord
+    """What finishes the cycle's record."""
+    next_block: int
+
+
+def local_time(seconds: float | None) -> str:
+    """Return a time of a record, s since 1970, as people write it; its number where no calendar has it."""
+    if seconds is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError, TypeError):  # a clock that was thousands of years ahead
+        return f"{seconds} s"
 
 
 class StoredRequest(TypedDict, total=False):
@@ -83,6 +122,8 @@ class StoredRequest(TypedDict, total=False):
     headers: dict[str, list[str]]
     priority: int
     dont_filter: bool
+    lacks: list[str]
+    """What was left out as secret, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
 
 
 class VisitResult(TypedDict):
@@ -124,6 +165,10 @@ SHADOW: Final = np.dtype(
         ("current", "<u8"),  # fingerprint that the page's last visit brought
         ("copy", "<u8"),  # fingerprint that the shadow's last visit brought
         *terminals.STATE.items(),  # as the shadow's visits left it
+        # What the last 8 cycles did, the lowest bit the last one: page judged, and changed; shadow visited,
+        # and out of date then. All 0 where no score has asked for related pages.
+        *[(name, "u1") for name in ("judged", "changed", "visited", "outdated")],
+        *[(f"predicted_{n}", "<f4") for n in range(1, KEPT_CYCLES + 1)],  # chance of a change, n cycles ago
     ]
 )
 """A shadow: the state that a panel page would have if it were no panel page."""

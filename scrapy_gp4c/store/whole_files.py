@@ -26,7 +26,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         with open(part, "wb") as file:
             if mode is not None:
-                os.fchmod(file.fileno(), mode)
+                part.chmod(mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -40,7 +40,7 @@ def probe(path: str | os.PathLike[str]) -> None:
     """Raise OSError unless `replacing` can begin to write at this path; leaves nothing behind."""
     target, _ = _target(path)
     if target is None:
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        os.close(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)))
         return
     with open(_part(target), "xb"):
         pass
@@ -49,7 +49,9 @@ def probe(path: str | os.PathLike[str]) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file's content, or a directory's names, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if os.name == "nt" and path.is_dir():  # which nobody can open there
+        return
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -15,39 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.commands import Command, import_file
+from scrapy_gp4c.commands import Command, backup, compact, import_file, status, verify
+from scrapy_gp4c.commands import restore as restore_backup
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import Sizes, open_store, restore
 from scrapy_gp4c.store.records import NewVisit
-
-SPIDERS = """
-import scrapy
-
-class News(scrapy.Spider):
-    name = "news"
-    custom_settings = {"GP4C_WARMUP_VISITS": 1}
-    def parse_article(self, response): pass
-
-class Other(scrapy.Spider):
-    name = "other"
-"""
-
-
-@pytest.fixture(scope="module")
-def project_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Scrapy project with two spiders."""
-    directory = tmp_path_factory.mktemp("project")
-    (directory / "scrapy.cfg").write_text("[settings]\ndefault = monitored_site.settings\n")
-    package = directory / "monitored_site"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "settings.py").write_text("SPIDER_MODULES = ['monitored_site.spiders']\n")
-    (package / "spiders.py").write_text(SPIDERS)
-    return directory
+from training import report
 
 
 @pytest.fixture
@@ -56,10 +35,17 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
     return make_project(project_directory, store_path, monkeypatch)
 
 
-def make_project(directory: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Load the `news` spider with a given store."""
+def make_project(
+    directory: Path, store: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any] | None = None
+) -> Project:
+    """Load the `news` spider with a given store, and further settings."""
     monkeypatch.syspath_prepend(str(directory))
-    values = {"SPIDER_MODULES": ["monitored_site.spiders"], "GP4C_STORE": str(store)}
+    values = {
+        "SPIDER_MODULES": ["monitored_site.spiders"],
+        "GP4C_STORE": str(store),
+        "GP4C_SCORE_FUNCTION": "t * (X + 0.5)",
+        **(settings or {}),
+    }
     return Project(ScrapySettings(values), "news")
 
 
@@ -84,7 +70,7 @@ def in_process(project: Project, action: Any, *arguments: object) -> None:
 def exported(project: Project, matrix_bytes: int = history_text.MATRIX_BYTES) -> str:
     """The history of the project's store as text."""
     with project.open_store() as store:
-        return "".join(line + "\n" for line in history_text.lines(store, matrix_bytes))
+        return "".join(line + "\n" for line in history_text.lines(store, matrix_bytes=matrix_bytes))
 
 
 def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
@@ -127,7 +113,8 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
         kept.record(NewVisit(4, "first", time=1.0))
         kept.commit()
         status = scrapy_gp4c(project_directory, "status", "news", "-s", store)
-        pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store)
+        own = ("-s", "GP4C_SCORE_FUNCTION=t * (X + 0.5)")
+        pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store, *own)
         output = scrapy_gp4c(project_directory, "export", "news", "-o", tmp_path / "h.tsv.gz", "-s", store)
     assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
     text = " ".join(status.stdout.split())
@@ -194,6 +181,55 @@ def test_pages_sorts_and_matches(
     assert sorted(shown("--top", 100)) == list(range(9))
     assert sorted(shown("--match", "site1")) == [1, 4, 7]
     assert shown("--match", "nowhere") == []
+    project.settings = dataclasses.replace(
+        project.settings, score_function=load("near_site * surprise_dir + 0 * rate_site * near")
+    )
+    # Of the last three cycles: site2 found 1 change in 2 visits, site0 its own in 1, site1 none.
+    assert {page % 3 for page in shown("--top", 3)} == {0}
+
+
+def test_pages_are_shown_by_group(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sites and directories with what visits found there: recently (3 cycles), and in all."""
+    open_store(project.store_path, sizes=Sizes(block_rows=3)).close()
+    places = ["http://a.example/old/", "http://a.example/new/", "http://b.example/item?id="]
+    (tmp_path / "urls").write_text("\n".join(f"{places[number % 3]}{number}" for number in range(9)))
+    in_process(project, import_file, tmp_path / "urls")
+    crawl_cycles(
+        project,
+        [
+            dict.fromkeys(range(8), "first"),
+            dict.fromkeys((0, 3, 6), "changed"),
+            dict.fromkeys((1, 2), "changed"),
+            dict.fromkeys((4, 5), "unchanged"),
+            {1: "changed", 7: "changed", 2: "unchanged", 0: "error"},
+        ],
+    )
+    from scrapy_gp4c.commands import pages
+
+    def shown(*arguments: object) -> list[list[str]]:
+        capsys.readouterr()
+        in_process(project, pages, *arguments)
+        head, *lines = capsys.readouterr().out.splitlines()
+        assert head.split() == ["recent", "share", "of", "visits", "pages", "n", "X", "group"]
+        return [line.split() for line in lines]
+
+    new = ["0.750", "4", "3", "4", "3", "a.example/new/"]
+    item = ["0.333", "3", "3", "3", "1", "b.example/item?"]
+    old = ["-", "0", "3", "3", "3", "a.example/old/"]
+    assert shown("--group-by", "dir") == [new, item, old]
+    assert shown("--group-by", "dir", "--top", 1) == [new]
+    assert shown("--group-by", "dir", "--sort", "changes") == [old, new, item]
+    assert shown("--group-by", "dir", "--match", "a.ex", "--top", 9) == [new, old]
+    assert shown("--group-by", "site") == [
+        ["0.750", "4", "6", "7", "6", "a.example"],
+        ["0.333", "3", "3", "3", "1", "b.example"],
+    ]
+    assert shown("--group-by", "prefix-1") == [new, old], "a script in the root has no first segment"
+    assert shown("--group-by", "prefix-2") == []
+    assert [row[-1] for row in shown("--group-by", "site", "--sort", "last")] == ["a.example", "b.example"]
+    assert shown("--group-by", "site", "--match", "nowhere") == []
 
 
 requests_strategy = st.fixed_dictionaries(
@@ -409,3 +445,62 @@ def test_an_output_without_room_is_one_message(project_directory: Path, tmp_path
         assert "No space left on device" in result.stderr
         assert result.stderr.count("\n") == 1, result.stderr
     assert Path("/dev/full").is_char_device()
+
+
+def test_a_gzip_line_of_gigabytes_is_not_read_into_memory(project: Project, tmp_path: Path) -> None:
+    """A small file that unpacks to one long line is an error that names the line; memory stays small."""
+    with gzip.open(tmp_path / "bomb.gz", "wb") as packed:
+        packed.write(b"http://h/1\n")
+        for _ in range(3):
+            packed.write(b"x" * import_file.MAX_LINE_BYTES)
+    with pytest.raises(ImportFileError, match=r"line 2: expected at most 16,777,216 bytes"):
+        in_process(project, import_file, tmp_path / "bomb.gz")
+
+
+@pytest.mark.parametrize("seconds", [4.0e12, -1e18, 1e300, float("inf")])
+def test_a_clock_thousands_of_years_ahead_breaks_nothing(
+    project: Project, tmp_path: Path, seconds: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """status, export, import and report of cycles in the year 128,724: the number stands for the date."""
+    with project.open_store(readonly=False) as store:
+        page = store.add_pages([project.page({"url": urls(1)[0]})])
+        assert page == (1, 0)
+        for outcome in ("first", "changed"):
+            store.begin_cycle({"started": seconds})
+            store.record(NewVisit(0, outcome, time=seconds, fingerprint=1))
+            store.finish_cycle({"finished": seconds, "visited": 1})
+    in_process(project, status)
+    assert f"{seconds} s" in capsys.readouterr().out
+    (tmp_path / "history").write_text(exported(project))
+    assert report.main([str(project.store_path), "-o", str(tmp_path / "report.html")]) == 0
+    assert f"{seconds} s" in (tmp_path / "report.html").read_text()
+    project.store_path.rename(tmp_path / "old")
+    in_process(project, import_file, tmp_path / "history")
+    in_process(project, status)
+
+
+def test_a_store_is_taken_care_of(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verified, backed up, damaged, told so in words, brought back, compacted."""
+    with project.open_store(readonly=False) as store:
+        store.add_pages(project.page({"url": url}) for url in urls(9))
+    crawl_cycles(project, [dict.fromkeys(range(9), "first"), dict.fromkeys(range(9), "changed")])
+    for options in ([], ["--deep"]):
+        in_process(project, verify, *options)
+        assert capsys.readouterr().out == f"{project.store_path} is sound\n"
+    in_process(project, backup, tmp_path / "backups", "--keep", 1)
+    made = Path(capsys.readouterr().out.strip())
+    assert made.parent == tmp_path / "backups"
+    data = project.store_path / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b"/page/4", b"/page/5"))
+    with pytest.raises(StoreDamagedError, match="is damaged, in 1 places"):
+        in_process(project, verify)
+    assert capsys.readouterr().out == "urls: page 4: the request of a page is damaged\n"
+    in_process(project, restore_backup, made)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"{project.store_path} is what {made} has"
+    assert out[1].startswith(f"what was there is kept in {project.store_path}.before-restore-")
+    in_process(project, compact)
+    assert "MB before" in capsys.readouterr().out
+    in_process(project, verify, "--deep")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.errors import ScoreError
 from training.comparing.difference import CLASSES, class_names, differ, visits_of
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
@@ -78,3 +79,10 @@ def test_classes_cover_all_states() -> None:
     assert class_names("X") == ["0", "1", "2", "3–4", "5–8", "9+"]
     assert class_names("t")[0] == "1"
     assert {name: bounds[0] for name, bounds in CLASSES.items()} == {"n": 0, "X": 0, "t": 1}
+
+
+def test_a_result_file_names_no_code() -> None:
+    """A dotted path in what an experiment wrote is not imported: a file is data."""
+    history = generate("bursty", 20, 8, 1)
+    with pytest.raises(ScoreError, match="dotted path"):
+        visits_of(history, "tests.support.policies.no_policy", CRAWL)

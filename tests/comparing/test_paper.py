@@ -6,6 +6,7 @@ import csv
 import math
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,3 +114,18 @@ def test_files(tmp_path: Path) -> None:
         assert float(row["ndcg"]) == expected["ndcg"]
     text = (tmp_path / "tables.md").read_text()
     assert all(title in text for title, _ in paper.TABLES.values())
+
+
+def test_a_failure_leaves_the_tables_that_were_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written whole or not at all: no half table, and nothing beside the old ones."""
+    paper.write_tables(results(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def failing(writer: Any, rows: Any) -> None:
+        writer.writerow(rows[0])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", failing)
+    with pytest.raises(OSError, match="No space"):
+        paper.write_tables(results(0.5), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

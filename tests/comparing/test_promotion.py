@@ -19,14 +19,22 @@ from rich.console import Console
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
-from scrapy_gp4c.errors import HistoryError, ScoreError
+from scrapy_gp4c.errors import HistoryError, PolicyError, ScoreError
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
 from training.comparing.decision import arrangements_of, values_on
-from training.comparing.promotion import KEPT, PROMOTED, budget_of_crawl, divide, fresh_enough, in_use
+from training.comparing.promotion import (
+    KEPT,
+    PROMOTED,
+    budget_of_crawl,
+    divide,
+    in_use,
+    not_worse,
+    policy_of_crawl,
+)
 from training.evolution.choices import Choices
 from training.evolution.fitness import load_fitness
 from training.evolution.score_file import ScoreFile
@@ -224,7 +232,7 @@ def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
         if all(freshness(text, history) >= freshness("t", history) - 0.01 for history in (part, other))
     }
     assert 0 < len(fresh) < len(texts)
-    assert fresh_enough(texts, [part, other], champion, choices) == fresh
+    assert not_worse(texts, [part, other], champion, choices) == fresh
 
 
 def test_the_budget_is_the_crawls_own(tmp_path: Path) -> None:
@@ -286,3 +294,76 @@ def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, cal
     killed(promote_and_die)
     assert functions.load(str(path)).formula == left
     assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == PROMOTED
+
+
+def test_two_objectives_promote_what_is_better_in_one(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random is replaced by what is better in either; the file tells of both; the same again is kept."""
+    path = tmp_path / "score.json"
+    write(path, "random", recorded)
+    arguments = [str(recorded), "--promote", str(path), *SMALL, "--front", "--prefer", "freshness"]
+    assert learn.main(arguments) == PROMOTED
+    out = capsys.readouterr().out
+    assert "PROMOTED: its " in out
+    assert "for a gain of freshness by chance" in out
+    promotion = json.loads(path.read_text())["parameters"]["promotion"]
+    assert promotion["promoted"]
+    assert {"loss_probability", "freshness_gain_probability"} <= set(promotion)
+    assert promotion["challenger_freshness"] > promotion["champion_freshness"]
+    written = path.read_bytes()
+    assert learn.main(arguments) == KEPT
+    assert path.read_bytes() == written
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_freshness_is_preferred_to_must_not_get_worse() -> None:
+    """A challenger for freshness must not lose NDCG, one for changes must not lose freshness."""
+    part, texts = models.generate("poisson", 1200, 40, 1), ["nad_rate", "X / n", "log(t + 1)", "t * X"]
+    choices = Choices(front=True, prefer="freshness")
+    found = not_worse(texts, [part, part], functions.load("nad_rate"), choices)
+    values = {
+        text: values_on(arrangements_of(part, choices), functions.load(text), load_fitness("ndcg"))[0].mean()
+        for text in texts
+    }
+    assert found == {text for text in texts if values[text] >= values["nad_rate"] - 0.01}
+    assert 0 < len(found) < len(texts)
+    assert "log(t + 1)" in not_worse(
+        texts, [part], functions.load("nad_rate"), replace(choices, prefer="changes")
+    )
+
+
+def test_whole_sites_are_held_out_by_their_names() -> None:
+    """A site keeps its part whatever sites come and go and however they are numbered."""
+    history = models.generate("brdc12-like", 4000, 12, 1)
+    names = [f"site-{number}.example" for number in range(int(history.site.max()) + 1)]
+    history = replace(history, site_names=names)
+    split, _ = divide(history, 1, "sites")
+    parts = [{names[site] for site in part.site.tolist()} for part in split]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == len(set(history.site.tolist()))
+    assert all(parts)
+    turned = replace(history, site=len(names) - 1 - history.site, site_names=names[::-1])
+    for part, other in zip(split, divide(turned, 1, "sites")[0], strict=True):
+        assert np.array_equal(part.changed, other.changed)
+    some = history.take(history.site % 3 > 0)
+    for part, other in zip(parts, divide(some, 1, "sites")[0], strict=True):
+        assert {names[site] for site in other.site.tolist()} <= part
+    with pytest.raises(HistoryError, match=r"has 1 sites, too few.*--divide pages"):
+        divide(replace(history, site=np.zeros(4000, np.int32)), 1, "sites")
+
+
+def test_the_policy_is_the_crawls_own(tmp_path: Path) -> None:
+    """That of the newest cycle; code that a record names is not loaded, and who promotes is asked for it."""
+    said = Console(file=StringIO())
+    assert policy_of_crawl(tmp_path / "h.npz", said) == "top_k"
+    with Store(tmp_path / "store") as store:
+        for policy in ("top_k", "rounds(rounds=3)"):
+            store.begin_cycle({"formula": "t", "policy": policy})
+            store.finish_cycle({})
+    assert policy_of_crawl(tmp_path / "store", said) == "rounds(rounds=3)"
+    assert said.file.getvalue().startswith("policy: rounds(rounds=3), as in the crawl's newest cycle")
+    with Store(tmp_path / "store") as store:
+        store.begin_cycle({"formula": "t", "policy": "planted.policy"})
+        store.finish_cycle({})
+    with pytest.raises(PolicyError, match="give it with --policy"):
+        policy_of_crawl(tmp_path / "store", said)

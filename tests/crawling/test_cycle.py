@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ def kinds(path: Path, cycle: int) -> Counter[str]:
 @pytest_twisted.ensureDeferred
 async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_path: Path) -> None:
     """Each page gets its first visit and so many judged ones; only then the budget decides."""
-    given = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7}
+    given = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7, "GP4C_DISCOVERY": 0.0}
     for cycle in range(1, warmup_visits + 4):
         await crawl(Pages, store_path, given, urls=urls)
         if cycle == 1:
@@ -78,8 +79,9 @@ async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_pa
 @pytest_twisted.ensureDeferred
 async def test_budget(budget: float, revisits: int, urls: tuple[str, ...], store_path: Path) -> None:
     """A share is of the known pages, rounded down; a count is a count, at most all of them."""
+    given = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": budget, "GP4C_DISCOVERY": 0.0}
     for cycle in (1, 2):
-        await crawl(Pages, store_path, {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": budget}, urls=urls)
+        await crawl(Pages, store_path, given, urls=urls)
         assert kinds(store_path, cycle) == ({"new": PAGES} if cycle == 1 else {"ranked": revisits})
 
 
@@ -277,7 +279,7 @@ async def test_pages_found_later_are_warmed_up_beside_the_plan(
     urls: tuple[str, ...], site: Site, store_path: Path
 ) -> None:
     """A page that appears in a later cycle is fetched at once and warmed up outside the budget."""
-    given = {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 1}
+    given = {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0}
     for _ in range(3):
         await crawl(Pages, store_path, given, urls=urls)
     assert kinds(store_path, 3) == {"ranked": 5}
@@ -286,3 +288,37 @@ async def test_pages_found_later_are_warmed_up_beside_the_plan(
     assert kinds(store_path, 4) == {"ranked": 5, "new": 3}
     await crawl(Pages, store_path, given, urls=urls)
     assert kinds(store_path, 5) == {"ranked": 5, "warmup": 3}
+
+
+@pytest_twisted.ensureDeferred
+async def test_kills_in_the_first_second_leave_no_empty_cycles(
+    urls: tuple[str, ...], store_path: Path
+) -> None:
+    """Cycles begun, planned and never crawled, one after the other: the first crawl is cycle 1."""
+    planned: Any = {"known": 0, "due": 0, "copies": 0, "rankable": 0, "cut": None}
+    planned |= {"panel": 0, "ranked": 0, "warmup": 0, "new": 0}
+    with Store(store_path) as store:  # as a run leaves it that is killed at once
+        store.begin_cycle({"started": 1.0, "budget": 0.05, "seed": 0})
+        store.add_round([], seen=0, plan=planned)
+    await crawl(Pages, store_path, urls=urls)
+    with Store(store_path) as store:
+        assert store.last_cycle == 1
+        assert store.cycles()[0]["visited"] == len(urls)
+        assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_clock_that_steps_back_within_a_cycle_costs_nothing(
+    urls: tuple[str, ...], store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year back between two visits: every page has its outcome, and the cycle is finished."""
+    now = time.time
+    year_s = iter([0.0] * 10)
+    monkeypatch.setattr(time, "time", lambda: now() - next(year_s, 3.2e7))
+    for cycle in (1, 2):
+        await crawl(Pages, store_path, {"GP4C_BUDGET": 1.0}, urls=urls)
+        ends = outcomes(store_path, cycle)
+        assert {tuple(end) for end in ends.values()} == {("first",) if cycle == 1 else ("unchanged",)}
+        assert len(ends) == len(urls)
+    with Store(store_path) as store:
+        assert store.verify() == []

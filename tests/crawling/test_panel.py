@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from scrapy.settings import Settings as ScrapySettings
 
-from benchmarks.panel import SCENARIOS, coverage
+from benchmarks.panel import SCENARIOS, Visited, coverage
 from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
 from scrapy_gp4c.commands import status
 from scrapy_gp4c.crawling import panel
@@ -25,6 +25,7 @@ from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.fingerprint.distance import differ, is_changed
 from scrapy_gp4c.page_state.classes import in_panel
+from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.draws import draws
@@ -32,6 +33,9 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import fold, plans
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
+from tests.page_state.test_related import Plain, Visit, Web
+from tests.support.stores import pages
+from training.histories.neighbours import Groups
 
 if TYPE_CHECKING:
     from tests.support.loopback import Site
@@ -137,7 +141,7 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
                 "random": draw[int(keys[page])] * 2.0**-64,
             }[score]
             rank = (-value, draw[int(keys[page])])
-            cut = plan["cut"] and (-plan["cut"][0], plan["cut"][1])
+            (cut,) = [one and (-one[0], one[1]) for one in plan["cuts"]]
             visited = plan["ranked"] == plan["rankable"] or (plan["ranked"] > 0 and rank <= cut)
             outdated = text != mine["copy"]
             judged += 1
@@ -157,6 +161,65 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
             assert (estimated["unchosen"], estimated["outdated"]) == (unchosen, outdated_unchosen)
         start = [{name: int(done.state[name][page]) for name in names} for page in range(60)]
         copies = done.state["fingerprint"].tolist()
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 1000), st.sampled_from(["top_k", "rounds(rounds=3)"]), st.booleans())
+def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
+    seed: int, policy: str, failures: bool
+) -> None:
+    """Page by page in plain Python: its visits as a panel page taken out, those of its shadow put in."""
+    texts, keys = random_web(seed, 60, 12)
+    score = "t * near + rate_site * surprise_dir + near_site * surprise_site + near_dir + 0.125 * spent"
+    chosen = make(PANEL=0.5, BUDGET=0.75, SCORE_FUNCTION=score, POLICY=policy, SEED=seed)
+    failing = np.random.default_rng(seed).random(texts.shape) < 0.15 if failures else None
+    if failing is not None:
+        failing[0] = False
+    directory = [page // 5 for page in range(60)]
+    site = [number // 4 for number in range(12)]
+    around = Groups(np.array(directory), Directories(np.array(site), 3))
+    real: list[Visit] = []
+    mine: dict[int, list[Visit]] = {}
+    decided = 0
+    for done in crawl(texts, chosen, keys, failing, around):
+        cycle, plan, rounds = done.record["cycle"], done.record["plan"], done.record["rounds"]
+        judged = [
+            Visit(cycle, int(one["page"]), bool(one["outcome"] == CHANGED))
+            if one["outcome"] in JUDGED
+            else None
+            for one in done.visits
+        ]
+        state = {int(shadow["page"]): shadow for shadow in done.shadows}
+        seen_now = {visit.page for visit in judged if visit}
+        for page, shadow in state.items():
+            mine.setdefault(page, [visit for visit in real if visit.page == page])
+            if page not in seen_now or not 0 < plan["ranked"] < plan["rankable"]:
+                assert page not in seen_now or shadow["last_cycle"] == cycle or not plan["ranked"]
+            elif len(mine[page]) >= 2:
+                reached, close = False, False
+                for number, (cut, one) in enumerate(zip(plan["cuts"], rounds, strict=True)):
+                    spent = sum(part["planned"] for part in rounds[:number])
+                    spent -= sum(plan[kind] for kind in ("panel", "warmup", "new")) if number else 0
+                    visits = [visit for visit in judged[: one["seen"]] if visit and visit.page != page]
+                    others = [visit for visit in real if visit.page != page]
+                    web = Web(directory, site, [1] * 60, sorted(others + mine[page]) + visits, cycle, 0.0)
+                    value = Plain(web).values(page)
+                    score_now = (
+                        (cycle - max(visit.cycle for visit in mine[page])) * value["near"]
+                        + value["rate_site"] * value["surprise_dir"]
+                        + value["near_site"] * value["surprise_site"]
+                        + value["near_dir"]
+                        + 0.125 * spent / plan["budget"]
+                    )
+                    reached |= cut is not None and score_now > cut[0]
+                    close |= cut is not None and abs(score_now - cut[0]) < 1e-6
+                assert close or reached == (shadow["last_cycle"] == cycle), (cycle, page)
+                decided += not close
+            if shadow["last_cycle"] == cycle and page in seen_now:
+                found = shadow["found_cycle"] == cycle
+                mine[page].append(Visit(cycle, page, bool(found)))
+        real += [visit for visit in judged if visit]
+    assert decided > 20
 
 
 def test_where_all_is_visited_a_shadow_is_its_page() -> None:
@@ -179,7 +242,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
         visits["fingerprint"] = text
-        shadows, tally = panel.advance(shadows, visits, record, 0, 3)
+        shadows, tally = panel.advance(Visited(visits), shadows, record, 0, 3)  # type: ignore[arg-type]
         assert tally == Tally(1, 1, outdated)
 
 
@@ -191,10 +254,11 @@ def test_intervals_cover_the_truth(scenario: str) -> None:
         assert binom.ppf(0.001, runs, 0.93) <= covered <= binom.ppf(0.999, runs, 0.97)
 
 
-def run_cycles(path: Path, cycles: int) -> list[dict[str, Any]]:
+def run_cycles(path: Path, cycles: int, **given_settings: Any) -> list[dict[str, Any]]:
     """Crawl, or go on crawling, a web of 200 pages with the live classes; returns the cycle records."""
     texts, keys = random_web(2, 200, cycles)
-    crawl_store(path, texts, make(PANEL=0.3, BUDGET=0.4, SEED=3), keys)
+    urls = [f"http://h{page // 50}/{page // 10}/{page}" for page in range(200)]
+    crawl_store(path, texts, make(PANEL=0.3, BUDGET=0.4, SEED=3, **given_settings), keys, urls)
     with Store(path) as store:
         return store.cycles()
 
@@ -231,6 +295,50 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     assert [record["plan"] for record in resumed] == [record["plan"] for record in expected]
 
 
+@pytest.mark.parametrize(("plan", "visit"), [(13, -1), (22, -1), (35, -1), (-1, 605), (-1, 700), (-1, 811)])
+def test_a_kill_between_rounds_that_read_related_pages_changes_nothing(
+    tmp_path: Path, plan: int, visit: int
+) -> None:
+    """kill -9 at a plan or a visit: cuts, draws, estimates and every logged visit are those without."""
+    related = {
+        "POLICY": "rounds(rounds=4)",
+        "SCORE_FUNCTION": "t * (rate_site + spent * spent) * near * sqrt(surprise_dir)",
+    }
+    expected = run_cycles(tmp_path / "whole", 9, **related)
+    assert all(len(record["plan"]["cuts"]) == 4 for record in expected)
+    child = os.fork()
+    if not child:
+        add_round, record = plans.add_round, Store.record
+        rounds, visits = iter(range(1000)), iter(range(100_000))
+
+        def kill_at_plan(*arguments: Any) -> None:
+            if next(rounds) == plan:
+                os.kill(os.getpid(), signal.SIGKILL)
+            add_round(*arguments)
+
+        def kill_at_visit(*arguments: Any) -> None:
+            if next(visits) == visit:
+                os.kill(os.getpid(), signal.SIGKILL)
+            record(*arguments)
+
+        plans.add_round = kill_at_plan
+        Store.record = kill_at_visit  # type: ignore[method-assign]
+        run_cycles(tmp_path / "killed", 9, **related)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    resumed = run_cycles(tmp_path / "killed", 9, **related)
+    assert [record["panel"] for record in resumed] == [record["panel"] for record in expected]
+    assert [record["plan"] for record in resumed] == [record["plan"] for record in expected]
+    names = ["page", "kind", "outcome", "fingerprint"]
+    logs = []
+    for name in ("whole", "killed"):
+        with Store(tmp_path / name) as store:
+            assert store.verify() == []
+            logs.append([(cycle, rows[names].tolist()) for cycle, rows in store.visits()])
+            logs[-1] += [store.group_visits(cycle).tolist() for cycle in range(1, 10)]
+    assert logs[0] == logs[1]
+
+
 def test_shadows_of_another_cycle_or_form_are_not_used(tmp_path: Path) -> None:
     """A cycle without a panel in between begins anew; so does a version with other columns."""
     with Store(tmp_path / "s") as store:
@@ -247,8 +355,9 @@ def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Pat
     shadows["n"], shadows["X"], shadows["last_cycle"] = 9, [0, 5], [1, 8]
     record = {"cycle": 10, "clock": "visits", "seed": 0}
     record["plan"] = {"ranked": 1, "rankable": 3, "cut": [5.0, 0]}
-    assert panel.chosen(shadows, {**record, "formula": "t"}, 2).tolist() == [True, False]
-    assert panel.chosen(shadows, {**record, "formula": "t * X"}, 2).tolist() == [False, True]
+    store: Any = Visited(np.empty(0, VISIT))
+    assert panel.choose(store, shadows, {**record, "formula": "t"}, 2).visited.tolist() == [True, False]
+    assert panel.choose(store, shadows, {**record, "formula": "t * X"}, 2).visited.tolist() == [False, True]
 
 
 def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
@@ -258,16 +367,18 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
     (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a')\nscore = lambda t: t['X']\n")
     monkeypatch.syspath_prepend(tmp_path)
     shadows = np.zeros(2, SHADOW)
-    shadows["n"], shadows["X"] = 9, [0, 5]
+    shadows["page"], shadows["n"], shadows["X"] = [0, 1], 9, [0, 5]
     plan = {"ranked": 1, "rankable": 3, "cut": [5.0, 0], "copies": 2}
     record = {"cycle": 10, "clock": "visits", "seed": 0, "formula": "planted.score", "plan": plan}
-    with pytest.raises(ScoreError, match="only settings may name"):
-        panel.chosen(shadows, record, 2, functions.load("t"))
     with Store(tmp_path / "s") as store:
+        store.add_pages(pages(2))
         store.begin_cycle({})
+        with pytest.raises(ScoreError, match="only settings may name"):
+            panel.choose(store, shadows, record, 2, functions.load("t"))
         assert panel.close_cycle(store, record, 0.5, 2, 3) is None
-    assert not (tmp_path / "ran").exists()
-    assert panel.chosen(shadows, record, 2, functions.load("planted.score")).tolist() == [False, False]
+        assert not (tmp_path / "ran").exists()
+        own = functions.load("planted.score")
+        assert panel.choose(store, shadows, record, 2, own).visited.tolist() == [False, False]
 
 
 @pytest_twisted.ensureDeferred
@@ -311,7 +422,7 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
     line = next(message for message in caplog.messages if "finished" in message and "Cycle 6" in message)
     assert f"by a panel of {pages} pages" in line
     shown = SimpleNamespace(open_store=lambda: Store(tmp_path / "s", readonly=True), settings=make())
-    status.run(shown, Namespace(cycles=1))  # type: ignore[arg-type]
+    status.run(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
     assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]
     assert found["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]

@@ -16,7 +16,9 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.classes import MAX_WAIT_CYCLES
+from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
+from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.settings import Settings
@@ -46,6 +48,8 @@ class Blocks:
                     name: np.array([row.get(name, 0) for row in rows], dtype)
                     for name, dtype in {
                         **STATE,
+                        **growth.COLUMNS,
+                        "group": "u4",
                         "key": "u8",
                         "has_copy": "u1",
                         "failures": "u1",
@@ -54,6 +58,14 @@ class Blocks:
                     }.items()
                 },
             )
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> dict[str, Any]:
+        """Columns of some pages."""
+        return {"group": np.zeros(len(pages), np.uint32)}
+
+    def directories(self) -> npt.NDArray[Any]:
+        """All pages are in one."""
+        return np.zeros(1, GROUP)
 
     def rounds(self) -> list[dict[str, int]]:
         """Return what was planned so far."""
@@ -68,9 +80,10 @@ class Blocks:
 def planned(
     given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3, cycle: int = CYCLE
 ) -> Blocks:
-    """Plan a cycle."""
+    """Plan a cycle, by the score of the model unless another is given."""
     store = Blocks(rows, block_rows, cycle)
-    planner = Planner(store, Settings.load(ScrapySettings(given_settings)))  # type: ignore[arg-type]
+    loaded = Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", **given_settings}))
+    planner = Planner(store, loaded)  # type: ignore[arg-type]
     planner.plan({}, np.empty(0, np.uint32))
     return store
 

@@ -9,7 +9,7 @@ import pytest
 
 from scrapy_gp4c.errors import LearningError
 from training.evolution.checkpoint import Checkpoint, check_writable, write_atomically
-from training.evolution.evolve import Kept, State
+from training.evolution.evolve import Evolution, Kept, Parameters, State
 
 RUN = {"fitness": "ndcg", "seed": 1, "terminals": ("n", "X")}
 STATES = [State(3, [("t", 0.5)], [Kept("t", 0.5, 0.5, "ab", 1)], [0.5])]
@@ -61,6 +61,9 @@ def test_checkpoint_of_another_run(tmp_path):
         "{}",
         '{"format": "gp4c-checkpoint/9", "run": {}, "states": []}',
         '{"format": "gp4c-checkpoint/1", "run": {}, "states": [{"generation": 1}]}',
+        '{"format": "gp4c-checkpoint/1", "run": null, "states": []}',
+        '{"format": "gp4c-checkpoint/1", "run": {}, "states": [{"generation": "x", "population": [], '
+        '"kept": [], "best": []}]}',
         "\x00\xff",
     ],
 )
@@ -94,3 +97,10 @@ def test_check_writable(tmp_path):
         check_writable(tmp_path)
     with pytest.raises(LearningError, match="No such file or directory"):
         check_writable(tmp_path / "missing" / "score.json")
+
+
+def test_a_formula_of_another_language_is_an_error(tmp_path):
+    """A terminal that the run does not know is named, and what to do."""
+    state = State(1, [("x * t", 0.5)], [], [0.5])
+    with pytest.raises(LearningError, match="a formula with 'x'"):
+        Evolution(Parameters(population=4, generations=2), 1).restore(state)

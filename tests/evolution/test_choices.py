@@ -62,7 +62,6 @@ def history_of(changed: np.ndarray) -> ChangeHistory:
             LearningError,
             "401 visits per cycle is above the 400",
         ),
-        (HISTORY, dataclasses.replace(CHOICES, budget=0.001), HistoryError, "less than one visit per cycle"),
         (HISTORY, dataclasses.replace(CHOICES, budget=1.5), HistoryError, "a budget is a share"),
         (HISTORY, dataclasses.replace(CHOICES, budget=0), HistoryError, "a budget is a share"),
     ],

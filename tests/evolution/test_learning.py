@@ -12,12 +12,14 @@ from deap import gp
 
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
 from training.evolution.evolve import Evolution, Parameters, State, evolve
 from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.evolution.learning import Learned, learn
+from training.evolution.parts import Parts
 from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, Goal
 from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
@@ -26,6 +28,7 @@ from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.arranged import ArrangedHistory, prepare
 from training.replaying.metrics import METRICS
+from training.replaying.replay import run
 
 SMALL = Parameters(population=20, generations=5, kept=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
@@ -176,7 +179,7 @@ def test_the_guard_vetoes_what_a_named_function_beats():
     result = learned(choices)
     (truths,) = arrange(HISTORY, choices)
     fitness = load_fitness("ndcg")
-    named = [values_of(truths[1], text, fitness, "visits") for text in functions.NAMED.values()]
+    named = [values_of(truths[1], text, fitness, "visits") for text in BASELINES.values()]
     lead = values_of(truths[1], result.best.text, fitness, "visits") - max(named, key=np.mean)
     assert lead.mean() >= -lead.std(ddof=1) / np.sqrt(len(lead))
     assert result.best.selected == result.best.table["learned"]["training"]["ndcg"]
@@ -197,12 +200,12 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
     kept = [evolve_on(truths[0]).kept]
     monkeypatch.setattr(selection, "guarded", last)
     goal = Goal("ndcg", "visits", "guarded")
-    chosen = selection.choose(kept, truths[:2], goal)
+    chosen = selection.choose(kept, Parts(*truths), goal)
     lowest = min(kept[0], key=lambda one: one.value)
-    assert seen == [(len(kept[0]), len(functions.NAMED))]
+    assert seen == [(len(kept[0]), len(BASELINES))]
     assert chosen.selected == pytest.approx(lowest.value)
     for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
-        selection.choose(kept, truths[:2], goal, allow=lambda texts, of=allowed: of)
+        selection.choose(kept, Parts(*truths), goal, allow=lambda texts, of=allowed: of)
         assert seen[-1][0] == count, "where nothing is allowed, everything is"
 
 
@@ -235,7 +238,7 @@ def test_table_has_every_baseline_and_the_oracle():
     """The learned function, all named ones and the oracle, on all parts, with every metric."""
     result = learned()
     table = result.best.table
-    assert set(table) == {"learned", *functions.NAMED, "oracle"}
+    assert set(table) == {"learned", *BASELINES, "oracle"}
     for row in table.values():
         assert set(row) == {"training", "validation", "test"}
         for values in row.values():
@@ -337,3 +340,146 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
         ]
         for values in replayed[1:]:
             np.testing.assert_array_equal(values, replayed[0])
+
+
+FRONT = dataclasses.replace(
+    CHOICES,
+    front=True,
+    selection="guarded",
+    forget=0.05,
+    parameters=dataclasses.replace(SMALL, start="named"),
+)
+
+
+def test_a_front_is_the_same_whatever_the_jobs():
+    """One process or two."""
+    assert same(learned(FRONT, 1), learned(FRONT, 2))
+
+
+def test_a_front_goes_on_from_any_generation(tmp_path):
+    """From the checkpoints that the run left behind, to the same functions and values."""
+    left: list[list[State]] = []
+
+    class Recording(Checkpoint):
+        """Keeps what is saved."""
+
+        def save(self, states: list[State]) -> None:
+            super().save(states)
+            left.append(states)
+
+    run = identity(HISTORY, FRONT)
+    whole = learned(FRONT, checkpoint=Recording(tmp_path, run))
+    assert len(left) == SMALL.generations
+    for number, states in enumerate(left):
+        checkpoint = Checkpoint(tmp_path / str(number), run)
+        checkpoint.open(resume=False)
+        checkpoint.save(states)
+        checkpoint = Checkpoint(tmp_path / str(number), run)
+        checkpoint.open(resume=True)
+        assert same(learned(FRONT, checkpoint=checkpoint), whole)
+
+
+def test_a_stopped_front_is_that_of_its_complete_generations():
+    """Ctrl-C in the fourth generation: what three found, without the workers."""
+
+    class Stop:
+        """A watch that presses Ctrl-C."""
+
+        number = 0
+
+        def generation(self, number: int, asked: int) -> None:
+            self.number = number
+
+        def advance(self, texts: int) -> None:
+            if self.number == 4:
+                raise KeyboardInterrupt
+
+        def best(self, fitness: object) -> None:
+            pass
+
+    stopped = learned(FRONT, watch=Stop())
+    assert not stopped.complete
+    three = dataclasses.replace(FRONT.parameters, generations=3)
+    assert stopped.best == learned(dataclasses.replace(FRONT, parameters=three)).best
+
+
+def test_a_front_has_its_values_on_every_part():
+    """One of its functions is taken; named functions stand in it where nothing dominates them."""
+    result = learned(FRONT).best
+    assert [one.text for one in result.front if one.taken] == [result.text]
+    for one in result.front:
+        assert set(one.values) == {"training", "validation", "test"}
+        assert set(one.values["test"]) >= set(METRICS)
+    taken = next(one for one in result.front if one.taken)
+    assert taken.values == result.table["learned"]
+
+
+def test_evolution_may_begin_with_what_people_know():
+    """The named functions of the terminals and t times each terminal come first, then trees as ever."""
+    parameters = dataclasses.replace(SMALL, terminals=("n", "X", "t", "cg"), start="named")
+    begun = Evolution(parameters, 1)
+    asked = begun.ask()
+    assert asked[:3] == ["t", "cg", "X * t"]
+    assert {"n * t", "cg * t"} <= set(asked)
+    assert len(asked) == len(set(asked)) == SMALL.population
+    at_random = [Evolution(dataclasses.replace(parameters, start=one), 1).ask() for one in ("auto", "random")]
+    assert at_random[0] == at_random[1] != asked
+    few = dataclasses.replace(parameters, population=6)
+    assert len(Evolution(few, 1).ask()) == 6
+
+
+def test_seeds_bring_operators_and_constants_of_their_own(monkeypatch):
+    """A named function may hold what trees are not made of; its parts travel through checkpoints."""
+    monkeypatch.setitem(NAMED, "own", Named("t * sqrt(X + 0.37)", "tests", "for this test"))
+    parameters = dataclasses.replace(SMALL, start="named")
+    judge = TextFitness(prepare(HISTORY, budget=0.1), load_fitness("ndcg"), "visits")
+
+    def evaluate(texts: list[str]) -> dict[str, Any]:
+        return dict(zip(texts, judge.outcomes(texts), strict=True))
+
+    begun = Evolution(parameters, 1)
+    asked = begun.ask()
+    assert any("0.37" in text for text in asked)
+    begun.tell(evaluate(asked))
+    other = Evolution(parameters, 1)
+    other.restore(State.from_json(begun.state().to_json()))
+    assert other.ask() == begun.ask()
+
+
+def test_terminals_of_siblings_begin_with_named_functions_and_divide_sites():
+    """Without being told so; and the other way round where it is told."""
+    around = Parameters(terminals=terminals.SETS["related"])
+    assert around.named_start
+    assert Choices(parameters=around).divided_by == "sites"
+    assert Choices(parameters=around, division="pages").divided_by == "pages"
+    assert not dataclasses.replace(around, start="random").named_start
+    own = Parameters(terminals=terminals.PAPERS)
+    assert not own.named_start
+    assert Choices(parameters=own).divided_by == "pages"
+
+
+@pytest.mark.parametrize("front", [False, True])
+def test_everything_is_replayed_under_the_policy(front):
+    """Fitness, selection and tables: a policy that looks at what it found gives other values than top_k."""
+    policy = "tests.support.policies.siblings"
+    choices = dataclasses.replace(FRONT, front=front, policy=policy, forget=0.0)
+    result = learned(choices).best
+    (parts,) = arrange(HISTORY, choices)
+    for part, truth in zip(("training", "validation", "test"), parts[:3], strict=True):
+        for name, text in (("learned", result.text), ("age", "t")):
+            expected = run(truth, text, clock="visits", policy=policy)
+            assert result.table[name][part]["ndcg"] == expected.ndcg.mean()
+    assert result.selected == run(parts.training, result.text, clock="visits", policy=policy).ndcg.mean()
+    under, top_k = (run(parts.training, "t", policy=one).ndcg.tolist() for one in (policy, "top_k"))
+    assert under != top_k
+
+
+def test_sampled_sites_train_and_nothing_else_changes():
+    """Whole sites of the training part; validation and test stay as they are."""
+    choices = dataclasses.replace(CHOICES, division="sites", sample_sites=0.4)
+    history = generate("brdc12-like", 2000, 30, 3)
+    (whole,), (part,) = (arrange(history, dataclasses.replace(choices, sample_sites=s)) for s in (1.0, 0.4))
+    assert 0.1 < part.training.pages / whole.training.pages < 0.7
+    for one, other in zip(whole[1:3], part[1:3], strict=True):
+        assert np.array_equal(one.changed, other.changed)
+    assert part.training.k == round(0.1 * part.training.pages)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_project.crawls import BUDGET, Row, Series, by_day, ndcg, write_days
-from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION
+from scrapy_gp4c.scoring.named import DEFAULT
 
 
 def row(day, **values):
@@ -37,31 +37,39 @@ def test_ndcg_of_the_best_ranking(outdated, dice):
 
 
 def test_settings(tmp_path):
-    """The panel comes on top of the budget; the default function is left to the settings' default."""
-    plain = Series("default", tmp_path, np.zeros(3, np.int32)).settings()
-    assert "GP4C_SCORE_FUNCTION" not in plain
-    assert "GP4C_PANEL" not in plain
-    assert plain["GP4C_BUDGET"] == BUDGET
-    collecting = Series("learned", tmp_path, np.zeros(3, np.int32), "age", panel=0.5)
+    """A crawl's own settings are added; the panel comes on top of the budget; without any it has defaults."""
+    plain = Series("default", tmp_path, np.zeros(3, np.int32))
+    assert "GP4C_SCORE_FUNCTION" not in plain.settings()
+    assert "GP4C_PANEL" not in plain.settings()
+    assert plain.settings()["GP4C_BUDGET"] == BUDGET
+    assert plain.loaded().score_function.text == DEFAULT
+    compared = {"GP4C_SCORE_FUNCTION": "age", "GP4C_POLICY": "rounds(rounds=3)"}
+    collecting = Series("learned", tmp_path, np.zeros(3, np.int32), compared, panel=0.5)
     assert collecting.settings()["GP4C_PANEL"] == 0.5
     assert collecting.settings()["GP4C_BUDGET"] == pytest.approx(BUDGET + 0.5)
-    assert "GP4C_SCORE_FUNCTION=age" in collecting.command(80)
+    assert {"GP4C_SCORE_FUNCTION=age", "GP4C_POLICY=rounds(rounds=3)"} <= set(collecting.command(80))
+    assert (collecting.loaded().score_function.formula, collecting.loaded().policy.text) == (
+        "t",
+        "rounds(rounds=3)",
+    )
 
 
 def test_copy(tmp_path):
     """A copied series has the store and the copies of the other, and changes neither of them."""
-    one = Series("learned", tmp_path, np.ones(3, np.int32), "age", page_of={0: 2}, rows=[row(1)])
+    age = {"GP4C_SCORE_FUNCTION": "age"}
+    one = Series("learned", tmp_path, np.ones(3, np.int32), age, page_of={0: 2}, rows=[row(1)])
     one.store.mkdir()
     (one.store / "data").write_bytes(b"pages")
-    other = one.copy("control", DEFAULT_SCORE_FUNCTION)
+    other = one.copy("control", {})
     other.version[0], other.page_of[1] = 7, 1
     assert (other.store / "data").read_bytes() == b"pages"
     assert one.version.tolist() == [1, 1, 1]
     assert one.page_of == {0: 2}
     assert other.rows == []
-    whole = one.copy("random", "random", 0.5, whole=True)
+    whole = one.copy("random", {"GP4C_SCORE_FUNCTION": "random"}, 0.5, whole=True)
     assert [(row.score, row.day) for row in whole.rows] == [("random", 1)]
     assert (one.rows[0].score, whole.panel) == ("age", 0.5)
+    assert (one.compared, whole.compared) == (age, {"GP4C_SCORE_FUNCTION": "random"})
 
 
 def test_rows_by_day(tmp_path):

@@ -23,8 +23,9 @@ from example_project.demo import CONTROL, LEARNED, PANEL, learn, main, switch
 from example_project.model import Web
 from example_project.tables import leads
 from scrapy_gp4c.scoring.draws import draws
-from scrapy_gp4c.scoring.functions import FORMAT
-from scrapy_gp4c.settings import DEFAULT_SCORE_FUNCTION, Settings
+from scrapy_gp4c.scoring.functions import FORMAT, load
+from scrapy_gp4c.scoring.named import DEFAULT
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,8 @@ HOSTS, COLLECT = 2, 1
 SWITCH = FIRST_RANKED_DAY + COLLECT
 DAYS = SWITCH
 LEARNED_FORMULA = "X / (n + 1.0)"
+DEFAULT_FORMULA = load(DEFAULT).formula
+COMPARED = {"default": {}, "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "rounds(rounds=2)"}}
 SMALL = {"--budget": 0.05, "--population": 30, "--generations": 3, "--seeds": 1, "--jobs": 1}
 
 
@@ -73,7 +76,7 @@ def finished(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("demo"), free_port()
     written = StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "FUNCTIONS", {"default": DEFAULT_SCORE_FUNCTION, "random": "random"})
+        patch.setattr(program, "CRAWLS", COMPARED)
         patch.setattr(program, "learn", learned)
         patch.setattr(program, "Console", lambda: Console(file=written, width=200))
         sizes = {"--days": DAYS, "--collect": COLLECT, "--hosts": HOSTS, "--port": port, "--output": folder}
@@ -142,8 +145,16 @@ def test_collection_and_switch(finished, rows):
     for name in (LEARNED, CONTROL):
         with Store(finished[0] / name, readonly=True) as store:
             functions[name] = [record["formula"] for record in store.cycles()]
-    assert functions[LEARNED] == [DEFAULT_SCORE_FUNCTION] * (SWITCH - 1) + [LEARNED_FORMULA]
-    assert functions[CONTROL] == [DEFAULT_SCORE_FUNCTION] * DAYS
+    assert functions[LEARNED] == [DEFAULT_FORMULA] * (SWITCH - 1) + [LEARNED_FORMULA]
+    assert functions[CONTROL] == [DEFAULT_FORMULA] * DAYS
+
+
+def test_compared_crawls_have_their_settings(finished):
+    """Each crawl ran by its row of the table, policy included, from the first ranked day on."""
+    with Store(finished[0] / "random", readonly=True) as store:
+        records = store.cycles()[FIRST_RANKED_DAY - 1 :]
+    assert {(record["formula"], record["policy"]) for record in records} == {("random", "rounds(rounds=2)")}
+    assert all(len(record["rounds"]) == 2 for record in records)
 
 
 def test_ndcg(rows):
@@ -160,7 +171,7 @@ def test_output(finished):
     assert str(folder / "demo.png") in output
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert "current copies" in " ".join(output.split())
-    for text in ("default", "random", CONTROL, f"{LEARNED}: {LEARNED_FORMULA}"):
+    for text in ("default", "random", CONTROL, f"{LEARNED}: {LEARNED_FORMULA}", "random, rounds(rounds=2)"):
         assert text in output
     assert not accepts(port)
 
@@ -196,14 +207,14 @@ def test_learn_and_switch(collected, monkeypatch):
     """What is learned from a store is promoted or not, as the file tells; the copy keeps the old function."""
     monkeypatch.setattr(program, "LEARNING", SMALL)
     series, console = [collected], Console(file=StringIO(), width=200)
-    formula = switch(series, console)
+    promoted = switch(series, console)
     output = console.file.getvalue()
     score_file = collected.folder / "score.json"
     assert collected.panel == 0.0
     assert "python -m training.learn" in output
-    assert ("PROMOTED" in output) == score_file.exists() == (len(series) == 2)
-    assert formula == (
-        json.loads(score_file.read_text())["expression"] if len(series) == 2 else DEFAULT_SCORE_FUNCTION
+    assert ("PROMOTED" in output) == score_file.exists() == (len(series) == 2) == promoted
+    assert collected.loaded().score_function.formula == (
+        json.loads(score_file.read_text())["expression"] if promoted else DEFAULT_FORMULA
     )
 
 

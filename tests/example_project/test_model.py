@@ -83,26 +83,88 @@ def test_sites_change_together(web, changes):
 
 
 def test_rates_are_alike_within_hosts(web):
-    """Hosts explain a part of the variance of the pages' log rates, as SITE_CORRELATION says."""
-    log_rate = np.log(web.rate[web.steady])
-    host = web.host[web.steady]
-    means = np.array([log_rate[host == h].mean() for h in host])
-    assert 0.2 < means.var() / log_rate.var() < 0.65
+    """Hosts explain a part of the variance of the pages' log rates, directories more."""
+    ordinary = web.steady & ~web.always & (web.rate > 0)
+    log_rate = np.log(web.rate[ordinary])
+
+    def explained(group):
+        size = np.bincount(group)
+        means = (np.bincount(group, log_rate) / np.maximum(size, 1))[group]
+        return means[size[group] >= 5].var() / log_rate.var()
+
+    assert 0.2 < explained(web.host[ordinary]) < 0.65
+    assert explained(web.directory[ordinary]) > explained(web.host[ordinary]) + 0.05
 
 
-def test_weekend(changes):
-    """Pages change less on days 6 and 7 of a week."""
-    per_day = changes[0].mean(1)
+def test_weekend(web):
+    """Pages change less on days 6 and 7 of a week; a program that rewrites pages knows no weekend."""
     weekend = np.array([(day - 1) % 7 >= 5 for day in DAYS])
-    assert per_day[weekend].mean() < 0.75 * per_day[~weekend].mean()
+    by_people, by_program = web.steady & ~web.always, web.steady & web.always
+
+    def ratio(pages):
+        per_day = np.array([web.changed(day)[pages].mean() for day in DAYS])
+        return per_day[weekend].mean() / per_day[~weekend].mean()
+
+    assert ratio(by_people) < 0.75
+    assert 0.9 < ratio(by_program) < 1.1
 
 
 def test_bursts(web):
-    """Pages with a private clock are more likely to change on the day after a change."""
-    pages = np.flatnonzero(web.steady & ~web._shared & (web.rate > 0.02) & (web.rate < 0.2))
-    bits = np.array([web.changed(day)[pages] for day in DAYS])
-    after = bits[1:][bits[:-1]].mean()
-    assert after > 1.5 * bits[1:][~bits[:-1]].mean()
+    """There are none, as there are none in the data: who changed yesterday changes today as its rate says."""
+    pages = np.flatnonzero(web.steady & ~web.always & (web.rate > 0.2))
+    days = [day for day in range(2, 300) if (day - 1) % 7 < 5]  # of the same pace
+    bits = {day: web.changed(day)[pages] for day in days}
+    rate = np.mean([*bits.values()], axis=0)
+    pairs = [(day, day + 1) for day in days if day + 1 in bits]
+    again = sum((bits[one] & bits[other]).sum() for one, other in pairs)
+    assert again == pytest.approx(len(pairs) * (rate**2).sum(), rel=0.05)
+
+
+def test_pages_that_never_change_and_pages_that_always_do(web):
+    """A third never changes, sweeps or not; a few directories are rewritten daily, but for some pages."""
+    ever = np.any([web.changed(day) for day in range(2, 200)], axis=0)
+    still = web.still & web.steady
+    assert abs(web.still.mean() - model.STILL_SHARE) < 0.02
+    assert not ever[still].any()
+    assert ever[web.steady & ~web.still].mean() > 0.85
+    assert 0.5 < web.always.mean() / model.ALWAYS_SHARE < 1.6
+    rewritten = np.isin(web.directory, web.directory[web.always])
+    assert 0.6 < web.always[rewritten].mean() < 0.95
+    busy = np.mean([web.changed(day)[web.always & web.steady] for day in DAYS])
+    assert busy == pytest.approx(-np.expm1(-model.ALWAYS_RATE), abs=0.03)
+    assert all("/live/" in web.path(page) for page in np.flatnonzero(web.always).tolist())
+
+
+@pytest.mark.parametrize("group", ["directory", "host"])
+def test_sweeps_and_releases(monkeypatch, group):
+    """A sweep changes a share of a directory's pages, a release of a host's; none that never change."""
+    constants = {"directory": "SWEEP_PROBABILITY", "host": "RELEASE_PROBABILITY"}
+    reach = {"directory": model.SWEEP_REACH, "host": model.RELEASE_REACH}[group]
+    for name, constant in constants.items():
+        monkeypatch.setattr(model, constant, float(name == group))
+    web = Web(5)
+    web.rate[:] = 0.0
+    moving = web.steady & ~web.still
+    of = getattr(web, group)[moving]
+    size = np.bincount(of)
+    large = size >= 12
+    shares = [np.bincount(of, web.changed(day)[moving])[large] / size[large] for day in (2, 3, 4)]
+    assert large.sum() > 5
+    assert abs(np.mean(shares) - np.mean(reach)) < 0.1
+    assert reach[0] - 0.35 < np.min(shares)
+    assert np.max(shares) < reach[1] + 0.35
+    assert not web.changed(3)[web.steady & web.still].any()
+
+
+def test_directories(web):
+    """A directory is the path but for its last segment, small next to its host; its pages stand together."""
+    for page in range(1, web.pages):
+        folders = [web.url(other, 80).rpartition("/")[0] for other in (page - 1, page)]
+        if not web.private[[page - 1, page]].any():
+            assert (folders[0] == folders[1]) == (web.directory[page - 1] == web.directory[page])
+    size = np.bincount(web.directory)
+    assert 0.75 < size.mean() / model.DIRECTORY_PAGES < 1.1
+    assert size.max() > 4 * model.DIRECTORY_PAGES
 
 
 def test_lives(web):
@@ -144,7 +206,15 @@ def test_urls_round_trip(web):
         assert web.page_of(web.url(page, 8410)) == page
     assert web.page_of(web.url(7, 8410) + "?sid=1") == 7
     assert len({web.url(page, 1) for page in range(web.pages)}) == web.pages
-    for path in ("/login", "/article/99999", "/article/0", "/guide/-1", "/article/1/", "/private/1"):
+    for path in (
+        "/login",
+        "/news/local/article-99999.html",
+        "/news/local/article-0.html",
+        "/docs/guide/page--1.html",
+        web.path(7) + "/",
+        "/else" + web.path(7),
+        "/private/article-6.html",
+    ):
         assert web.find("127.0.0.2", path) is None
     assert web.find("127.0.0.250", "/") is None
     assert web.find("10.0.0.1", "/") is None

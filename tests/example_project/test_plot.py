@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from example_project.plot import PANELS, STYLES, draw, running_mean, spread
+from example_project.plot import PANELS, STYLES, draw, running_mean, spread, style_of
 
 FIRST_RANKED_DAY = 4
 
@@ -14,7 +14,7 @@ FIRST_RANKED_DAY = 4
 def test_draw(tmp_path, days, first_learned_day):
     """The picture is drawn for any number of days, days without judged visits and late crawls included."""
     rng = np.random.default_rng(0)
-    values = {panel: {name: rng.random(days) for name in STYLES} for panel in PANELS}
+    values = {panel: {name: rng.random(days) for name in (*STYLES, "balanced")} for panel in PANELS}
     for name in STYLES:
         values["change_rate"][name][0] = np.nan
     for panel in PANELS:
@@ -22,6 +22,13 @@ def test_draw(tmp_path, days, first_learned_day):
     draw(tmp_path / "a.png", values, FIRST_RANKED_DAY, "A title", first_learned_day)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_further_crawls_have_styles_of_their_own():
+    """A crawl that is new in the comparison is told from all others, whatever is drawn before it."""
+    crawls = [*STYLES, "balanced", "freshness"]
+    assert len({style_of(name, crawls) for name in crawls}) == len(crawls)
+    assert style_of("age", crawls) == STYLES["age"]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.01, 0.2))

@@ -14,9 +14,11 @@ from simhash import Simhash
 
 from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
-from scrapy_gp4c.fingerprint.masking import MASK, mask
-from scrapy_gp4c.fingerprint.sketches import feature_hashes, shingle_hashes, sim_half
-from scrapy_gp4c.fingerprint.text import MAX_BODY_BYTES, html_text, normalise, page_text
+from scrapy_gp4c.fingerprint.sketches import feature_hashes, sim_half
+from scrapy_gp4c.fingerprint.text import html_text, page_text
+from scrapy_gp4c.words.masking import MASK, mask
+from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise
+from scrapy_gp4c.words.shingles import shingle_hashes
 
 URL = "http://127.0.0.1/"
 WORD = st.text("abcdefghijklmnop", min_size=1, max_size=8)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.fingerprint.text import MAX_BODY_BYTES, MAX_MARKS, normalise
+from scrapy_gp4c.words.normal import MAX_BODY_BYTES, MAX_MARKS, normalise
 
 MARKS = "\u0301\u0323\u0315\u05ae\u0344\u0f73\uff9e"
 

@@ -285,3 +285,21 @@ def test_half_a_history_never_has_its_name(tmp_path, monkeypatch, format_):
     monkeypatch.undo()
     WRITERS[format_](path, history)
     assert read_history(path).pages == 5
+
+
+@pytest.mark.parametrize(
+    ("offset", "value"),
+    [(4, 247), (6, 1), (6, 32), (8, 77)],  # version, encryption, patched data, method of compression
+)
+def test_an_archive_that_python_cannot_unpack_is_an_error(tmp_path, offset, value):
+    """Flipped bits in its headers ask for what zipfile lacks: one error that names the file."""
+    np.savez(tmp_path / "h.npz", changed=np.eye(3, dtype=bool), site=np.arange(3))
+    content = bytearray((tmp_path / "h.npz").read_bytes())
+    for mark, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        at = content.find(mark)
+        while at >= 0:
+            content[at + offset + shift] = value
+            at = content.find(mark, at + 1)
+    (tmp_path / "h.npz").write_bytes(content)
+    with pytest.raises(HistoryError, match=r"h\.npz is no readable \.npz archive"):
+        read_history(tmp_path / "h.npz")

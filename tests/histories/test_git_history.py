@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
-from training import from_git
+from training import evaluate, from_git
 from training.histories import git_history, git_log
 from training.histories.git_pages import Window, join, read_repository
+from training.histories.growth_reading import read_growth
 from training.histories.reading import read_history
 
 DAY_S = 86_400
@@ -402,3 +403,49 @@ def test_the_edges_of_a_window_are_equally_far_apart():
     """D + 1 edges, the last one at the end."""
     edges = Window(3, 10, 100).edges()
     assert np.array_equal(edges, [70, 80, 90, 100])
+
+
+def test_files_that_appear_have_a_birth_and_a_finder(repository: Repository, tmp_path: Path) -> None:
+    """Found by the index page of their directory, else by the directory; what went away is left out."""
+    repository.commit(
+        DAY_1 - 9, {"README.md": "a", "news/old.txt": "a", "guide/index.html": "a", "gone": "a"}
+    )
+    repository.commit(DAY_1 + 9, {"news/new.txt": "b", "guide/more/deep.txt": "b", "gone": None})
+    repository.commit(DAY_1 + DAY_S + 9, {"guide/late.html": "c", "news/old.txt": "c", "README.md": "c"})
+    path = tmp_path / "x.npz"
+    days = ("--cycles", "2", "--end", "2026-03-03")
+    assert from_git.main(["--growth", *days, "-o", str(path), str(repository.done())]) == 0
+    grown = read_growth(path)
+    names = list(grown.history.page_names or ())
+    born = dict(zip(names, grown.born.tolist(), strict=True))
+    finder = {
+        name: "-" if by < 0 else names[by] for name, by in zip(names, grown.finder.tolist(), strict=True)
+    }
+    assert born == {
+        "README.md": 0,
+        "news/": 0,
+        "news/old.txt": 0,
+        "news/new.txt": 1,
+        "guide/index.html": 0,
+        "guide/more/": 1,
+        "guide/more/deep.txt": 1,
+        "guide/late.html": 2,
+    }
+    assert finder == {
+        "README.md": "-",
+        "news/": "README.md",
+        "news/old.txt": "news/",
+        "news/new.txt": "news/",
+        "guide/index.html": "README.md",
+        "guide/more/": "guide/index.html",
+        "guide/more/deep.txt": "guide/more/",
+        "guide/late.html": "guide/index.html",
+    }
+    changed = {name: grown.history.changed[:, page].tolist() for page, name in enumerate(names)}
+    assert changed["news/"] == [True, False]  # a list shows what is new
+    assert changed["news/old.txt"] == [False, True]
+    assert changed["guide/more/"] == changed["guide/late.html"] == [False, False]
+    assert read_history(path).pages == 4
+    assert evaluate.main([str(path), "--growth", "--warmup", "1", "--json", str(tmp_path / "j")]) == 0
+    assert evaluate.main([str(path), "--growth", "--discovery", "2"]) == 2
+    assert evaluate.main([str(path), "--score", "brought"]) == 2

@@ -12,20 +12,23 @@ from tests.support.sources import MODULES, sources, tree
 
 ARROWS: Final[dict[str, str]] = {
     "scoring": "",
-    "fingerprint": "",
+    "words": "",
+    "index": "words",
+    "fingerprint": "words",
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
-    "settings": "policies scoring",
+    "settings": "policies scoring store",
     "crawling": "scoring fingerprint page_state policies store settings",
     "the top": "crawling fingerprint settings",
     "commands": "crawling settings store page_state scoring",
     "histories": "store page_state",
-    "replaying": "histories policies page_state scoring",
-    "evolution": "replaying histories scoring",
-    "comparing": "evolution replaying histories store scoring",
+    "clustering": "histories page_state",
+    "replaying": "histories policies page_state scoring index words",
+    "evolution": "replaying histories policies scoring",
+    "comparing": "evolution replaying histories policies store scoring index",
     "reporting": "comparing evolution replaying store page_state scoring",
-    "training's commands": "reporting comparing evolution replaying histories scoring",
+    "training's commands": "reporting comparing evolution replaying clustering histories scoring index",
 }
 """Room -> the rooms that it imports; `errors` is everybody's."""
 
@@ -34,11 +37,12 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "twisted": {"the top", "crawling"},
     "lmdb": {"store"},
     "deap": {"evolution"},
+    "sklearn": {"clustering"},
 }
 """Library -> the only rooms that import it."""
-PURE: Final = ("scoring", "page_state", "policies")
+PURE: Final = ("scoring", "page_state", "policies", "words", "index")
 """What crawls and replays share: neither Scrapy nor LMDB."""
-LEARNING: Final = ("deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
+LEARNING: Final = ("sklearn", "deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
 """What a machine that only crawls need not have."""
 ENGINE: Final = ("scrapy.core", "scrapy.signals", "scrapy.crawler", "scrapy.extensions")
 """Scrapy's engine: for the top and the commands."""

@@ -41,7 +41,16 @@ CRAWLING: Final = (
     "scrapy_gp4c.commands.Command",
 )
 """What settings and entry points name."""
-COMMANDS: Final = ("learn", "evaluate", "experiment", "report", "from_git", "store_history", "synthetic")
+COMMANDS: Final = (
+    "learn",
+    "evaluate",
+    "budget",
+    "experiment",
+    "report",
+    "from_git",
+    "store_history",
+    "synthetic",
+)
 
 
 @pytest.fixture(scope="module")

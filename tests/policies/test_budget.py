@@ -15,8 +15,9 @@ from scrapy_gp4c.policies.budget import budget_pages, read_budget
 def test_a_decimal_share_gives_the_floor_of_the_fraction_that_is_written(
     thousandths: int, pages: int
 ) -> None:
-    """Binary rounding neither costs a page nor gives one."""
-    assert budget_pages(thousandths / 1000, pages) == Fraction(thousandths, 1000) * pages // 1
+    """Binary rounding neither costs a page nor gives one; a share above 0 of some pages is one at least."""
+    floor = Fraction(thousandths, 1000) * pages // 1
+    assert budget_pages(thousandths / 1000, pages) == max(floor, int(thousandths > 0 < pages))
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**8))

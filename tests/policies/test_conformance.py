@@ -9,9 +9,12 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.page_state import trees
+from scrapy_gp4c.page_state.distances import ClusterRanks, Links
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import Chosen, Policy, PolicySettings, Round, choose
+from scrapy_gp4c.policies.policy import NOBODY, Chosen, Policy, PolicySettings, Round, choose, rounds_of
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.terminals import STATE
@@ -19,7 +22,12 @@ from tests.support.policies import HOST_PAGES, Memory
 
 CYCLE = 30
 OWN = "tests.support.policies.changed_hosts"
-SPENDERS = ("top_k", "rounds(rounds=1)", "rounds(rounds=2)", "rounds()", "rounds(rounds=7)")
+SPENDERS = (
+    "top_k", "rounds(rounds=1)", "rounds(rounds=2)", "rounds()", "rounds(rounds=7)", "rounds(sample=0.3)",
+    "rns", "rr", "gsb", "gsb(level='directory', sample=2)", "db", "db(d=-2, phi=0.7, in_flight=3)",
+    "db(phi='wha')", "cb(d=2)", "lb", "lb(d=-2, phi='pra')", "rounds(rounds=3, sample=0.3, level='cluster')",
+    "groups", "groups(level='directory', order='score', in_flight=2)",
+)  # fmt: skip
 """Policies that spend the whole budget as long as there are candidates."""
 POLICIES = (*SPENDERS, OWN)
 
@@ -47,28 +55,53 @@ def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
 
 def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False) -> list[Chosen]:
     """The plans of all rounds of one cycle, each held to the contract."""
-    memory = Memory(**given, block_rows=block_rows)
+    memory = grouped(given, block_rows)
     policy = make(text)
     chosen = []
-    for number in range(policy.rounds):
+    for number in rounds_of(policy):
         one = make(text) if fresh else policy
         plan = choose(one, Round(CYCLE, number, k - len(memory.visited)), memory)
-        memory.visited = np.concatenate((memory.visited, plan.pages))
+        if policy.rounds is None and not len(plan.pages):
+            break
+        memory.visit(plan)
         chosen.append(plan)
     return chosen
+
+
+def grouped(given: dict[str, Any], block_rows: int) -> Memory:
+    """Evidence with sites of ten pages, of four directories each, one of which lies within another."""
+    memory = Memory(**given, block_rows=block_rows)
+    pages = np.arange(len(memory.draws))
+    places = [(str(number // 4), ("", "a/", "a/b/", "c/")[number % 4]) for number in range(24)]
+    directory = pages // HOST_PAGES * 4 + pages % 4
+    memory.groupings = {
+        "site": Grouping(pages // HOST_PAGES, 6),
+        "directory": Grouping(directory, 24),
+        "tree": trees.of_directories(directory, places),
+        "cluster": Grouping(
+            np.where(pages % 9, pages % 5, NOWHERE),
+            5,
+            ClusterRanks(np.array([[(a + b) % 5 for b in range(5)] for a in range(5)])),
+        ),
+        "links": Grouping(pages, len(pages), Links(pages[:-1], pages[1:], len(pages))),
+    }
+    return memory
 
 
 def same(one: list[Chosen], other: list[Chosen]) -> bool:
     """Tell whether two cycles were planned alike, cuts and scores included."""
     return len(one) == len(other) and all(
-        np.array_equal(a.pages, b.pages) and np.array_equal(a.scores, b.scores) and a.cut == b.cut
+        np.array_equal(a.pages, b.pages)
+        and a.scores.tobytes() == b.scores.tobytes()
+        and a.cut == b.cut
+        and np.array_equal(a.kinds_of_pages(), b.kinds_of_pages())
         for a, b in zip(one, other, strict=True)
     )
 
 
 def visited(chosen: list[Chosen]) -> npt.NDArray[np.uint32]:
     """All pages of a cycle in the order of the plans."""
-    return np.concatenate([plan.pages for plan in chosen])
+    return np.concatenate([NOBODY.pages, *[plan.pages for plan in chosen]])
 
 
 @given(text=st.sampled_from(POLICIES), given_=evidence(), share=st.floats(0, 1.2))
@@ -99,6 +132,30 @@ def test_the_size_of_blocks_does_not_matter(
 def test_a_fresh_object_plans_the_same_round(text: str, given_: dict[str, Any], k: int) -> None:
     """A crawl that was killed goes on with an object that has not seen the rounds before."""
     assert same(plans(text, given_, k), plans(text, given_, k, fresh=True))
+
+
+@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), late=st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_a_crawl_resumes_from_any_prefix_of_its_log(
+    text: str, given_: dict[str, Any], k: int, late: int
+) -> None:
+    """Outcomes come late: in every round an object that knows nothing plans what one plans that was there."""
+    memory, policy = grouped(given_, 7), make(text)
+    delays = np.random.default_rng(late)
+    memory.heard = 0
+    for number in rounds_of(policy):
+        memory.heard = int(delays.integers(memory.heard, len(memory.visited) + 1))
+        round = Round(CYCLE, number, k - len(memory.visited))
+        plan = choose(policy, round, memory)
+        assert same([plan], [choose(make(text), round, memory)])
+        if policy.rounds is None and not len(plan.pages):
+            if memory.heard == len(memory.visited):
+                break
+            memory.heard = len(memory.visited)
+        memory.visit(plan)
+    assert len(np.unique(memory.visited)) == len(memory.visited) <= k
+    if text in SPENDERS:
+        assert len(memory.visited) == min(k, len(memory.draws))
 
 
 @given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60))

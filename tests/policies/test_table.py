@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.by_groups import Greedy
+from scrapy_gp4c.policies.follow import Follow, Following
 from scrapy_gp4c.policies.policy import PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
 from scrapy_gp4c.policies.top_k import TopK
@@ -26,6 +28,9 @@ SETTINGS = PolicySettings(functions.load("t"), 0)
         (" top_k() ", TopK(SETTINGS)),
         ("rounds", Rounds(SETTINGS)),
         ("rounds( rounds = 8 )", Rounds(SETTINGS, 8)),
+        ("rounds(sample=0.5, level='directory')", Rounds(SETTINGS, 4, 0.5, "directory")),
+        ("gsb(sample=None)", Greedy(SETTINGS)),
+        ("db(d=-2, phi='wha')", Follow(SETTINGS, Following("db", "tree", -2, "wha"))),
     ],
 )
 def test_policies_of_the_table(text: str, made: object) -> None:
@@ -71,6 +76,14 @@ def test_a_dotted_path_makes_a_policy_of_the_users_own() -> None:
         ("(lambda: 1)()", "a policy is one of"),
         ("rounds(" * 200, "a policy is one of"),
         ("rounds(rounds=" + "9" * 5000 + ")", "a policy is one of"),
+        ("gsb(level='host')", "takes for level one of 'site', 'directory', 'cluster'; found 'host'"),
+        ("gsb(sample=0)", "a whole number from 1 to 1000000000, or None; found 0"),
+        ("db(phi=1.5)", "a number from 0 to 1, or one of 'change', 'ha', 'wha', 'pra'; found 1.5"),
+        ("db(phi=1e999)", "found inf"),
+        ("db(d=101)", "a whole number from -100 to 100; found 101"),
+        ("db(gate=1)", "takes for gate True or False; found 1"),
+        ("groups(order='best')", "takes for order one of 'score', 'n', 'X'"),
+        ("rounds(sample=-0.1)", "a number from 0 to 1; found -0.1"),
         ("no_such_module.policy", "no_such_module.policy"),
         ("tests.support.policies.HOST_PAGES", "not callable"),
     ],

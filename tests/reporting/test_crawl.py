@@ -21,15 +21,13 @@ from scrapy_gp4c.errors import HistoryError, SettingsError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.commands.test_commands import in_process, make_project, project_directory, scrapy_gp4c, urls
+from tests.commands.test_commands import in_process, make_project, scrapy_gp4c, urls
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.loopback import Site, crawl, html
 from tests.support.pages import check
 from training import report
 from training.reporting.crawl import crawl_page
 from training.reporting.crawl_story import read_story
-
-__all__ = ["project_directory"]
 
 ROOT = Path(__file__).parents[2]
 CYCLES: tuple[dict[int, tuple[str, str, float]], ...] = (

@@ -77,6 +77,21 @@ def test_every_tree_is_finite_everywhere(program, seed):
     assert np.isfinite(scores).all()
 
 
+@settings(max_examples=300, deadline=None)
+@given(programs(), st.integers(0, 2**32))
+def test_filled_in_it_has_the_same_score(program, seed):
+    """The text with numbers for terminals, read again, gives every row's score bit for bit."""
+    generator = np.random.default_rng(seed)
+    tree = Expression(tuple(program))
+    pool = np.array([*HOSTILE_NUMBERS, math.inf, -math.inf, math.nan])
+    values = {name: generator.choice(pool, 20) for name in tree.terminals}
+    scores = tree(values, 20)
+    for row in range(20):
+        filled = tree.filled({name: float(column[row]) for name, column in values.items()})
+        assert filled.terminals == ()
+        assert parse(filled.text)({}, 1).tobytes() == scores[row : row + 1].tobytes()
+
+
 @settings(max_examples=100, deadline=None)
 @given(programs(), st.integers(0, 2**32), st.integers(1, 70))
 def test_blocks_do_not_show(program, seed, block):
@@ -184,6 +199,9 @@ def test_unknown_terminals_are_named():
     with pytest.raises(ExpressionError, match=r"no terminal 'pagerank'.*cg.*nad"):
         check_terminals(parse("t * pagerank"), NAMES)
     check_terminals(parse("t * X"), NAMES)
+    for text in ("t * top_k\u05c1", "ﬁne\u0301 + t"):  # a mark ends no word; Python reads names in NFKC
+        with pytest.raises(ExpressionError, match="there is no terminal"):
+            check_terminals(parse(text), NAMES)
 
 
 @pytest.mark.parametrize("tokens", [(), ("+",), ("+", 1.0), (1.0, 2.0), ("exp",), ("t", "X")])

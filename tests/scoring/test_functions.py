@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import terminals, worth
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import NAMED, load, of_expression
+from scrapy_gp4c.scoring.functions import load, of_expression
+from scrapy_gp4c.scoring.named import NAMED
 
 NUMBER = 7
 
@@ -41,17 +42,20 @@ def state_of(x):
     """States of pages that only differ in X."""
     state = terminals.new_state(len(x))
     state["X"][:] = state["n"][:] = x
+    for number, column in enumerate(terminals.ROUND):
+        state[column] = np.full(len(x), 0.1 * number)
+    state |= {name: np.full(len(x), 2.0) for name in worth.COLUMNS}
     state["draw"] = draws(np.arange(len(x), dtype=np.uint64), 1, 1)
     return state
 
 
 def test_every_named_function_loads():
     """Each name of the table is an expression of known terminals."""
-    for name, text in NAMED.items():
+    for name, row in NAMED.items():
         function = load(name)
         assert function.text == name
         assert function.expression is not None
-        assert load(text).expression == function.expression
+        assert load(row.expression).expression == function.expression
         scores = function.scores(state_of([0, 1, 2]), 3)
         assert scores.shape == (3,)
 

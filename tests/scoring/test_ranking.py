@@ -46,7 +46,7 @@ def test_stream_of_blocks_selects_what_a_plain_sort_does(
         ties = np.array([(page + i) * 7 % tie_values for i in range(len(block))], np.uint64)
         pages = np.arange(page, page + len(block), dtype=np.uint32)
         everything += list(zip((-scores).tolist(), ties.tolist(), pages.tolist(), strict=True))
-        best.add(scores, ties, pages)
+        best.add(scores, ties.__getitem__, pages)
         assert best._rows <= 2 * k_bound + 4 * SLACK_ROWS + len(block)
         page += len(block)
     pages, scores = best.result(k)

@@ -16,9 +16,9 @@ import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.environment import store_error
+from scrapy_gp4c.store.lmdb_store.failures import store_error
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import restore
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError
-from scrapy_gp4c.store.lmdb_store.header import is_whole, read_header
+from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.structure import look
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -22,6 +23,7 @@ READ_ALL = """
 import sys
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.structure import look
 for path in sys.argv[2:]:
     try:
         with Store(path, readonly=sys.argv[1] == "reader") as store:
@@ -72,13 +74,12 @@ def test_a_large_value_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(3000))
     data = tmp_path / "store" / "data.mdb"
-    assert is_whole(data)
+    look(data)
     content = data.read_bytes()
     with Store(tmp_path / "store", readonly=True) as store:
         ((_, block),) = store.blocks()
         start = content.rindex(block["key"].tobytes())
     os.truncate(data, (start // PAGE + 2) * PAGE)
-    assert not is_whole(data)
     with pytest.raises(StoreDamagedError, match="is truncated"):
         Store(tmp_path / "store", readonly=True)
 
@@ -92,10 +93,10 @@ def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> Non
     for meta in (0, PAGE):  # the number of the last page
         content[meta + 136 : meta + 144] = (len(content) // PAGE + 5).to_bytes(8, sys.byteorder)
     data.write_bytes(content)
-    assert is_whole(data)
+    look(data)
     Store(tmp_path / "store").close()
-    with data.open("rb") as file:
-        root = read_header(file).roots[1]
-    content[root * PAGE + 10] = 1  # its nodes are page numbers now
+    leaf = content.index(b"http://h/7") // PAGE * PAGE
+    content[leaf + 10] = 1  # its nodes are page numbers now
     data.write_bytes(content)
-    assert not is_whole(data)
+    with pytest.raises(NoLmdbFileError, match=f"has a damaged page, {leaf // PAGE}"):
+        look(data)

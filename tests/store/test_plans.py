@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.page_state.outcomes import PLAN
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -75,7 +75,7 @@ def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
 
         def looking() -> Iterator[Any]:
             with store.tables.transaction() as txn:
-                assert txn.stat(store.tables.db["log"])["entries"] == 1
+                assert store.tables.db["log"].entries(txn) == 1
             yield rows(20)
 
         store.add_round(looking(), 3)
@@ -121,7 +121,7 @@ def test_the_plan_of_the_version_before_is_one_round(tmp_path: Path) -> None:
             record = store.tables.last_record(txn)
             assert record is not None
             del record["rounds"]
-            txn.delete(b"\0\0\0\1", db=store.tables.db["cycles"])
+            store.tables.db["cycles"].delete(txn, b"\0\0\0\1")
             store.tables.put_record(txn, 1, record)
         assert store.rounds() == [{"planned": 10, "seen": 0}]
         assert planned(store) == [*range(10)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
+from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import remove_leftovers, restore
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
@@ -122,3 +124,39 @@ def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds other files: move it away"):
         restore(place, "history", lines(place), to_page)
     assert (left / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("pages_per_batch", [7, 10_000])
+def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -> None:
+    """Exported and imported, pages have the columns that they had, and directories the visits to them."""
+    numbers = random.Random(3)
+    cycles, count = 12, 40
+    with Store(tmp_path / "one") as one:
+        one.add_pages((n + 1, {"url": f"http://h{n % 3}/{n % 5}/{n % 7}/{n}"}) for n in range(count))
+        for cycle in range(1, cycles + 1):
+            one.begin_cycle({"cycle": cycle})
+            for page in range(count):
+                seen = one.page(page)
+                outcome = numbers.choice(("changed", "unchanged", "not_modified", "error"))
+                if not seen.has_copy or (cycle == cycles and page % 9 == 0):
+                    outcome = numbers.choice(("first", "error"))
+                if numbers.random() < 0.7:
+                    one.record(NewVisit(page, outcome, 1.0, fingerprint=page))
+            one.finish_cycle({"finished": 1.0})
+        text = list(enumerate(history_text.lines(one), 1))
+        columns = [one.page(page) for page in range(count)]
+        directories, told = one.directories(), [one.group_visits(cycle) for cycle in range(cycles + 1)]
+    assert len(directories) > 20
+    assert any(len(visits) for visits in told)
+    restored = restore(tmp_path / "other", "history", iter(text), to_page, pages_per_batch=pages_per_batch)
+    assert restored == (count, cycles)
+    with Store(tmp_path / "other") as other:
+        assert other.verify() == []
+        for page, expected in enumerate(columns):
+            found = other.page(page)
+            for name in ("n", "X", "first_cycle", "last_cycle", "E", "T", "found_cycle", "group"):
+                assert getattr(found, name) == getattr(expected, name), (page, name)
+        assert other.directories().tobytes() == directories.tobytes()
+        assert [other.group_visits(cycle).tobytes() for cycle in range(cycles + 1)] == [
+            visits.tobytes() for visits in told
+        ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -94,3 +95,32 @@ def test_a_record_keeps_what_it_does_not_know(tmp_path: Path) -> None:
         (record,) = store.cycles()
     expected = {"cycle": 1, "started": 2.0, "later": {"b": 1, "a": None}, "budget": 0.5, "seed": 3}
     assert list(record.items()) == [*expected.items(), ("finished", 4.0), ("reason", "finished")]
+
+
+class Watched:
+    """LMDB's environment with a note of what was called."""
+
+    def __init__(self, environment: Any, calls: list[str]) -> None:
+        self._environment, self._calls = environment, calls
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("sync", "close", "begin"):
+            self._calls.append(name)
+        return getattr(self._environment, name)
+
+
+def test_the_last_commit_is_synced_when_a_cycle_and_the_store_close(tmp_path: Path) -> None:
+    """Header and all: nothing is written between it and the return of `finish_cycle`, or the close."""
+    calls: list[str] = []
+    store = Store(tmp_path / "store")
+    store.environment.lmdb = Watched(store.environment.lmdb, calls)
+    store.begin_cycle({})
+    store.finish_cycle({})
+    assert calls[-1] == "sync"
+    store.begin_cycle({})
+    store.close()
+    assert calls[-2:] == ["sync", "close"]
+    with Store(tmp_path / "store", readonly=True) as reader:
+        reader.environment.lmdb = Watched(reader.environment.lmdb, calls)
+    assert calls[-2:] == ["sync", "close"] or calls[-1] == "close"
+    assert calls.count("sync") == 2

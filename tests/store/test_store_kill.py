@@ -19,8 +19,8 @@ import pytest
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 PAGES = 60
@@ -70,7 +70,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
         for number in range(NEW_PER_CYCLE):
             new = key(PAGES + cycle * NEW_PER_CYCLE + number)
             if kept.find(new) is None:
-                page = kept.add_page(new, {"url": f"http://h/new/{cycle}/{number}"})
+                page = kept.add_page(new, {"url": f"http://h{number % 2}/new/{cycle}/{number}"})
                 kept.record(NewVisit(page, "first", time=float(cycle), fingerprint=page))
         kept.finish_cycle({"finished": 2.0})
         committed(cycle, -1)
@@ -84,6 +84,8 @@ def content(path: Path) -> dict[str, Any]:
             "blocks": [(first, columns.pack(block)) for first, block in kept.blocks()],
             "visits": [(cycle, visits.tobytes()) for cycle, visits in kept.visits()],
             "cycles": kept.cycles(),
+            "directories": kept.directories().tobytes(),
+            "group_visits": [kept.group_visits(cycle).tobytes() for cycle in range(kept.last_cycle + 2)],
             "requests": kept.requests(range(kept.pages)),
             "ids": [kept.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }
@@ -92,7 +94,7 @@ def content(path: Path) -> dict[str, Any]:
 def build(path: Path) -> None:
     """Create a store with PAGES pages."""
     with Store(path, sizes=SMALL) as kept:
-        kept.add_pages((key(number), {"url": f"http://h/{number}"}) for number in range(PAGES))
+        kept.add_pages((key(number), {"url": f"http://h/{number % 7}/{number}"}) for number in range(PAGES))
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from typing import Any
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
+from scrapy_gp4c.page_state.places import Place, place_of_url
+from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 JUDGED = ("unchanged", "changed", "not_modified")
@@ -33,6 +36,18 @@ SMALL = Sizes(
 """So small that a handful of pages needs several blocks, chunks and transactions."""
 
 
+def censored_changes(visits: list[tuple[int, str, int]]) -> tuple[float, int]:
+    """E and T of a page, visit by visit: changes that they stand for, cycles that they looked back."""
+    expected, cycles, last_cycle = 0.0, 0, 0
+    for cycle, outcome, _ in visits:
+        if outcome == "changed":
+            x = (expected + 0.1) / (cycles + 1) * (cycle - last_cycle)
+            expected += round(max(x, 2.0**-24) / -math.expm1(-max(x, 2.0**-24)) * 2**24) / 2**24
+        cycles += cycle - last_cycle if outcome in JUDGED else 0
+        last_cycle = last_cycle if outcome in FAILED else cycle
+    return expected, cycles
+
+
 class Page:
     """A page of the model: its columns come from the list of its visits, by definition."""
 
@@ -41,6 +56,30 @@ class Page:
         self.request = request
         self.validators: tuple[str | None, str | None] = (None, None)
         self.visits: list[tuple[int, str, int]] = []
+        self.found_at = request["url"]
+        """The URL that its directory is told by, whatever its request is later."""
+        self.group = 0
+        self.entered = 0
+        self.found_by = 0
+        self.brought: dict[int, int] = {}
+        """Cycle -> pages that it found."""
+
+    def growth(self) -> tuple[float, float, int]:
+        """What its visits brought, visit by visit, in numbers of 16 bits."""
+        new, looked, brought_cycle, last_cycle, judged = np.float16(0), np.float16(0), 0, 0, False
+        for cycle, outcome, _ in self.visits:
+            if outcome in FAILED:
+                continue
+            if outcome == "first" and not judged:
+                brought_cycle = cycle
+            else:
+                kept = 2.0 ** (-(cycle - last_cycle) / 8)
+                new = np.float16(float(new) * kept + self.brought.get(cycle, 0))
+                looked = np.float16(float(looked) * kept + cycle - last_cycle)
+                brought_cycle = cycle if self.brought.get(cycle) else brought_cycle
+            judged |= outcome in JUDGED
+            last_cycle = cycle
+        return float(new), float(looked), brought_cycle
 
     def expected(self) -> dict[str, float]:
         """The columns as docs/store.md and docs/architecture.md, "Page state and terminals", define them."""
@@ -52,6 +91,7 @@ class Page:
             failures = failures + 1 if outcome in FAILED else 0
             gone = gone + (outcome == "gone") if outcome in FAILED else 0
         n = len(judged)
+        expected_changes, cycles = censored_changes(self.visits)
         before = self.visits if not n else self.visits[: [v[1] in JUDGED for v in self.visits].index(True)]
         firsts = [cycle for cycle, outcome, _ in before if outcome == "first"]
         first_cycle = firsts[-1] if firsts else 0
@@ -66,7 +106,14 @@ class Page:
             "G": sum(2.0 ** (i - n) * changed for i, (_, changed) in enumerate(judged, 1)),
             "A_cycles": sum((cycle - first_cycle) * changed for cycle, changed in judged),
             "G_cycles": sum(2.0 ** (cycle - last_cycle) * changed for cycle, changed in judged),
+            "E": expected_changes,
+            "T": cycles,
+            "found_cycle": max([first_cycle, *(cycle for cycle, changed in judged if changed)]),
+            "found_by": self.found_by,
+            "entered": self.entered,
+            **dict(zip(("brought_sum", "brought_cycles", "brought_cycle"), self.growth(), strict=True)),
             "key": self.key,
+            "group": self.group,
             "fingerprint": prints[-1][2] if prints else 0,
             "has_copy": bool(prints),
             "failures": min(failures, 255),
@@ -74,6 +121,11 @@ class Page:
             "last_attempt": self.visits[-1][0] if self.visits else 0,
             "outcome": OUTCOMES.index(self.visits[-1][1]) if self.visits else 0,
         }
+
+
+def url_of(number: int) -> str:
+    """The URL of a page: in one of six directories on three sites."""
+    return f"http://h{number % 3}/{number % 6}/{number}"
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -87,6 +139,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.cycle = 0
         self.open: dict[int, tuple[str, int]] | None = None
         self.new: list[int] = []
+        self.found: dict[int, int] = {}
+        """New page -> who found it, as the column says."""
         self.plan: list[int] | None = None
         self.rounds: list[dict[str, int]] = []
         self.folded: dict[int, dict[int, str]] = {}
@@ -109,9 +163,11 @@ class StoreMachine(RuleBasedStateMachine):
         """Import pages, some of them known, some twice."""
         known = {page.key for page in self.pages}
         fresh = {self._key(number): number for number in numbers if self._key(number) not in known}
-        pages = [(self._key(number), {"url": f"http://h/{number}"}) for number in numbers]
+        pages = [(self._key(number), {"url": url_of(number)}) for number in numbers]
         assert self.store.add_pages(iter(pages)) == (len(fresh), len(numbers) - len(fresh))
-        self.pages += [Page(key, {"url": f"http://h/{number}"}) for key, number in fresh.items()]
+        self.pages += [Page(key, {"url": url_of(number)}) for key, number in fresh.items()]
+        for page in self.new:  # by now they are in the columns
+            self.pages[page].entered = self.cycle
 
     @precondition(lambda self: self.open is None)
     @rule()
@@ -157,19 +213,23 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.add_round(failing(), seen=0)
 
     @precondition(lambda self: self.open is not None)
-    @rule(number=st.integers(41, 90))
-    def add_page(self, number: int) -> None:
-        """Discover a page in the crawl."""
+    @rule(number=st.integers(41, 90), data=st.data())
+    def add_page(self, number: int, data: st.DataObject) -> None:
+        """Discover a page in the crawl, by a visit to another or by nobody knows whom."""
         key = self._key(number)
         if key in {page.key for page in self.pages}:
             with pytest.raises(ValueError, match="known"):
                 self.store.add_page(key, {})
         else:
-            request = {"url": f"http://h/{number}", "cb_kwargs": {"é": [number, None]}}
+            request = {"url": url_of(number), "cb_kwargs": {"é": [number, None]}}
             page = self.store.add_page(key, request)
             assert page == len(self.pages)
             self.pages.append(Page(key, request))
             self.new.append(page)
+            finder = data.draw(st.integers(0, page) | st.just(START))
+            if finder:
+                self.store.note(page, "found_by", finder)
+            self.found[page] = finder
 
     @precondition(lambda self: self.open is not None and self.pages)
     @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES), fingerprint=st.integers(0, 2**64 - 1))
@@ -218,7 +278,12 @@ class StoreMachine(RuleBasedStateMachine):
         for page, (outcome, fingerprint) in self.open.items():
             self.pages[page].visits.append((self.cycle, outcome, fingerprint))
         self.folded[self.cycle] = {page: outcome for page, (outcome, _) in self.open.items()}
-        self.open, self.new, self.plan, self.rounds = None, [], None, []
+        for page, finder in self.found.items():
+            self.pages[page].entered, self.pages[page].found_by = self.cycle, finder
+            if 0 < finder < START:
+                brought = self.pages[finder - 1].brought
+                brought[self.cycle] = brought.get(self.cycle, 0) + 1
+        self.open, self.new, self.plan, self.rounds, self.found = None, [], None, [], {}
 
     @rule(
         outcomes=st.lists(
@@ -241,6 +306,22 @@ class StoreMachine(RuleBasedStateMachine):
                 self.reopen()
             self.finish()
 
+    def told(self, cycle: int) -> set[tuple[int, int, int, float]]:
+        """What the visits of a cycle tell of directories: number, visits, changes, changes expected."""
+        found: dict[int, tuple[int, int, float]] = {}
+        for number, outcome in self.folded.get(cycle, {}).items():
+            if outcome in JUDGED:
+                page = self.pages[number]
+                before = [visit for visit in page.visits if visit[0] < cycle]
+                changes, cycles = censored_changes(before)
+                copies = [visit[0] for visit in before if visit[1] not in FAILED]
+                gap_cycles = cycle - (copies[-1] if copies else 0)
+                p = -math.expm1(-(changes + 0.1) / (cycles + 1) * gap_cycles)
+                visits, changed, predicted = found.get(page.group, (0, 0, 0.0))
+                predicted += round(p * 2**24) / 2**24
+                found[page.group] = visits + 1, changed + (outcome == "changed"), predicted
+        return {(group, *sums) for group, sums in found.items()}
+
     @invariant()
     def agrees(self) -> None:
         """Everything that can be read is as in the model, and the store finds itself sound."""
@@ -261,8 +342,15 @@ class StoreMachine(RuleBasedStateMachine):
         assert kept.find(12345) is None
         assert kept.requests(every[::-1]) == [page.request for page in self.pages[::-1]]
         assert [kept.validators(page) for page in every] == [page.validators for page in self.pages]
+        numbers: dict[Place, int] = {}
+        for page in self.pages[: kept.merged_pages]:
+            page.group = numbers.setdefault(place_of_url(page.found_at), len(numbers))
+        assert [tuple(group) for group in kept.directories().tolist()] == [place.keys() for place in numbers]
         for number, page in enumerate(self.pages):
             assert kept.page(number)._asdict() == page.expected()
+        for cycle in range(self.cycle + 1):
+            told = {tuple(row) for row in kept.group_visits(cycle).tolist()}
+            assert told == (self.told(cycle) if kept.last_cycle - 8 < cycle <= kept.last_cycle else set())
         folded: dict[int, dict[int, str]] = {cycle: {} for cycle in self.folded}
         for cycle, visits in kept.visits():
             folded[cycle] |= {v["page"]: OUTCOMES[v["outcome"]] for v in visits}

@@ -10,44 +10,92 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
+from scrapy_gp4c.store.lmdb_store.sealed import Table
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
 
-def _break(path: Path, table: bytes, change: Callable[[lmdb.Transaction, object], object]) -> None:
+def _break(path: Path, name: str, change: Callable[[lmdb.Transaction, Table], object]) -> None:
+    """Change a table as a mistake in our code would: what it writes has the right checksum."""
     with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
-        db = environment.open_db(table)
+        table = Table(path, name, environment.open_db(name.encode()), plain=name == "ids")
         with environment.begin(write=True) as txn:
-            change(txn, db)
+            change(txn, table)
 
 
-def _swap_ids(txn: lmdb.Transaction, db: object) -> None:
-    first, second = list(txn.cursor(db))[:2]
-    txn.put(first[0], second[1], db=db)
+def _swap_ids(txn: lmdb.Transaction, db: Table) -> None:
+    first, second = list(db.items(txn))[:2]
+    db.put(txn, first[0], bytes(second[1]))
 
 
-def _count_more(txn: lmdb.Transaction, db: object) -> None:
-    block = columns.unpack(memoryview(bytearray(txn.get(b"\0\0\0\0", db=db))))
+def _count_more(txn: lmdb.Transaction, db: Table) -> None:
+    block = columns.unpack(memoryview(bytearray(db.view(txn, b"\0\0\0\0"))))
     block["X"][4] += 1
-    txn.put(b"\0\0\0\0", columns.pack(block), db=db)
+    db.put(txn, b"\0\0\0\0", columns.pack(block))
 
 
-def _double_visit(txn: lmdb.Transaction, db: object) -> None:
-    key, value = next(iter(txn.cursor(db)))
-    txn.put(key, value + value[: VISIT.itemsize], db=db)
+def _change(name: str) -> Callable[[lmdb.Transaction, Table], object]:
+    """Alter one column of page 2."""
+
+    def change(txn: lmdb.Transaction, db: Table) -> None:
+        block = columns.unpack(memoryview(bytearray(db.view(txn, b"\0\0\0\0"))))
+        block[name][2] += 1
+        db.put(txn, b"\0\0\0\0", columns.pack(block))
+
+    return change
 
 
-BREAKS: dict[str, tuple[bytes, Callable[[lmdb.Transaction, object], object]]] = {
-    "a key that belongs to page": (b"ids", _swap_ids),
-    "should have 5 entries": (b"ids", lambda txn, db: txn.delete(next(iter(txn.cursor(db)))[0], db=db)),
-    "has X": (b"pages", _count_more),
-    "no request": (b"urls", lambda txn, db: txn.delete(b"\0\0\0\2", db=db)),
-    "two visits of one page": (b"visits", _double_visit),
-    "the plan should have": (b"plans", lambda txn, db: txn.drop(db, delete=False)),
-    "the cycles should be": (b"cycles", lambda txn, db: txn.delete(b"\0\0\0\1", db=db)),
-    "has no URL": (b"urls", lambda txn, db: txn.put(b"\0\0\0\2", b"[]", db=db)),
+def _other_key(txn: lmdb.Transaction, db: Table) -> None:
+    value = bytearray(db.view(txn, b"\0\0\0\0"))
+    value[GROUP.itemsize] ^= 1
+    db.put(txn, b"\0\0\0\0", bytes(value))
+
+
+def _no_directory(txn: lmdb.Transaction, db: Table) -> None:
+    value = bytes(db.view(txn, b"\0\0\0\0"))
+    db.put(txn, b"\0\0\0\0", value[: -GROUP.itemsize])
+
+
+def _find_more(txn: lmdb.Transaction, db: Table) -> None:
+    key, value = list(db.items(txn))[1]
+    visits = np.frombuffer(value, GROUP_VISITS).copy()
+    visits["found"][1] += 1
+    db.put(txn, key, visits.tobytes())
+
+
+def _double_visit(txn: lmdb.Transaction, db: Table) -> None:
+    key, value = next(db.items(txn))
+    db.put(txn, key, bytes(value) + bytes(value[: VISIT.itemsize]))
+
+
+BREAKS: dict[str, tuple[str, Callable[[lmdb.Transaction, Table], object]]] = {
+    "page 1 has another key": ("ids", _swap_ids),
+    "should have 5 entries": ("ids", lambda txn, db: db.delete(txn, next(db.items(txn))[0])),
+    "has X": ("columns", _count_more),
+    "no request": ("urls", lambda txn, db: db.delete(txn, b"\0\0\0\2")),
+    "two visits of one page": ("visits", _double_visit),
+    "plans 4, 0: it is missing": ("plans", lambda txn, db: db.drop(txn)),
+    "the cycles should be": ("cycles", lambda txn, db: db.delete(txn, b"\0\0\0\1")),
+    "page 2 has E 2.05": ("columns", _change("E")),
+    "page 2 has T 3, but 2 by its visits": ("columns", _change("T")),
+    "page 2 has found_cycle 3, but 2 by its visits": ("columns", _change("found_cycle")),
+    "page 2 is in directory 3, but in 2 by its URL": ("columns", _change("group")),
+    "directory 1 has other keys than by its URLs": ("groups", _other_key),
+    "there should be 3 directories by the URLs; found 2": ("groups", _no_directory),
+    "of cycle 2, 2 judged visits with 3 changes, 0.1": ("group_visits", _find_more),
+    "its visits it has 2 judged visits with 2 changes": ("group_visits", _find_more),
+    "those of the last 8 cycles; found [(1, 0), (2, 0)]": (
+        "group_visits",
+        lambda txn, db: db.delete(txn, b"\0\0\0\3\0\0\0\0"),
+    ),
+    "found [(1, 0), (1, 7), ": (
+        "group_visits",
+        lambda txn, db: db.put(txn, b"\0\0\0\1\0\0\0\7", b""),
+    ),
+    "has no URL": ("urls", lambda txn, db: db.put(txn, b"\0\0\0\2", b"[]")),
 }
 
 
@@ -56,7 +104,7 @@ def test_verify_finds_what_does_not_fit(tmp_path: Path, expected: str) -> None:
     """Each table broken in turn: verify names the problem."""
     path = tmp_path / "store"
     with Store(path) as store:
-        store.add_pages(pages(5))
+        store.add_pages((key, {"url": f"http://h/{row % 3}/x"}) for row, (key, _) in enumerate(pages(5)))
         for outcome in ("first", "changed", "unchanged"):
             store.begin_cycle({})
             for page in range(5):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scrapy_gp4c.scoring.terminals import SETS
+from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing.paper import BASELINES, FITNESSES
 from training.comparing.results import ExperimentResults, LearnedFold, LearnedSet, RecordedHistory, label
 from training.comparing.trials import Trials
@@ -23,7 +23,7 @@ def results(learned_gain: float = 0.05) -> ExperimentResults:
     noise = rng.normal(0.0, 0.01, (FOLDS, CYCLES))
     level = {name: 0.3 + 0.05 * i for i, name in enumerate(BASELINES)} | {"oracle": 0.95}
     for fitness in FITNESSES:
-        for terminals in SETS:
+        for terminals in PAPER_SETS:
             for i, selection in enumerate(SELECTIONS):
                 level[label(selection, terminals, fitness)] = 0.65 + learned_gain - 0.01 * i
     series = {
@@ -46,7 +46,7 @@ def results(learned_gain: float = 0.05) -> ExperimentResults:
         [
             LearnedSet(fitness, selection, folds, 100, 1.5, 2.5, False, terminals)
             for fitness in FITNESSES
-            for terminals in SETS
+            for terminals in PAPER_SETS
             for selection in SELECTIONS
         ],
         Trials(series, 3, 0.05, {"0.01": series, "0.03": series}),

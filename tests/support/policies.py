@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, PolicySettings, Round
-from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
+from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, Planned, PolicySettings, Round
+from scrapy_gp4c.policies.top_k import TopK, best_candidates, scored_by
+from scrapy_gp4c.scoring.terminals import STATE
 
 HOST_PAGES = 10
 """Pages of a host: page p is on host p // 10."""
@@ -43,8 +46,8 @@ class _Hosts:
     def candidates(self) -> Iterator[Block]:
         for block in self._evidence.candidates():
             rows = np.flatnonzero(np.isin(block.pages // HOST_PAGES, self._hosts))
-            state = {name: block.state[name][rows] for name in block.state}
-            yield Block(block.pages[rows], state, block.ties[rows])
+            state = {name: block.state[name][rows] for name in (*STATE, "draw")}
+            yield Block(block.pages[rows], state, block.ties_of(rows).__getitem__)
 
     def visits(self) -> Found:
         return self._evidence.visits()
@@ -142,6 +145,16 @@ class Memory:
     ) -> None:
         self.state, self.changed, self.draws, self.block_rows = state, changed, draws, block_rows
         self.visited = np.empty(0, np.uint32)
+        self.kinds = np.empty(0, np.uint8)
+        self.groupings: dict[str, Grouping] = {}
+        self.popular = np.zeros(len(draws), np.uint8)
+        self.heard: int | None = None
+        """Visits whose outcomes are known; None: all."""
+
+    def visit(self, chosen: Chosen) -> None:
+        """Make the visits of a round."""
+        self.visited = np.concatenate((self.visited, chosen.pages))
+        self.kinds = np.concatenate((self.kinds, chosen.kinds_of_pages()))
 
     def candidates(self) -> Iterator[Block]:
         """Yield what is not visited, in blocks."""
@@ -149,9 +162,50 @@ class Memory:
             pages = np.arange(start, min(start + self.block_rows, len(self.draws)), dtype=np.uint32)
             pages = pages[~np.isin(pages, self.visited)]
             state = {name: column[pages] for name, column in self.state.items()}
-            yield Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages])
+            yield Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages].__getitem__)
+
+    def may_visit(self, pages: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Tell what is known and not visited."""
+        return (pages < len(self.draws)) & ~np.isin(pages, self.visited)
+
+    def rows(self, pages: npt.NDArray[np.uint32]) -> Block:
+        """Return the columns of some pages."""
+        state = {name: column[pages] for name, column in self.state.items()}
+        return Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages].__getitem__)
 
     def visits(self) -> Found:
         """Return the visits so far."""
-        outcomes = np.where(self.changed[self.visited], 2, 1).astype(np.uint8)
-        return Found(self.visited, outcomes)
+        outcomes = np.where(self.changed[self.visited], np.uint8(CHANGED), np.uint8(UNCHANGED))
+        return Found(self.visited, outcomes, self.planned().kinds).first(
+            len(self.visited) if self.heard is None else self.heard
+        )
+
+    def planned(self) -> Planned:
+        """Return the same, as it was planned."""
+        kinds = self.kinds if len(self.kinds) else np.zeros(len(self.visited), np.uint8)
+        return Planned(self.visited, kinds)
+
+    def grouping(self, name: Name) -> Grouping:
+        """Return what the test has set."""
+        return self.groupings[name]
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Return what the test has set."""
+        return self.popular
+
+
+HEARD: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
+"""What `Listening` was told."""
+
+
+class Listening(TopK):
+    """The highest scores, and an ear for what every cycle found."""
+
+    def observe(self, cycle: int, pages: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> None:
+        """Note it."""
+        HEARD.append((cycle, pages.copy(), found.copy()))
+
+
+def listening(settings: PolicySettings) -> Listening:
+    """What ``--policy tests.support.policies.listening`` names."""
+    return Listening(settings)

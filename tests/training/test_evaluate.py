@@ -11,10 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scrapy.settings import Settings as ScrapySettings
 
-from training.comparing.evaluation import DEFAULT_SCORES
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import NAMED, Named
+from scrapy_gp4c.settings import Settings
+from training.comparing.contenders import DEFAULT_SCORES
 from training.evaluate import main
-from training.histories.formats import write_text
+from training.histories.formats import write_text, write_tsv
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import METRICS
@@ -76,7 +80,7 @@ def test_the_csv_file_has_a_row_per_score_and_cycle(path, tmp_path):
 
 
 def test_the_table_lists_all_baselines_by_default(path, capsys):
-    """Without --score: every named score function and the oracle, one row each, with intervals."""
+    """Without --score: every baseline and the oracle, one row each, with intervals."""
     assert main([str(path)]) == 0
     captured = capsys.readouterr()
     for name in DEFAULT_SCORES:
@@ -92,9 +96,11 @@ def test_the_table_lists_all_baselines_by_default(path, capsys):
         (["--score", "t * Y"], "Y"),
         (["--score", "age", "missing.json"], "missing.json"),
         (["--budget", "1.5"], "1.5"),
-        (["--budget", "0.001"], "less than one visit"),
+        (["--budget", "0.0"], "a budget is a share"),
         (["--warmup", "12"], "warm-up"),
         (["--cycles", "4:99"], "--cycles"),
+        (["--all", "--seeds", "0"], "--seeds"),
+        (["--all", "--figure", "front.pdf"], "front.pdf"),
         (["--json", "/nowhere/at/all.json", "--score", "age"], "cannot write /nowhere/at/all.json"),
     ],
 )
@@ -119,7 +125,7 @@ def test_the_module_is_a_command(tmp_path):
 
 @pytest.mark.parametrize("rounds", [1, 2, 4, 7])
 def test_rounds_find_what_top_k_finds(rounds: int, path: Path, tmp_path: Path) -> None:
-    """For every named function, number for number: their scores do not change within a cycle."""
+    """For every baseline, number for number: their scores do not change within a cycle."""
     documents = []
     for policy in ("top_k", f"rounds(rounds={rounds})"):
         out = tmp_path / f"{len(documents)}.json"
@@ -148,3 +154,70 @@ def test_a_policy_that_cannot_be_used_is_one_error(
     """Whether its text cannot be read or its plan breaks the contract."""
     assert main([str(path), "--score", "nad", "--policy", text]) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_all_is_a_leaderboard(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every name with its source, one's own scores too; JSON, CSV with seeds, and a figure."""
+    out, rows, figure = (tmp_path / name for name in ("all.json", "all.csv", "all.svg"))
+    arguments = [path, "--all", "--score", "t * sqrt(X)", "--seeds", "2", "--seed", "4", "--budget", "9"]
+    arguments += ["--json", out, "--csv", rows, "--figure", figure]
+    assert main([str(argument) for argument in arguments]) == 0
+    text = capsys.readouterr().out
+    for name in ("oracle", "whittle", "t*X", "lambda-crawl", "nutch", "t * sqrt(X)", "Apache Nutch"):
+        assert f"│ {name}" in text
+    assert "seeds 4 to 5" in text
+    assert "●" in text
+    assert "no page names: neighbours, " in text
+    document = json.loads(out.read_text())
+    assert document["settings"]["seeds"] == [4, 5]
+    assert document["reference"] == "t*X", "the default needs names"
+    known = {one["score"]: one for one in document["results"]}
+    assert known["whittle"]["formula"] == parse(NAMED["whittle"].expression).text
+    assert len(known["nutch"]["freshness"]["per_seed"]) == 2
+    with open(rows, newline="") as file:
+        seeds = [row["seed"] for row in csv.DictReader(file) if row["score"] == "nutch"]
+    assert seeds == ["4"] * 10 + ["5"] * 10
+    assert "lambda-crawl" in figure.read_text()
+
+
+def test_a_named_function_brings_its_policy(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless `--policy` says otherwise; the others go with `top_k`."""
+    own = "rounds(rounds=3)"
+    monkeypatch.setitem(NAMED, "mine", Named("t * X", "tests", "for this test", own))
+    out = tmp_path / "out.json"
+    assert main([str(path), "--score", "mine", "cg", "--json", str(out)]) == 0
+    assert f"mine, {own}" in capsys.readouterr().out.replace("│\n│", "")
+    document = json.loads(out.read_text())
+    assert document["settings"]["policy"] == "top_k"
+    assert [one.get("policy") for one in document["results"]] == [own, None]
+    assert main([str(path), "--score", "mine", "cg", "--policy", "top_k", "--json", str(out)]) == 0
+    assert [one.get("policy") for one in json.loads(out.read_text())["results"]] == [None, None]
+
+
+def test_default_is_what_a_crawl_does(path: Path, tmp_path: Path) -> None:
+    """The same function and policy as the settings of a crawl that sets nothing; it leads a leaderboard."""
+    settings = Settings.load(ScrapySettings())
+    out, named = tmp_path / "out.json", tmp_path / "named.tsv"
+    write_tsv(named, read_history(path))
+    assert main([str(named), "--all", "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["reference"] == "default"
+    assert main([str(named), "--score", "default", "--json", str(out)]) == 0
+    document = json.loads(out.read_text())
+    found = document["results"][0]
+    assert found["formula"] == settings.score_function.formula
+    assert found.get("policy", document["settings"]["policy"]) == settings.policy.text
+
+
+@pytest.mark.parametrize("arguments", [["--seeds", "2"], ["--figure", "a.png"]])
+def test_options_of_the_leaderboard_alone(
+    path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused where they would do nothing."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(path), *arguments])
+    assert stop.value.code == 2
+    assert "seeds" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scrapy_gp4c.scoring.terminals import SETS
+from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training import experiment
 from training.comparing import experiment as module
 from training.comparing.paper import BASELINES, FITNESSES, TABLES
@@ -62,14 +62,14 @@ def test_all_artefacts_are_there(done: Path) -> None:
     trials = read_results(done).trials
     expected = {"results.json", "report.html", "tables.md", *(f"{name}.csv" for name in TABLES)}
     expected |= {f"{chart.key}{suffix}" for chart in paper_charts(trials) for suffix in (".png", ".svg")}
-    expected |= {f"learned-{fitness}-{terminals}.json" for fitness in FITNESSES for terminals in SETS}
+    expected |= {f"learned-{fitness}-{terminals}.json" for fitness in FITNESSES for terminals in PAPER_SETS}
     assert {path.name for path in done.iterdir()} == expected
 
 
 def test_results_are_those_of_replays(done: Path, history: Path) -> None:
     """Every series is what a replay of the function on that fold's test set gives; the oracle is best."""
     content = json.loads((done / "results.json").read_text())
-    names = {label(s, t, f) for s in SELECTIONS for t in SETS for f in FITNESSES}
+    names = {label(s, t, f) for s in SELECTIONS for t in PAPER_SETS for f in FITNESSES}
     assert set(content["series"]) == {*BASELINES, ORACLE, *names}
     parts = splits.protocol_splits(read_history(history), "journal", seed=1, warmup=2)
     for entry in content["learned"]:

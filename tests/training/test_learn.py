@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.simplify import readable
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
@@ -59,7 +61,7 @@ def test_from_history_to_settings(history, tmp_path, capsys):
     assert written["parameters"]["population"] == 12
     assert f"score = {readable(loaded.formula)}" in out
     assert f'GP4C_SCORE_FUNCTION = "{output}"' in out
-    for name in ("learned", *functions.NAMED, "oracle"):
+    for name in ("learned", *BASELINES, "oracle"):
         assert re.search(rf"^. {re.escape(name)} +. +0\.\d{{4}}|^. {re.escape(name)} +. +1\.0000", out, re.M)
     assert f"{written['test']['ndcg']:.4f}" in out
     assert "generation 3/3: best ndcg 0." in err
@@ -78,12 +80,9 @@ def test_journal_protocol_shows_means_and_intervals(history, tmp_path, capsys):
     assert re.search(r"learned +.( +0\.\d{4} ± 0\.\d{4} .){3}", out)
 
 
-def test_killed_run_resumes_to_the_same_result(history, tmp_path):
-    """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
-    arguments = [str(history), *FAST, "--generations", "40"]
-    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
-    output = tmp_path / "killed.json"
-    checkpoint = tmp_path / "killed.json.checkpoint" / "checkpoint.json"
+def killed_after_two_generations(arguments, output):
+    """Learn in a process of its own until the third generation or so, and kill it; generations done."""
+    checkpoint = output.with_name(f"{output.name}.checkpoint") / "checkpoint.json"
     run = subprocess.Popen(
         [*COMMAND, *arguments, "-o", str(output)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -96,12 +95,20 @@ def test_killed_run_resumes_to_the_same_result(history, tmp_path):
         time.sleep(0.01)
     run.kill()
     run.wait()
-    assert 2 <= done < 40
+    return done
+
+
+def test_killed_run_resumes_to_the_same_result(history, tmp_path):
+    """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
+    arguments = [str(history), *FAST, "--generations", "40"]
+    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
+    output = tmp_path / "killed.json"
+    assert 2 <= killed_after_two_generations(arguments, output) < 40
     assert not output.exists()
     assert main([*arguments, "-o", str(output)]) == 2, "an unfinished run is not overwritten"
     assert main([*arguments, "-o", str(output), "--resume"]) == 0
     assert content(output) == content(tmp_path / "whole.json")
-    assert not checkpoint.exists()
+    assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()
 
 
 def test_ctrl_c_writes_what_it_has(history, tmp_path):
@@ -159,11 +166,15 @@ def refused(capsys, *arguments: str) -> str:
         (["--terminals", "n,size"], "there is no terminal 'size'"),
         (["--fitness", "speed"], "there is no fitness 'speed'"),
         (["--budget", "301"], "the budget of 301 visits per cycle is above the 300 pages"),
-        (["--budget", "0.001"], "less than one visit per cycle"),
+        (["--budget", "0.0"], "a budget is a share"),
         (["--population", "1"], "population must be at least 2"),
         (["--warmup", "8"], "needs at least 5 pages and 27 cycles"),
         (["--output", "/missing/score.json"], "cannot write '/missing/score.json'"),
         (["--backend", "dask"], "needs the address of a scheduler"),
+        (["--front", "--fitness", "freshness"], "a front is of two objectives, freshness and another"),
+        (["--policy", "rounds(rounds=0)"], "takes for rounds a whole number from 1"),
+        (["--sample-sites", "0"], "sample_sites must be a share above 0, at most 1; found 0.0"),
+        (["--divide", "halves", "--protocol", "thesis"], "halves go with the protocol 'simple'"),
     ],
 )
 def test_bad_arguments(history, tmp_path, capsys, arguments, words):
@@ -202,3 +213,80 @@ def test_readable_formula():
     """Constants are rounded for the eye; the formula stays one that can be used."""
     assert readable("t * 0.3333333333333333 + 1000.0") == "t * 0.3333 + 1000.0"
     assert parse(readable("X / 2.718281828459045")).terminals == ("X",)
+
+
+FRONT = ["--front", "--terminals", "n,X,t,cg"]
+
+
+def front_content(directory: Path) -> dict[str, object]:
+    """The score files of a front, and its table."""
+    files = {path.name: content(path) for path in directory.glob("*.json")}
+    return {**files, "table": (directory / "front.csv").read_text()}
+
+
+def test_a_front_is_a_directory_of_score_files(history, tmp_path, capsys):
+    """All load as crawls load them; the preferred one is the score file, and one of them."""
+    output = tmp_path / "score.json"
+    arguments = [str(history), *FAST, *FRONT, "--generations", "3", "-o", str(output)]
+    found = {}
+    for prefer in ("changes", "freshness", "balanced"):
+        assert main([*arguments, "--prefer", prefer]) == 0
+        out = capsys.readouterr().out
+        assert f"the front of ndcg and freshness; taken: {prefer}" in out
+        assert "GP4C_POLICY" not in out
+        files = sorted((tmp_path / "score.json.front").glob("*.json"))
+        assert [path.stem for path in files] == [f"{place:02}" for place in range(1, len(files) + 1)]
+        texts = [functions.load(str(path)).formula for path in files]
+        found[prefer] = content(output)
+        assert found[prefer]["expression"] in texts
+        assert found[prefer]["parameters"]["prefer"] == prefer
+        assert found[prefer]["parameters"]["front"] is True
+        ndcg = [content(path)["test"]["ndcg"] for path in files]
+        assert len(ndcg) == len(files)
+    assert (tmp_path / "score.json.front" / "front.png").read_bytes()[1:4] == b"PNG"
+    least = [found["changes"]["training"], found["balanced"]["training"]]
+    assert found["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
+
+
+def test_a_killed_front_resumes_to_the_same_files(history, tmp_path):
+    """kill -9 in the middle of an evolution with two objectives, then --resume: all files are the same."""
+    arguments = [str(history), *FAST, *FRONT, "--generations", "30"]
+    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
+    output = tmp_path / "killed.json"
+    assert 2 <= killed_after_two_generations(arguments, output) < 30
+    assert not output.exists()
+    assert main([*arguments, "-o", str(output), "--resume"]) == 0
+    assert content(output) == content(tmp_path / "whole.json")
+    one, other = (front_content(tmp_path / f"{name}.json.front") for name in ("killed", "whole"))
+    assert one == other
+    assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()
+
+
+def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, capsys):
+    """A function learned under a policy is for crawls under it."""
+    output = tmp_path / "score.json"
+    arguments = [str(history), *FAST, "--generations", "1", "--policy", "rounds(rounds=2)"]
+    assert main([*arguments, "-o", str(output)]) == 0
+    assert 'GP4C_POLICY = "rounds(rounds=2)"' in capsys.readouterr().out
+    assert content(output)["parameters"]["policy"] == "rounds(rounds=2)"
+    assert main([str(history), *FAST, "--generations", "1", "-o", str(output)]) == 0
+    assert not {"policy", "division", "front", "start"} & set(content(output)["parameters"])
+
+
+def test_related_terminals_divide_whole_sites(tmp_path, capsys):
+    """The set by its name; a history of one site is refused with the way out, which works."""
+    whole = generate("brdc12-like", 900, 24, 1)
+    names = [f"/{page // 7}/{page}" for page in range(900)]
+    write_npz(tmp_path / "h.npz", dataclasses.replace(whole, page_names=names))
+    one = dataclasses.replace(whole, site=np.zeros(900, np.int32), page_names=names)
+    write_npz(tmp_path / "one.npz", one)
+    output = tmp_path / "score.json"
+    arguments = [*FAST, "--generations", "2", "--terminals", "related", "-o", str(output)]
+    assert main([str(tmp_path / "h.npz"), *arguments, "--sample-sites", "0.5"]) == 0
+    assert "near" in content(output)["parameters"]["terminals"]
+    assert content(output)["parameters"]["sample_sites"] == 0.5
+    assert main([str(tmp_path / "h.npz"), *arguments, "--divide", "halves"]) == 0
+    capsys.readouterr()
+    error = refused(capsys, str(tmp_path / "one.npz"), *arguments)
+    assert "cannot divide 1 sites into 5 parts" in error
+    assert main([str(tmp_path / "one.npz"), *arguments, "--divide", "pages"]) == 0

@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.evolution.choices import Choices
 from training.evolution.fitness import Fitness, load_fitness
+from training.evolution.preference import GUARD
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import ArrangedHistory, prepare_for
 from training.replaying.replay import run
@@ -31,9 +33,8 @@ REPLAYS: Final = 5
 BLOCK_CYCLES: Final = 2
 BLOCKS_FROM_CYCLES: Final = 16
 LEAST_CYCLES: Final = 6
-GUARD: Final = "freshness"
 GUARD_MARGIN: Final = 0.01
-"""A loss of freshness up to this counts as none: with enough cycles, any difference becomes significant."""
+"""A loss up to this counts as none: with enough cycles, any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
 """Of a loss beyond the margin: doubt counts against the challenger."""
 
@@ -68,6 +69,25 @@ class Decision:
         )
 
 
+@dataclass(frozen=True)
+class DecisionOnTwo(Decision):
+    """What came of the comparison by two objectives: the fitness, and freshness."""
+
+    loss_probability: float
+    """Of a loss of `metric` as large or larger if it were `GUARD_MARGIN` in truth."""
+    freshness_gain_probability: float
+    """Of a difference of freshness as large or larger if both were equally fresh."""
+
+    def __str__(self) -> str:
+        """Decision, reason and numbers for people."""
+        return (
+            f"{super().__str__()}\n"
+            f"  and the other way round: p = {self.loss_probability:.3g} for a loss of {self.metric} above "
+            f"{GUARD_MARGIN:g} by chance, p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by "
+            "chance"
+        )
+
+
 def chance(differences: Floats) -> float:
     """Probability that the mean of paired differences is as large or larger by chance, if it is 0 in truth.
 
@@ -99,10 +119,15 @@ def arrangements_of(history: ChangeHistory, choices: Choices) -> list[ArrangedHi
     return [prepare_for(history, crawl._replace(seed=crawl.seed + i)) for i in range(REPLAYS)]
 
 
-def values_on(arranged: Sequence[ArrangedHistory], function: ScoreFunction, fitness: Fitness) -> Floats:
+def values_on(
+    arranged: Sequence[ArrangedHistory],
+    function: ScoreFunction,
+    fitness: Fitness,
+    policy: str = TOP_K.text,
+) -> Floats:
     """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
     wanted = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
-    results = [run(one, function, metrics=wanted) for one in arranged]
+    results = [run(one, function, metrics=wanted, policy=policy) for one in arranged]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
     return np.asarray(np.mean(rows, axis=0))
 
@@ -127,30 +152,78 @@ def decide(
         )
     fitness = load_fitness(choices.fitness)
     arranged = arrangements_of(history, choices)
-    values = [values_on(arranged, function, fitness)[:, -cycles:] for function in (champion, challenger)]
-    differences = values[1] - values[0]
-    gain, loss = chance(differences[0]), chance(-differences[1] - GUARD_MARGIN)
-    means = [[float(row.mean()) for row in pair] for pair in values]
-    better = means[1][0] > means[0][0] and gain <= LEVEL
-    staler = loss <= GUARD_LEVEL
-    if not differences.any():
+    values = [
+        values_on(arranged, function, fitness, choices.policy)[:, -cycles:]
+        for function in (champion, challenger)
+    ]
+    goals = [
+        Verdict.of(name, values[1][row] - values[0][row], 2 if choices.front else 1)
+        for row, name in enumerate((fitness.name, GUARD))
+    ]
+    promoted, reason = (on_two if choices.front else on_one)(*goals)
+    if not any(goal.differs for goal in goals):
         reason = "both rank alike in every judged cycle"
-    elif not better:
-        reason = f"its {fitness.name} is not significantly better (p above {LEVEL:g})"
-    elif staler:
-        reason = f"its {fitness.name} is significantly better, but its {GUARD} significantly worse"
-    else:
-        reason = f"its {fitness.name} is significantly better and its {GUARD} not worse"
-    return Decision(
-        better and not staler,
+    means = [[float(row.mean()) for row in pair] for pair in values]
+    first, second = goals
+    found = (
+        promoted,
         reason,
         fitness.name,
         means[0][0],
         means[1][0],
-        gain,
+        first.gain,
         means[0][1],
         means[1][1],
-        loss,
+        second.loss,
         history.pages,
         cycles,
     )
+    return DecisionOnTwo(*found, first.loss, second.gain) if choices.front else Decision(*found)
+
+
+class Verdict(NamedTuple):
+    """What the differences in one objective say of the challenger."""
+
+    name: str
+    differs: bool
+    gain: float
+    """Probability of a gain as large or larger by chance."""
+    loss: float
+    """Probability of a loss as large or larger by chance, if it is `GUARD_MARGIN` in truth."""
+    better: bool
+    worse: bool
+
+    @classmethod
+    def of(cls, name: str, differences: Floats, chances: int) -> Verdict:
+        """``chances``: objectives in which a gain counts; they share the level (Bonferroni)."""
+        gain, loss = chance(differences), chance(-differences - GUARD_MARGIN)
+        better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
+        return cls(name, bool(differences.any()), gain, loss, better, loss <= GUARD_LEVEL)
+
+
+def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
+    """Better in the fitness, and not staler: whether to promote, and why."""
+    if not goal.better:
+        return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
+    if guard.worse:
+        return (
+            False,
+            f"its {goal.name} is significantly better, but its {guard.name} significantly worse",
+        )
+    return True, f"its {goal.name} is significantly better and its {guard.name} not worse"
+
+
+def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
+    """Better in one objective and not worse in the other: whether to promote, and why."""
+    better = [goal for goal in (one, other) if goal.better]
+    worse = [goal for goal in (one, other) if goal.worse]
+    if not better:
+        return (
+            False,
+            f"neither its {one.name} nor its {other.name} is significantly better (p above {LEVEL / 2:g})",
+        )
+    if worse:
+        return on_one(better[0], worse[0])
+    if len(better) == 2:
+        return True, f"its {one.name} and its {other.name} are significantly better"
+    return on_one(better[0], other if better[0] is one else one)

@@ -13,11 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import Ints
+from training.replaying.replay import policy_of
 
 Bits = npt.NDArray[np.bool_]
 
@@ -70,9 +72,12 @@ class Difference(NamedTuple):
 
 
 def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
-    """Replay an expression and note every visit. Raises HistoryError and ExpressionError as `replay`."""
+    """Replay an expression or a named function and note every visit.
+
+    Raises HistoryError as `replay`, ExpressionError for another text, ScoreError for a dotted path.
+    """
     arranged = prepare_for(history, crawl)
-    function = functions.load(text).on_clock(crawl.clock)
+    function = functions.recorded(text).on_clock(crawl.clock)  # of a result file, which is data
     n = np.full(arranged.pages, arranged.warmup)
     X = arranged.changed[: arranged.warmup].sum(axis=0)
     last = np.full(arranged.pages, arranged.warmup)
@@ -84,7 +89,7 @@ def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
         X[pages] += found
         last[pages] = cycle
 
-    replay_dense(arranged, function, (), watch)
+    replay_dense(arranged, function, (), watch, load_policy(crawl.policy or policy_of(function)))
     return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
 
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import numpy as np
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.functions import NAMED, load
+from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
+from training.comparing.contenders import DEFAULT_SCORES, Asked
 from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices, Ties, prepare_for
-from training.replaying.metrics import METRICS, ORACLE
-from training.replaying.replay import run
+from training.replaying.metrics import ORACLE
+from training.replaying.replay import Engine, metrics_of, policy_of, run
 
-DEFAULT_SCORES: Final = (*NAMED, ORACLE)
+RANDOM: Final = "random"
+"""What stands for the score function of a policy that asks for none."""
 COUNTS: Final = ("visited", "changed", "pending")
+QUICK: Final = 10_000_000
+"""Pages times cycles up to which the engine without compiled loops is as good: both give the same, and
+compiling takes longer than all replays."""
 
 
 class Summary(NamedTuple):
@@ -61,7 +69,7 @@ class Used(NamedTuple):
     """None: that of each score file, else ``visits``."""
     seed: int
     policy: str
-    """As it was given."""
+    """As it was given, else ``top_k``; named functions may bring their own."""
 
 
 class Result(NamedTuple):
@@ -71,7 +79,9 @@ class Result(NamedTuple):
     """As it was given."""
     formula: str
     clock: Clock | None
-    """None for the oracle, which has no terminals."""
+    """None for what has no terminals: oracle, peers, policies without a score function."""
+    policy: str | None
+    """Text of the policy that chose by it; None for oracle and peers."""
     metrics: dict[str, Summary]
     """By the names of `training.replaying.metrics.METRICS`."""
     counts: dict[str, list[int]]
@@ -93,12 +103,19 @@ class Evaluation:
             "history": self.history._asdict(),
             "settings": self.settings._asdict(),
             "versions": self.versions,
-            "results": [
-                {"score": one.score, "formula": one.formula, "clock": one.clock}
-                | {name: summary._asdict() for name, summary in one.metrics.items()}
-                | one.counts
-                for one in self.results
-            ],
+            "results": [self._result(one) for one in self.results],
+        }
+
+    def _result(self, one: Result) -> Json:
+        own = {} if one.policy in (None, self.settings.policy) else {"policy": one.policy}
+        metrics = {name: summary._asdict() for name, summary in one.metrics.items()}
+        return {
+            "score": one.score,
+            "formula": one.formula,
+            "clock": one.clock,
+            **own,
+            **metrics,
+            **one.counts,
         }
 
 
@@ -116,30 +133,32 @@ def evaluate(
     scores: Sequence[str] = DEFAULT_SCORES,
     crawl: CrawlChoices = DEFAULTS,
     *,
+    policies: Sequence[str] = (),
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Replay every score function on `history`.
+    """Replay every score function on `history`, and every policy that needs none.
 
-    ``first_cycle``: number of the history's first cycle in the file that it was cut from; ``advance`` is
-    called after each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError, before any
-    replay where it can.
+    ``policies``: what chooses, instead of the crawl's, see `Asked`; ``first_cycle``: number of the history's
+    first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
+    HistoryError, ScoreError, ExpressionError or PolicyError, before any replay where it can.
     """
-    functions = [None if text == ORACLE else load(text) for text in scores]
+    several = Asked(scores, policies).contenders(crawl)
+    default_policy = crawl.policy or policy_of(None)
     results = []
     arranged = prepare_for(history, crawl)
+    engine: Engine = "dense" if history.pages * history.cycles <= QUICK else "auto"
+    wanted = metrics_of(history)
     scored = (arranged.scored_cycles + first_cycle - 1).tolist()
-    for text, function in zip(scores, functions, strict=True):
-        result = run(arranged, function or ORACLE, clock=crawl.clock, policy=crawl.policy)
-        results.append(
-            Result(
-                text,
-                text if function is None else function.formula,
-                None if function is None else crawl.clock or function.clock,
-                {name: summary(getattr(result, name)) for name in METRICS},
-                {name: getattr(result, name).tolist() for name in COUNTS},
-            )
-        )
+    for text, function, policy in several:
+        given = function or (RANDOM if policy else ORACLE)
+        result = run(arranged, given, metrics=wanted, policy=policy, engine=engine)
+        formula, clock = text, None
+        if isinstance(function, ScoreFunction):
+            formula, clock = function.formula, function.clock
+        metrics = {name: summary(getattr(result, name)) for name in wanted}
+        counts = {name: getattr(result, name).tolist() for name in COUNTS}
+        results.append(Result(text, formula, clock, policy, metrics, counts))
         advance()
     about = About(
         history.source,
@@ -154,7 +173,7 @@ def evaluate(
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
     return Evaluation(
         about,
-        Used(crawl.budget, arranged.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, crawl.policy),
+        Used(crawl.budget, arranged.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy),
         versions,
         results,
     )
@@ -178,12 +197,34 @@ def cycles_of(text: str, cycles: int) -> slice:
     return slice(start - 1, stop)
 
 
-def write_csv(file: IO[str], evaluation: Evaluation) -> None:
-    """One row per score function and scored cycle: every metric and count."""
-    writer = csv.writer(file)
-    writer.writerow(["score", "cycle", *COUNTS, *METRICS])
-    for result in evaluation.results:
-        columns: list[Sequence[float]] = list(result.counts.values())
-        columns += (summary.per_cycle for summary in result.metrics.values())
-        for cycle, *values in zip(evaluation.history.scored_cycles, *columns, strict=True):
-            writer.writerow([result.score, cycle, *values])
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[IO[str]]:
+    try:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, document: Json) -> None:
+    """Write a document; raises HistoryError where it cannot."""
+    with _written(path) as file:
+        json.dump(document, file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+def write_csv(path: Path, evaluations: Sequence[Evaluation]) -> None:
+    """Write one row per score function, seed and scored cycle, every metric and count; errors as above."""
+    several = len(evaluations) > 1
+    with _written(path) as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["score", *(["seed"] if several else []), "cycle", *COUNTS, *evaluations[0].results[0].metrics]
+        )
+        for evaluation in evaluations:
+            seed = [evaluation.settings.seed] if several else []
+            for result in evaluation.results:
+                columns: list[Sequence[float]] = list(result.counts.values())
+                columns += (summary.per_cycle for summary in result.metrics.values())
+                for cycle, *values in zip(evaluation.history.scored_cycles, *columns, strict=True):
+                    writer.writerow([result.score, *seed, cycle, *values])

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring.terminals import SETS
+from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing.difference import Difference, differ
 from training.comparing.paper import BASELINES, FITNESSES, best_baseline
 from training.comparing.results import (
@@ -27,9 +27,10 @@ from training.comparing.results import (
 )
 from training.comparing.trials import Functions, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
-from training.evolution.choices import PARTS, Choices, Parts, arrange, identity
+from training.evolution.choices import PARTS, Choices, arrange, identity
 from training.evolution.learning import LEARNED, Fold, learn
 from training.evolution.long_run import Shown
+from training.evolution.parts import Parts
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
@@ -88,7 +89,7 @@ class Experiment:
         """
         folds: list[Parts] | None = None
         for fitness in FITNESSES:
-            for name, names in SETS.items():
+            for name, names in PAPER_SETS.items():
                 parameters = dataclasses.replace(self._choices.parameters, terminals=names)
                 chosen = dataclasses.replace(self._choices, fitness=fitness, parameters=parameters)
                 run = plain(identity(self._history, chosen))

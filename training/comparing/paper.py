@@ -6,6 +6,7 @@ Each function takes the results and returns rows: one key per column, ready for 
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring import named, terminals
+from scrapy_gp4c.store.whole_files import replacing
 from training.comparing import statistics
 from training.comparing.results import ExperimentResults, label
 from training.comparing.statistics import Floats
@@ -25,7 +27,7 @@ from training.replaying.metrics import ORACLE, TRIO
 Row = dict[str, str | int | float]
 
 FITNESSES: Final = ("ndcg", "change_rate")
-BASELINES: Final = tuple(functions.NAMED)
+BASELINES: Final = tuple(named.BASELINES)
 COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
 """The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
 SHOWN: Final = (*TRIO, "harmonic_staleness")
@@ -53,7 +55,7 @@ def table_2(results: ExperimentResults) -> list[Row]:
     columns that no function was learned for).
     """
     rows = []
-    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in terminals.SETS), ORACLE):
+    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in terminals.PAPER_SETS), ORACLE):
         row: Row = {"method": name}
         for metric in SHOWN:
             source = learned_for(metric, name.split()[1]) if name.startswith("GP4C") else name
@@ -67,7 +69,7 @@ def table_3(results: ExperimentResults) -> list[Row]:
     """Victories, losses and ties per cycle against each baseline (paired t test over the folds, 95%)."""
     rows = []
     for metric in FITNESSES:
-        for terminal_set in terminals.SETS:
+        for terminal_set in terminals.PAPER_SETS:
             ours = values(results.trials, learned_for(metric, terminal_set), metric)
             for name in COMPETITIVE:
                 duel = statistics.duel(ours, values(results.trials, name, metric))
@@ -188,18 +190,21 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
-    """Write every table as CSV, and all of them as ``tables.md``; returns the paths."""
+    """Write every table as CSV, and all as ``tables.md``, each whole or not at all; returns the paths."""
     paths = []
     text = []
     for name, (title, make) in TABLES.items():
         rows = make(results)
         path = directory / f"{name}.csv"
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+        with replacing(path) as file:
+            file.write(table.getvalue().encode())
         paths.append(path)
         text.append(f"## {title}\n\n{markdown(rows)}")
     path = directory / "tables.md"
-    path.write_text("\n".join(text), encoding="utf-8")
+    with replacing(path) as file:
+        file.write("\n".join(text).encode())
     return [*paths, path]

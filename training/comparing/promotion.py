@@ -6,6 +6,7 @@ better on the newest cycles of other pages. docs/closing-the-loop.md tells what 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError, ScoreError, StoreError
+from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError, StoreError
+from scrapy_gp4c.policies.table import TOP_K
+from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -25,6 +29,7 @@ from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, arrange
 from training.evolution.fitness import load_fitness
 from training.evolution.learning import Watch, learn
+from training.evolution.preference import GUARD
 from training.evolution.score_file import write_learned
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -38,7 +43,7 @@ PAGE_ENDS: Final = (3, 4)
 """Of eight equal parts of the pages, three train and one validates; the other four are judged."""
 
 
-def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
+def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Split, int]:
     """Parts to learn on and, as the split's test part, the pages to judge on; and how many cycles to judge.
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
@@ -47,10 +52,12 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
     same while pages come and go, and whatever the order in which the crawl found them. Histories without
     keys divide by position.
 
+    ``by``: what `Choices.divided_by` says; unless it is ``pages``, all pages of a site have one part, which
+    follows from the site's name.
+
     Raises HistoryError if a part gets no page.
     """
-    keys = np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
-    drawn = draws.draws(np.ascontiguousarray(keys), seed, 0)
+    drawn = draws.draws(np.ascontiguousarray(_keys(history, by)), seed, 0)
     order = np.argsort(drawn, kind="stable")
     # The first bits of the drawn number are its eighth: 0 to 7.
     ends = np.searchsorted(drawn[order] >> np.uint64(61), np.array(PAGE_ENDS, np.uint64))
@@ -59,29 +66,46 @@ def divide(history: ChangeHistory, seed: int) -> tuple[Split, int]:
         raise HistoryError(
             f"{history.source} has {history.pages:,} pages, too few to learn on some and judge on others; "
             "raise GP4C_PANEL"
+            if by == "pages"
+            else f"{history.source} has {len(np.unique(history.site)):,} sites, too few to learn on some and "
+            "judge on others: divide single pages (--divide pages)"
         )
     newest = history.cycles // 2
     older = slice(0, history.cycles - newest)
     return Split(history.take(train, older), history.take(validation, older), history.take(held_out)), newest
 
 
-def fresh_enough(
+def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
+    """The number of each page from which its part follows: uint64 ``[P]``."""
+    if by == "pages":
+        return np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
+    names = [str(number) for number in range(int(history.site.max()) + 1)]
+    if history.site_names is not None:
+        names = [str(name) for name in history.site_names]
+    digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)[history.site]
+
+
+def not_worse(
     texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Those of the texts whose freshness is not worse than `champion`'s in any part.
+    """Those of the texts that do not give up in any part what `champion` has.
 
-    ``parts``: training and validation, never the pages that are judged. Each text is replayed like in the
-    decision, with several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
+    That is freshness; the fitness where a front is learned and ``freshness`` preferred. ``parts``: training
+    and validation, never the pages that are judged. Each text is replayed like in the decision, with
+    several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
     """
     fitness = load_fitness(choices.fitness)
     arranged = [arrangements_of(part, choices) for part in parts]
+    row = 0 if choices.front and choices.prefer == GUARD else 1
 
-    def freshness(function: ScoreFunction) -> Floats:
-        return np.array([values_on(part, function, fitness)[1].mean() for part in arranged])
+    def kept(function: ScoreFunction) -> Floats:
+        values = [values_on(part, function, fitness, choices.policy) for part in arranged]
+        return np.array([rows[row].mean() for rows in values])
 
-    least = freshness(champion) - GUARD_MARGIN
+    least = kept(champion) - GUARD_MARGIN
     candidates = {text: functions.of_expression(parse(text), text, choices.clock) for text in texts}
-    return {text for text, function in candidates.items() if (freshness(function) >= least).all()}
+    return {text for text, function in candidates.items() if (kept(function) >= least).all()}
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
@@ -131,7 +155,7 @@ def promote(
     champion = in_use(path, source)
     history = read_history(source)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
-    split, newest = divide(history, choices.seed)
+    split, newest = divide(history, choices.seed, choices.divided_by)
     # Before hours of learning: is there enough to judge on?
     decide(split.test, champion, champion, choices, newest)
     learned = learn(
@@ -140,7 +164,7 @@ def promote(
         parallel,
         folds=arrange(history, choices, [split]),
         watch=watch,
-        allow=partial(fresh_enough, parts=split[:2], champion=champion, choices=choices),
+        allow=partial(not_worse, parts=split[:2], champion=champion, choices=choices),
     )
     if not learned.complete:
         raise KeyboardInterrupt
@@ -155,7 +179,7 @@ def promote(
         str(decision),
         f"written to {path}" if decision.promoted else f"{path} is as it was",
     ):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        _tell(console, line)
     return PROMOTED if decision.promoted else KEPT
 
 
@@ -168,10 +192,27 @@ def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
     if not plan.get("ranked") or plan["ranked"] == plan["rankable"]:
         return otherwise
     share = float(plan["ranked"] / plan["rankable"])
-    console.print(
+    _tell(
+        console,
         f"budget: {share:.3g} of the pages, as the crawl's newest cycle chose of those it ranked (--budget)",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
     )
     return share
+
+
+def policy_of_crawl(source: Path, console: Console) -> str:
+    """The policy of the crawl's newest cycle, the default where `source` is no store; tells so on `console`.
+
+    Raises PolicyError where the record names code: only who gives the command may name that.
+    """
+    text = str((_last_record(source) or {}).get("policy") or TOP_K.text)
+    try:
+        load_policy(text, trusted=False)
+    except PolicyError as error:
+        raise PolicyError(f"the newest cycle of {source}: {error}; give it with --policy") from None
+    if text != TOP_K.text:
+        _tell(console, f"policy: {text}, as in the crawl's newest cycle (--policy)")
+    return text
+
+
+def _tell(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -117,7 +117,7 @@ class ExperimentResults:
             "versions": self.versions,
             "history": self.history._asdict()
             | {"changes_per_page_and_cycle": self.changes_per_page_and_cycle},
-            "choices": plain(dataclasses.asdict(self.choices)),
+            "choices": plain(self.choices.recorded()),
             "first_cycle": self.trials.first_cycle,
             "test_pages": self.test_pages,
             "changed_pages": self.changed_pages,
@@ -185,7 +185,7 @@ def read_results(directory: Path) -> ExperimentResults:
     path = directory / NAME
     try:
         return ExperimentResults.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise HistoryError(
             f"{path} has no results of `python -m training.experiment` to report ({error}); give the "
             "directory of an experiment, a score file, or the store of a crawl"

@@ -123,7 +123,7 @@ def _test_set(
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
         arranged = prepare_for(test, crawl)
-        result = run(arranged, learned.text, clock=crawl.clock, metrics=("change_rate",))
+        result = run(arranged, learned.text, clock=crawl.clock, metrics=("change_rate",), policy=crawl.policy)
         if abs(float(result.change_rate.mean()) - recorded) < 1e-12:
             return test
     raise ScoreError(

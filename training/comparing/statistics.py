@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,9 +49,14 @@ def half_width(sample: Floats, *, error_first: bool = True) -> float:
     n = len(sample)
     if n < 2:
         return float("nan")
-    point = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+    point = t_quantile(n - 1)
     deviation, root = float(sample.std(ddof=1)), math.sqrt(n)
     return point * (deviation / root) if error_first else point * deviation / root
+
+
+def t_quantile(degrees: int) -> float:
+    """What half of a 95% interval has in standard errors: Student's t."""
+    return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def mean(values: npt.ArrayLike) -> Mean:
@@ -76,6 +81,8 @@ def p_values(one: Floats, other: Floats) -> Floats:
     out = np.where(difference[0] == 0.0, 1.0, 0.0)
     varying = np.flatnonzero(~constant)
     if len(varying) and len(difference) > 1:
+        from scipy import stats  # takes half a second to import
+
         out[varying] = stats.ttest_rel(one[:, varying], other[:, varying], axis=0).pvalue
     return np.asarray(out)
 
@@ -101,14 +108,18 @@ def duel(one: Floats, other: Floats) -> Duel:
     )
 
 
-def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
-    """Difference of the means, with its interval, and the p value of a paired t test.
+def paired(one: Floats, other: Floats) -> Floats:
+    """Differences of pairs: folds where there are several (its cycles are not independent), else cycles."""
+    return np.asarray((one - other).mean(axis=1) if len(one) > 1 else (one - other)[0])
 
-    The pairs are the folds where there are several (cycles of one fold are not independent), else cycles.
-    """
-    pairs = (one - other).mean(axis=1) if len(one) > 1 else (one - other)[0]
+
+def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
+    """Difference of the means, with its interval, and the p value of a paired t test; pairs: `paired`."""
+    pairs = paired(one, other)
     if len(pairs) < 2 or np.ptp(pairs) == 0.0:
         return mean(pairs), 1.0 if not pairs.any() else 0.0
+    from scipy import stats
+
     return mean(pairs), float(stats.ttest_1samp(pairs, 0.0).pvalue)
 
 
@@ -117,6 +128,8 @@ def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
     x, y = (np.asarray(a, dtype=np.float64).ravel() for a in (changed_pages, values))
     if len(x) < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
         return float("nan")
+    from scipy import stats
+
     return float(stats.pearsonr(x, y).statistic)
 
 

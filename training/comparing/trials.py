@@ -70,7 +70,7 @@ def _series(tests: Sequence[ChangeHistory], functions: Functions, crawl: CrawlCh
     title, console = f"Replaying at {crawl.budget:.1%}", Console(stderr=True)
     for name, texts in track(functions.items(), title, console=console):
         results = [
-            run(prepare_for(test, crawl), text, clock=crawl.clock)
+            run(prepare_for(test, crawl), text, clock=crawl.clock, policy=crawl.policy)
             for test, text in zip(tests, texts, strict=True)
         ]
         series[name] = {metric: [getattr(r, metric).tolist() for r in results] for metric in METRICS}

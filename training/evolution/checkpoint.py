@@ -77,6 +77,8 @@ class Checkpoint:
                 raise ValueError(f'expected "format": {FORMAT!r}, found {content["format"]!r}')
             states = [State.from_json(state) for state in content["states"]]
             saved: Json = content["run"]
+            if not isinstance(saved, dict):
+                raise ValueError(f'expected an object as "run", found {saved!r}')
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LearningError(
                 f"{str(self._path)!r} is not a checkpoint that can be read ({error}); delete it to start anew"

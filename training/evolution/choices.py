@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Final, Literal
 
 import numpy as np
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.policies.table import TOP_K
+from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.challenge import GROUPS
 from training.evolution.evolve import Json, Parameters
-from training.evolution.fitness import load_fitness
+from training.evolution.fitness import load_measure
+from training.evolution.parts import Apart, Parts
+from training.evolution.preference import GUARD, PREFERENCES
+from training.evolution.seeds import look_around, named_functions, recommended
 from training.evolution.selection import GUARDED, RULES, Goal
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.arranged import DEFAULTS, TIES, ArrangedHistory, CrawlChoices, Ties, prepare_for
 
+Division = Literal["auto", splits.Division]
+DIVISIONS: Final = ("auto", *splits.DIVISIONS)
+LATER: Final = ("policy", "division", "sample_sites", "front", "prefer")
+"""Choices that files of earlier versions do not name."""
 PARTS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
 """Draws of `forgetful` by which `selection.guarded` judges: the one that was learned from and others."""
@@ -45,15 +55,29 @@ class Choices:
     forget: float = 0.0
     """Share of the training part's changes that is taken out at random, as if missed: see `forgetful`."""
     selection: str = "best"
+    policy: str = TOP_K.text
+    """Text of what chooses by the score functions, see `scrapy_gp4c.policies.table.load`."""
+    division: Division = "auto"
+    """What parts of a history are drawn of, see `training.histories.splits.protocol_splits`; ``auto``: whole
+    ``sites`` where a terminal tells of a page's siblings, else single ``pages``."""
+    sample_sites: float = 1.0
+    """Share of the training part's sites that is learned from, see `splits.sampled_sites`."""
+    front: bool = False
+    """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
+    prefer: str = "balanced"
+    """Which function of a front is taken, see `training.evolution.preference`."""
 
     def __post_init__(self) -> None:
         """Check all that can be checked without a history."""
-        load_fitness(self.fitness)
+        load_measure(self.measure)
+        load_policy(self.policy)
         for name, known in (
             ("protocol", splits.PROTOCOLS),
             ("clock", terminals.CLOCKS),
             ("ties", TIES),
             ("selection", RULES),
+            ("division", DIVISIONS),
+            ("prefer", PREFERENCES),
         ):
             if getattr(self, name) not in known:
                 raise LearningError(
@@ -61,6 +85,10 @@ class Choices:
                 )
         if not 0.0 <= self.forget < 1.0:
             raise LearningError(f"forget must be a share from 0 to below 1; found {self.forget}")
+        if not 0.0 < self.sample_sites <= 1.0:
+            raise LearningError(f"sample_sites must be a share above 0, at most 1; found {self.sample_sites}")
+        if self.front and self.fitness == GUARD:
+            raise LearningError(f"a front is of two objectives, {GUARD} and another; found {GUARD} twice")
         for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
@@ -68,26 +96,48 @@ class Choices:
     def crawl(self, budget: float | None = None) -> CrawlChoices:
         """The crawl that is replayed; with another budget than that of the choices if one is given."""
         budget = self.budget if budget is None else budget
-        return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed)
+        return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed, self.policy)
 
     def split(self, history: ChangeHistory) -> list[splits.Split]:
         """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
-        return splits.protocol_splits(history, self.protocol, seed=self.seed, warmup=self.warmup)
+        return splits.protocol_splits(
+            history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by
+        )
+
+    @property
+    def divided_by(self) -> splits.Division:
+        """What parts are drawn of."""
+        if self.division == "auto":
+            return "sites" if look_around(self.parameters.terminals) else "pages"
+        return self.division
+
+    @property
+    def measure(self) -> str:
+        """What is learned for: one name, or two for a front, as `load_measure` reads them."""
+        return f"{self.fitness},{GUARD}" if self.front else self.fitness
 
     @property
     def goal(self) -> Goal:
         """What is looked for."""
-        return Goal(self.fitness, self.clock, self.selection)
+        named: tuple[str, ...] = ()
+        if self.front or self.parameters.named_start:
+            named = tuple(named_functions(self.parameters.terminals).values())
+        known = ""
+        if named:
+            known = recommended(self.prefer if self.front else self.fitness)
+        return Goal(self.measure, self.clock, self.selection, self.policy, named, known)
 
+    def recorded(self) -> Json:
+        """All of it, as results and score files have it.
 
-class Parts(NamedTuple):
-    """The parts of one fold, arranged for replay."""
-
-    training: ArrangedHistory
-    validation: ArrangedHistory
-    test: ArrangedHistory
-    draws: tuple[ArrangedHistory, ...] = ()
-    """The training part as other draws of `forgetful` leave it, where the selection asks for them."""
+        Left out is what earlier versions did not know, where it is as it was then.
+        """
+        values = asdict(self)
+        later = {one.name: one.default for one in fields(self) if one.name in LATER}
+        parameters = values["parameters"]
+        if parameters["start"] == Parameters.start:
+            del parameters["start"]
+        return {name: value for name, value in values.items() if later.get(name, ...) != value}
 
 
 def arrange(
@@ -123,15 +173,31 @@ def arrange(
 
     folds = []
     for number, split in enumerate(parts):
-        draws = [split.train]
+        train = split.train
+        if choices.sample_sites < 1.0:
+            drawn = splits.sampled_sites(train.site, choices.sample_sites, (choices.seed, number))
+            train = train.take(drawn)
+        draws = [train]
         if choices.forget:
             seeds = [(choices.seed, number, *([draw] if draw else [])) for draw in range(DRAWS)]
             wanted = seeds if choices.selection == GUARDED else seeds[:1]
-            draws = [forgetful(split.train, choices.forget, seed) for seed in wanted]
+            draws = [forgetful(train, choices.forget, seed) for seed in wanted]
         training, *others = (arranged(draw, "training") for draw in draws)
         validation, test = (arranged(part, name) for part, name in zip(split[1:], PARTS[1:], strict=True))
-        folds.append(Parts(training, validation, test, tuple(others)))
+        apart = None
+        if choices.goal.recommended and choices.selection == GUARDED and choices.divided_by != "pages":
+            apart = Apart(*(_without_sites(part, choices.seed, crawl) for part in (train, split.validation)))
+        folds.append(Parts(training, validation, test, tuple(others), apart))
     return folds
+
+
+def _without_sites(part: ChangeHistory, seed: int, crawl: CrawlChoices) -> tuple[ArrangedHistory, ...]:
+    """A part without one group of sites after the other; nothing if that leaves too little to replay."""
+    groups = splits.site_folds(part.site, min(GROUPS, len(np.unique(part.site))), seed)
+    rests = [part.take(np.setdiff1d(np.arange(part.pages), group)) for group in groups]
+    if any(rest.pages * crawl.budget < 1 or len(np.unique(rest.changed)) < 2 for rest in rests):
+        return ()
+    return tuple(prepare_for(rest, crawl) for rest in rests)
 
 
 def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
@@ -151,8 +217,9 @@ def identity(history: ChangeHistory, choices: Choices) -> Json:
     digest.update(np.packbits(history.changed).tobytes())
     if history.weight is not None:
         digest.update(history.weight.tobytes())
-    values = asdict(choices)
-    values.pop("selection")
+    values = choices.recorded()
+    for name in ("selection", "prefer"):
+        values.pop(name, None)
     parameters = values.pop("parameters")
     parameters["depths"] = choices.parameters.depths._asdict()
     return {"history": digest.hexdigest(), **values, **parameters}

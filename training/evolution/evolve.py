@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from training.evolution.canonical import canonical
+from training.evolution.seeds import look_around, seeds
 from training.evolution.variation import (
     RATES,
     Depths,
@@ -38,6 +39,10 @@ from training.evolution.variation import (
 Json = dict[str, Any]
 """An object of a JSON file."""
 
+Start = Literal["auto", "random", "named"]
+STARTS: Final[tuple[Start, ...]] = get_args(Start)
+SEEDED_SHARE: Final = 0.5
+"""Most of the first generation that may be named functions and simple products."""
 UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
 
@@ -62,6 +67,9 @@ class Parameters:
     """N_b: best individuals over all generations that go to validation."""
     parsimony: float = 0.0
     """Taken off the fitness per node of the canonical tree."""
+    start: Start = "auto"
+    """What the first generation begins with, beside random trees: see `training.evolution.seeds`; ``auto`` is
+    ``named`` where a terminal tells of a page's siblings, else ``random``."""
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -73,14 +81,22 @@ class Parameters:
             raise LearningError(
                 f"the elite ({self.elite}) must be smaller than the population ({self.population})"
             )
-        if self.operators not in RATES:
-            raise LearningError(f"operators must be one of {', '.join(RATES)}; found {self.operators!r}")
+        for name, known in (("operators", tuple(RATES)), ("start", STARTS)):
+            if getattr(self, name) not in known:
+                raise LearningError(
+                    f"{name} must be one of {', '.join(known)}; found {getattr(self, name)!r}"
+                )
         if not (math.isfinite(self.parsimony) and self.parsimony >= 0):
             raise LearningError(f"parsimony must be a number from 0 on; found {self.parsimony}")
         if not self.terminals:
             raise LearningError(f"learning needs at least one terminal of {', '.join(terminals.NAMES)}")
         for name in self.terminals:
             check_terminals(Expression((name,)), terminals.NAMES)
+
+    @property
+    def named_start(self) -> bool:
+        """Whether evolution begins with `seeds`; the named functions then stand for selection too."""
+        return self.start == "named" or (self.start == "auto" and look_around(self.terminals))
 
 
 class Outcome(NamedTuple):
@@ -90,6 +106,8 @@ class Outcome(NamedTuple):
     """Higher is better; NaN counts as the worst."""
     behaviour: str
     """Equal for functions that did the same in every cycle (a digest of the values per cycle)."""
+    second: float = math.nan
+    """The value of the second objective, where there are two."""
 
 
 class Kept(NamedTuple):
@@ -120,12 +138,21 @@ class State(NamedTuple):
     @classmethod
     def from_json(cls, content: Json) -> State:
         """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
-        return cls(
+        state = cls(
             content["generation"],
             [(text, fitness) for text, fitness in content["population"]],
             [Kept(*kept) for kept in content["kept"]],
             list(content["best"]),
         )
+        numbers = [*state.best, *(fitness for _, fitness in state.population)]
+        numbers += [number for kept in state.kept for number in (kept.value, kept.fitness)]
+        whole = [state.generation, *(kept.nodes for kept in state.kept)]
+        texts = [*(text for text, _ in state.population), *(kept.text for kept in state.kept)]
+        for values, kind in ((numbers, (int, float)), (whole, int), (texts, str)):
+            for value in values:
+                if not isinstance(value, kind):
+                    raise TypeError(f"found {value!r} among the numbers and texts of a state")
+        return state
 
 
 class Evolution:
@@ -145,9 +172,18 @@ class Evolution:
         self.best: list[float] = []
         self._seed = seed
         self._run = tuple(run)
-        self._primitives = primitive_set(parameters.terminals)
+        most = int(SEEDED_SHARE * parameters.population) if parameters.named_start else 0
+        self._seeds = seeds(parameters.terminals)[:most]
+        self._primitives = primitive_set(
+            parameters.terminals, {token for seed in self._seeds for token in seed.tokens}
+        )
         self._forms: list[Expression] = []
         """Canonical forms of the population that was asked for."""
+
+    @property
+    def best_so_far(self) -> float:
+        """Best fitness of all generations, of two objectives that of the first; `kept` is not empty."""
+        return self.kept[0].fitness
 
     @property
     def finished(self) -> bool:
@@ -196,11 +232,11 @@ class Evolution:
         )
 
     def _initial(self, rng: random.Random) -> list[Individual]:
-        """Ramped half-and-half without repeats; every member names a terminal."""
-        population: list[Individual] = []
-        seen: set[str] = set()
+        """The seeds, then ramped half-and-half, without repeats; every member names a terminal."""
+        population = [individual_of(seed.tokens, self._primitives) for seed in self._seeds]
+        seen = {seed.text for seed in self._seeds}
         with drawing_from(rng):
-            for index in range(self.parameters.population):
+            for index in range(self.parameters.population - len(population)):
                 for _ in range(UNIQUE_ATTEMPTS):
                     tree = half_and_half(self._primitives, index, self.parameters.depths)
                     form = canonical(expression_of(tree))
@@ -220,12 +256,19 @@ class Evolution:
         return State(self.generation, population, list(self.kept), list(self.best))
 
     def restore(self, state: State) -> None:
-        """Continue from a state of a run with the same parameters, seed and ``run``."""
+        """Continue from a state of a run with the same parameters, seed and ``run``.
+
+        Raises ExpressionError or LearningError for a population that is none of such a run.
+        """
         self.generation = state.generation
-        self.population = [
-            Individual(individual_of(parse(text).tokens, self._primitives), fitness)
-            for text, fitness in state.population
-        ]
+        try:
+            self.population = [
+                Individual(individual_of(parse(text).tokens, self._primitives), fitness)
+                for text, fitness in state.population
+            ]
+        except KeyError as error:
+            message = f"the checkpoint has a formula with {error}, unknown to this run; delete it, start anew"
+            raise LearningError(message) from None
         self.kept = list(state.kept)
         self.best = list(state.best)
         self._forms = []

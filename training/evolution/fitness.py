@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory
-from training.replaying.metrics import MEASURES, METRICS
+from training.replaying.metrics import IMPACT, MEASURES, METRICS
 from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
@@ -66,13 +67,13 @@ def load_fitness(name: str) -> Fitness:
     The function is called with a `ReplayResult` that has every metric and returns one number per scored
     cycle, higher is better. Raises LearningError for anything else.
     """
-    if name in MEASURES:
-        return Fitness(name, (name,), MEASURES[name])
+    if name in MEASURES or name == IMPACT:
+        return Fitness(name, (name,), MEASURES.get(name, 1.0))
     if not is_dotted(name):
         raise LearningError(
-            f"there is no fitness {name!r}; there are: {', '.join(MEASURES)}, or give the dotted path of a "
-            "function that takes a training.replaying.replay.ReplayResult and returns one number per scored "
-            "cycle"
+            f"there is no fitness {name!r}; there are: {', '.join((*MEASURES, IMPACT))}, or give the dotted "
+            "path of a function that takes a training.replaying.replay.ReplayResult and returns one "
+            "number per scored cycle"
         )
     try:
         function = load_callable(name)
@@ -83,17 +84,53 @@ def load_fitness(name: str) -> Fitness:
     return Fitness(name, tuple(METRICS), 1.0, function)
 
 
-def values_of(arranged: ArrangedHistory, text: str, fitness: Fitness, clock: Clock) -> Values:
-    """Fitness per scored cycle of the score expression `text`."""
-    return values_of_all(arranged, [text], fitness, clock)[0]
+class Pair(NamedTuple):
+    """Two measures to learn for at once; what there is of each comes as two rows."""
+
+    first: Fitness
+    second: Fitness
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics that the replay must compute for both."""
+        return tuple(dict.fromkeys((*self.first.metrics, *self.second.metrics)))
+
+    def values(self, result: ReplayResult) -> Values:
+        """Both per scored cycle, float64 ``[2, scored cycles]``; errors as those of `Fitness.values`."""
+        return np.array([self.first.values(result), self.second.values(result)])
+
+
+def load_measure(text: str) -> Fitness | Pair:
+    """What `load_fitness` gives for a name; for two of them, with a comma between, the pair.
+
+    Raises LearningError as `load_fitness`.
+    """
+    first, comma, second = text.partition(",")
+    return Pair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
+
+
+def values_of(
+    arranged: ArrangedHistory,
+    text: str,
+    fitness: Fitness | Pair,
+    clock: Clock,
+    policy: str = TOP_K.text,
+) -> Values:
+    """Fitness per scored cycle of the score expression `text`; of a pair, in two rows."""
+    return values_of_all(arranged, [text], fitness, clock, policy)[0]
 
 
 def values_of_all(
-    arranged: ArrangedHistory, texts: Iterable[str], fitness: Fitness, clock: Clock
+    arranged: ArrangedHistory,
+    texts: Iterable[str],
+    fitness: Fitness | Pair,
+    clock: Clock,
+    policy: str = TOP_K.text,
 ) -> list[Values]:
     """Fitness per scored cycle of every text, in order; replayed together."""
     functions = [of_expression(parse(text), text, clock) for text in texts]
-    return [fitness.values(result) for result in run_all(arranged, functions, metrics=fitness.metrics)]
+    results = run_all(arranged, functions, metrics=fitness.metrics, policy=policy)
+    return [fitness.values(result) for result in results]
 
 
 class TextFitness:
@@ -103,13 +140,20 @@ class TextFitness:
     the states and to replay, in seconds.
     """
 
-    def __init__(self, arranged: ArrangedHistory, fitness: Fitness, clock: Clock) -> None:
+    def __init__(
+        self,
+        arranged: ArrangedHistory,
+        fitness: Fitness | Pair,
+        clock: Clock,
+        policy: str = TOP_K.text,
+    ) -> None:
         """Take the arranged training set."""
         self.replays = 0
         self.replay_s = 0.0
         self._arranged = arranged
         self._fitness = fitness
         self._clock = clock
+        self._policy = policy
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
@@ -117,20 +161,27 @@ class TextFitness:
         """The outcome of every text, in order."""
         functions = [of_expression(parse(text), text, self._clock) for text in texts]
         start = time.thread_time()
-        keys = [ranking(self._arranged, function) or function.text for function in functions]
+        # Another policy may ask for more than the order of the pages.
+        ranked = self._policy == TOP_K.text
+        keys = [
+            (ranking(self._arranged, function) if ranked else None) or function.text for function in functions
+        ]
         self.replay_s += time.thread_time() - start
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
-        outcomes = {
-            key: Outcome(float(values.mean()), hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest())
-            for key, values in zip(new, self.values(new.values()), strict=True)
-        }
+        outcomes = {key: _outcome(values) for key, values in zip(new, self.values(new.values()), strict=True)}
         self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
         return [outcomes.get(key) or self._known[key] for key in keys]
 
     def values(self, texts: Collection[str]) -> list[Values]:
         """Fitness per scored cycle of every text, in order."""
         start = time.thread_time()
-        values = values_of_all(self._arranged, texts, self._fitness, self._clock)
+        values = values_of_all(self._arranged, texts, self._fitness, self._clock, self._policy)
         self.replay_s += time.thread_time() - start
         self.replays += len(texts)
         return values
+
+
+def _outcome(values: Values) -> Outcome:
+    behaviour = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
+    first, *rest = np.atleast_1d(values.mean(axis=-1)).tolist()
+    return Outcome(first, behaviour, *rest)

@@ -8,18 +8,22 @@ workers nor on interruptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from scrapy_gp4c.scoring.functions import NAMED
+from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
-from training.evolution.choices import PARTS, Choices, Parts, arrange
+from training.evolution.choices import PARTS, Choices, arrange
 from training.evolution.evolve import Evolution, State
 from training.evolution.fitness import load_fitness
+from training.evolution.front import FrontEvolution
+from training.evolution.parts import Parts
+from training.evolution.preference import Member, choose_of_front
+from training.evolution.seeds import look_around, named_functions
 from training.evolution.selection import Allow, Pairs, choose
 from training.evolution.workers import Evaluator
 from training.histories.history import ChangeHistory
@@ -46,6 +50,18 @@ Table = dict[str, dict[str, dict[str, float]]]
 """Score function -> part -> metric -> mean over the scored cycles."""
 
 
+class FrontMember(NamedTuple):
+    """A function of a front."""
+
+    text: str
+    run: int
+    """The run that found it; -1: it is a named function."""
+    taken: bool
+    """Whether it is the one that was preferred."""
+    values: dict[str, dict[str, float]]
+    """Part -> metric -> mean over the scored cycles."""
+
+
 class Fold(NamedTuple):
     """The result on one fold."""
 
@@ -57,6 +73,8 @@ class Fold(NamedTuple):
     """Its value under the selection rule."""
     table: Table
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
+    front: tuple[FrontMember, ...] = ()
+    """Where there are two objectives: all functions of the front, the one learned included."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +115,14 @@ def learn(
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
     """
     folds = arrange(history, choices) if folds is None else folds
+    kind = FrontEvolution if choices.front else Evolution
     evolutions = [
-        Evolution(choices.parameters, choices.seed, (fold, number))
+        kind(choices.parameters, choices.seed, (fold, number))
         for fold in range(len(folds))
         for number in range(choices.seeds)
     ]
     sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
-    evaluator = Evaluator(sets, choices.fitness, choices.clock, parallel)
+    evaluator = Evaluator(sets, choices.measure, choices.clock, parallel, choices.policy)
     _evolve(evolutions, choices.seeds, evaluator, checkpoint, watch)
     complete = evolutions[0].finished
     results = []
@@ -112,8 +131,14 @@ def learn(
         # After Ctrl-C the workers may be in any state.
         values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
         kept = [evolution.kept for evolution in runs]
-        chosen = choose(kept, parts[:2], choices.goal, values, allow, parts.draws)
-        results.append(Fold(*chosen, compare(parts, chosen.text, choices)))
+        if choices.front:
+            chosen, members = choose_of_front(kept, parts, choices.goal, choices.prefer, values, allow)
+            front = _front(parts, members, chosen.text, choices)
+        else:
+            chosen, front = choose(kept, parts, choices.goal, values, allow), ()
+        results.append(
+            Fold(*chosen, compare(parts, {LEARNED: chosen.text} | others(choices), choices), front)
+        )
     best = max(results, key=lambda fold: fold.selected)
     return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
 
@@ -161,7 +186,7 @@ def _generation(
     for index, evolution in enumerate(evolutions):
         evolution.tell(evaluator.known[index // seeds])
     if watch is not None:
-        watch.best([evolution.kept[0].fitness for evolution in evolutions if evolution.kept])
+        watch.best([evolution.best_so_far for evolution in evolutions if evolution.kept])
 
 
 def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -> Pairs:
@@ -170,16 +195,28 @@ def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -
     return [(values[numbers[0]][text], values[numbers[1]][text]) for text in texts]
 
 
-def compare(parts: Parts, text: str, choices: Choices) -> Table:
-    """Replay the learned expression, every named score function and the oracle on every part."""
+def _front(parts: Parts, members: Sequence[Member], taken: str, choices: Choices) -> tuple[FrontMember, ...]:
+    table = compare(parts, {one.text: one.text for one in members}, choices)
+    return tuple(FrontMember(one.text, one.run, one.text == taken, table[one.text]) for one in members)
+
+
+def others(choices: Choices) -> dict[str, str]:
+    """What a learned function is compared with: name -> expression, or `metrics.ORACLE`."""
+    names = choices.parameters.terminals
+    around = named_functions(names) if look_around(names) else {}
+    return BASELINES | around | {metrics.ORACLE: metrics.ORACLE}
+
+
+def compare(parts: Parts, functions: Mapping[str, str], choices: Choices) -> Table:
+    """Replay score functions on every part. ``functions``: name -> expression, or `metrics.ORACLE`."""
     fitness = load_fitness(choices.fitness)
-    given_by_name = {LEARNED: text} | NAMED | {metrics.ORACLE: metrics.ORACLE}
     table: Table = {}
-    for name, given in given_by_name.items():
+    for name, given in functions.items():
         table[name] = {}
         for part, arranged in zip(PARTS, parts[:3], strict=True):
-            result = run(arranged, given, clock=choices.clock)
-            row = {metric: float(np.mean(getattr(result, metric))) for metric in metrics.METRICS}
+            wanted = dict.fromkeys((*metrics.METRICS, *fitness.metrics))
+            result = run(arranged, given, clock=choices.clock, metrics=wanted, policy=choices.policy)
+            row = {metric: float(np.mean(getattr(result, metric))) for metric in wanted}
             if fitness.custom is not None:
                 row[fitness.name] = float(np.mean(fitness.values(result)))
             table[name][part] = row

@@ -11,7 +11,7 @@ from typing import Any
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import Choices, arrange, identity
 from training.evolution.learning import Learned, Watch, learn
-from training.evolution.score_file import write_learned
+from training.evolution.score_file import front_of, write_front, write_learned
 from training.histories.history import ChangeHistory
 
 Shown = Callable[[Choices, int, int], AbstractContextManager[Watch]]
@@ -30,7 +30,7 @@ def learn_to_file(
     working: Working,
     shown: Shown,
 ) -> Learned:
-    """Learn from `history` and write the score file; Ctrl-C ends the run early and leaves both.
+    """Learn from `history` and write the score file (and front); Ctrl-C ends the run early and leaves both.
 
     ``checkpoint``: directory for the state of the run, removed when it is complete; ``resume``: go on from
     what is there. Raises HistoryError or LearningError as `training.evolution.learning.learn` and
@@ -45,7 +45,11 @@ def learn_to_file(
     # What was learned must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        write_learned(output, learned, choices, history, {"generations_done": learned.generations})
+        more: dict[str, object] = {"generations_done": learned.generations}
+        if choices.front:
+            write_front(front_of(output), learned, choices, history, more)
+            more |= {"prefer": choices.prefer}
+        write_learned(output, learned, choices, history, more)
     finally:
         signal.signal(signal.SIGINT, interrupt)
     if learned.complete:

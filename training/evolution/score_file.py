@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import FORMAT
 from scrapy_gp4c.scoring.terminals import Clock
@@ -67,6 +68,29 @@ class ScoreFile:
         write_atomically(path, self.to_json(), indent=2)
 
 
+def front_of(path: Path) -> Path:
+    """Directory of the front that goes with the score file at `path`."""
+    return path.with_name(f"{path.name}.front")
+
+
+def write_front(
+    directory: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
+) -> None:
+    """Write the front of what was learned, a score file for each function: ``01.json``, ``02.json``, ...
+
+    The first finds the most changes. Score files of an earlier front there are removed. Raises LearningError
+    when a file cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in directory.glob("[0-9][0-9].json"):
+            old.unlink()
+    except OSError as error:
+        raise LearningError(f"cannot write to {str(directory)!r}: {error.strerror}") from error
+    for place, member in enumerate(learned.best.front, start=1):
+        _write(directory / f"{place:02}.json", member.text, member.values, choices, history, more)
+
+
 def write_learned(
     path: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
 ) -> None:
@@ -74,12 +98,22 @@ def write_learned(
 
     Raises LearningError when the file cannot be written.
     """
-    table = learned.best.table[LEARNED]
+    _write(path, learned.best.text, learned.best.table[LEARNED], choices, history, more)
+
+
+def _write(
+    path: Path,
+    text: str,
+    values: Mapping[str, Mapping[str, float]],
+    choices: Choices,
+    history: ChangeHistory,
+    more: Mapping[str, object],
+) -> None:
     ScoreFile(
-        parse(learned.best.text),
+        parse(text),
         choices.clock,
         choices.fitness,
-        {part: {k: v for k, v in table[part].items() if math.isfinite(v)} for part in PARTS},
+        {part: {k: v for k, v in values[part].items() if math.isfinite(v)} for part in PARTS},
         choices.selection,
         choices.seed,
         history,

@@ -8,35 +8,39 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: of those that do not lose in validation to what everybody knows, the named function that
-is best there, the shortest that is as good as the one with the highest T. Not to lose is to be behind by no
-more than one standard error of the paired difference per cycle (so Breiman, Friedman, Olshen & Stone 1984,
-section 3.4.3, choose the simplest tree); as good, by no more than `SHORTER_ERRORS` of it, in training and in
-validation. Validation may veto, but does not choose: a single other window would otherwise be fitted as
-well. Where training forgets changes, T is the mean over several draws of what is forgotten, so that nobody
-is chosen for the draw that evolution fitted.
+Ours, ``guarded``. Where the leaderboard recommends a function of these terminals, it is that one, unless
+`training.evolution.challenge` finds one that is surely better. Else: of those that do not lose in validation
+to what everybody knows, the baseline that is best there, the shortest that is as good as the one with the
+highest T. Not to lose is to be behind by no more than one standard error of the paired difference per cycle
+(so Breiman, Friedman, Olshen & Stone 1984, section 3.4.3, choose the simplest tree); as good, by no more
+than `SHORTER_ERRORS` of it, in training and in validation. Validation may veto, but does not choose: a
+single other window would otherwise be fitted as well. Where training forgets changes, T is the mean over
+several draws of what is forgotten, so that nobody is chosen for the draw that evolution fitted.
 
 `choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.functions import NAMED
+from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.challenge import Values, challenge
 from training.evolution.evolve import Kept
-from training.evolution.fitness import load_fitness, values_of, values_of_all
+from training.evolution.fitness import load_measure, values_of_all
+from training.evolution.parts import Parts
 from training.evolution.simplify import simplify
 from training.replaying.arranged import ArrangedHistory
-
-Values = npt.NDArray[np.float64]
 
 
 def best(training: Values, validation: Values) -> float:
@@ -69,6 +73,7 @@ GUARDED: Final = "guarded"
 SHORTER_ERRORS: Final = 0.5
 """Standard errors by which a shorter function may be behind: with one, real gains went for brevity."""
 RULES: Final = (*SELECTIONS, GUARDED)
+NAMED_RUN: Final = -1
 
 
 def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
@@ -119,10 +124,34 @@ class Goal(NamedTuple):
     """What is looked for."""
 
     fitness: str
-    """As for `training.evolution.fitness.load_fitness`."""
+    """As for `training.evolution.fitness.load_measure`."""
     clock: Clock
     rule: str
     """One of `RULES`."""
+    policy: str = TOP_K.text
+    named: tuple[str, ...] = ()
+    """Functions that stand for selection beside those that evolved."""
+    recommended: str = ""
+    """Which of them ``guarded`` takes unless it is surely beaten; empty: none."""
+
+    def values(self, arranged: ArrangedHistory, texts: Iterable[str]) -> list[Values]:
+        """What is looked for, per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
+        return values_of_all(arranged, texts, load_measure(self.fitness), self.clock, self.policy)
+
+    def pairs(self, parts: Parts, texts: Sequence[str]) -> Pairs:
+        """The same on training and validation part."""
+        training, validation = (self.values(part, texts) for part in parts[:2])
+        return list(zip(training, validation, strict=True))
+
+    def apart(self, parts: Parts, texts: Sequence[str], objective: int = 0) -> list[Values]:
+        """Means of one objective without groups of sites: `training.evolution.challenge.ApartOf`."""
+        assert parts.apart is not None
+        return [
+            np.array(
+                [[np.atleast_2d(one)[objective].mean() for one in self.values(rest, texts)] for rest in part]
+            ).reshape(-1, len(texts))
+            for part in parts.apart
+        ]
 
 
 class Chosen(NamedTuple):
@@ -131,30 +160,26 @@ class Chosen(NamedTuple):
     text: str
     """Simplified as far as it stays the same in training and validation."""
     run: int
-    """The run that found it."""
+    """The run that found it; `NAMED_RUN`: none, it is a named function."""
     selected: float
     """Its value under the selection rule (``guarded``: that of ``best``)."""
 
 
 def choose(
     kept: Sequence[Sequence[Kept]],
-    arranged: Sequence[ArrangedHistory],
+    parts: Parts,
     goal: Goal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
-    draws: Sequence[ArrangedHistory] = (),
 ) -> Chosen:
     """Choose one of the best individuals that the runs of a fold kept.
 
-    ``kept``: of every run; ``arranged``: training and validation part. ``values``: fitness per cycle of texts
-    on both parts, where another process knows them; None: they are replayed here. ``allow`` leaves out
-    texts, unless it would leave out all. ``draws``: other draws of the training part, for ``guarded``.
-    Raises LearningError if no individual has a value.
+    ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
+    another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would
+    leave out all. Raises LearningError if no individual has a value.
     """
-    candidates = sorted(
-        ((one, run) for run, best_of_run in enumerate(kept) for one in best_of_run),
-        key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
-    )
+    known = values or partial(goal.pairs, parts)
+    candidates = candidates_of(kept, goal, known)
     if not candidates:
         raise LearningError(
             f"no individual has a value for the fitness {goal.fitness!r}: all were NaN or constant"
@@ -165,42 +190,69 @@ def choose(
     if goal.rule == "best":  # looks at training alone, and that is known
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
-    pairs = _replayed(texts, arranged, goal) if values is None else values(texts)
+    pairs = known(texts)
     if goal.rule == GUARDED:
-        measure = load_fitness(goal.fitness)
-        named = values_of_all(arranged[1], NAMED.values(), measure, goal.clock)
-        training = np.mean(
-            [
-                [training for training, _ in pairs],
-                *(values_of_all(draw, texts, measure, goal.clock) for draw in draws),
-            ],
-            axis=0,
-        )
-        judged = [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
-        chosen = guarded(judged, named, [one.nodes for one, _ in candidates])
+        judged = over_draws(pairs, texts, goal, parts.draws)
+        challenged = challenge_recommended(judged, texts, goal, parts)
+        if challenged is None:
+            named = goal.values(parts.validation, [*BASELINES.values(), *goal.named])
+            challenged = guarded(judged, named, [one.nodes for one, _ in candidates])
+        chosen = challenged
     else:
         chosen = select(pairs, goal.rule)
-    text = _shorten(texts[chosen], pairs[chosen], arranged, goal)
+    text = shorten(texts[chosen], pairs[chosen], parts, goal)
     value = SELECTIONS.get(goal.rule, best)(*pairs[chosen])
     return Chosen(text, candidates[chosen][1], value)
 
 
-def _replayed(texts: list[str], arranged: Sequence[ArrangedHistory], goal: Goal) -> Pairs:
-    measure = load_fitness(goal.fitness)
-    training, validation = (values_of_all(part, texts, measure, goal.clock) for part in arranged)
-    return list(zip(training, validation, strict=True))
+def challenge_recommended(
+    pairs: Pairs, texts: Sequence[str], goal: Goal, parts: Parts, objective: int = 0
+) -> int | None:
+    """Index of the text that `challenge` picks by one objective; None without a recommended one.
+
+    ``pairs``: of that objective, a pair for each text.
+    """
+    if goal.recommended not in texts:
+        return None
+
+    def apart_of(rows: Sequence[int]) -> list[Values]:
+        return goal.apart(parts, [texts[row] for row in rows], objective)
+
+    recommended = texts.index(goal.recommended)
+    return challenge(pairs, recommended, None if parts.apart is None else apart_of)
 
 
-def _shorten(
-    text: str, values: tuple[Values, Values], arranged: Sequence[ArrangedHistory], goal: Goal
-) -> str:
+def candidates_of(
+    kept: Sequence[Sequence[Kept]], goal: Goal, values: Callable[[list[str]], Pairs]
+) -> list[tuple[Kept, int]]:
+    """What the runs kept and the goal's named functions, each with its run, the best in training first."""
+    found = [(one, run) for run, best_of_run in enumerate(kept) for one in best_of_run]
+    if found and goal.named:
+        for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
+            mean = float(np.atleast_2d(training)[0].mean())
+            found.append((Kept(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN))
+    return sorted(
+        (candidate for candidate in found if not math.isnan(candidate[0].value)),
+        key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
+    )
+
+
+def over_draws(pairs: Pairs, texts: Sequence[str], goal: Goal, draws: Sequence[ArrangedHistory]) -> Pairs:
+    """The pairs with the training values averaged over other draws of the training part."""
+    training = np.mean(
+        [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0
+    )
+    return [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
+
+
+def shorten(text: str, values: tuple[Values, Values], parts: Parts, goal: Goal) -> str:
     """Simplify a function without changing its fitness in any cycle of training and validation."""
-    measure = load_fitness(goal.fitness)
 
     def same(expression: Expression) -> bool:
         return all(
-            np.array_equal(values_of(arranged[i], expression.text, measure, goal.clock), values[i])
-            for i in (1, 0)  # the smaller part first
+            np.array_equal(goal.values(part, [expression.text])[0], known)
+            # the smaller part first
+            for part, known in zip((parts.validation, parts.training), values[::-1], strict=True)
         )
 
     return simplify(parse(text), same).text

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -78,13 +78,23 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
         return int(self.height) + 1
 
 
-def primitive_set(terminals: Sequence[str]) -> gp.PrimitiveSet:
-    """DEAP's untyped primitive set: the papers' functions, the given terminals and the constants."""
+def primitive_set(terminals: Sequence[str], known: Collection[Token] = ()) -> gp.PrimitiveSet:
+    """DEAP's untyped primitive set: the papers' functions, the given terminals and the constants.
+
+    ``known``: further constants and operators that trees may bring along; none is drawn.
+    """
     primitives = gp.PrimitiveSet("score", 0)
     for name in FUNCTIONS:
         primitives.addPrimitive(PRIMITIVES[name].apply, PRIMITIVES[name].arity, name=name)
     for leaf in (*terminals, *CONSTANTS):
         primitives.addTerminal(leaf)
+    for token in known:
+        if str(token) not in primitives.mapping:
+            primitives.mapping[str(token)] = (
+                gp.Primitive(token, [primitives.ret] * PRIMITIVES[token].arity, primitives.ret)
+                if token in PRIMITIVES
+                else gp.Terminal(token, False, primitives.ret)
+            )
     return primitives
 
 

@@ -25,9 +25,10 @@ import joblib
 from joblib.parallel import get_active_backend
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
-from training.evolution.fitness import TextFitness, Values, load_fitness
+from training.evolution.fitness import TextFitness, Values, load_measure
 from training.replaying.arranged import ArrangedHistory
 
 MOST_TEXTS: Final = 160
@@ -44,7 +45,9 @@ class Key(NamedTuple):
     digest: str
     """Of the training set."""
     fitness: str
+    """One or two names, as for `training.evolution.fitness.load_measure`."""
     clock: Clock
+    policy: str = TOP_K.text
 
 
 class Task(NamedTuple):
@@ -100,7 +103,7 @@ def _work_away(task: Task) -> Report:
 def _keep(key: Key, arranged: ArrangedHistory) -> TextFitness:
     while len(_FITNESSES) >= MOST_FITNESSES:
         _FITNESSES.pop(next(iter(_FITNESSES)))
-    fitness = TextFitness(arranged, load_fitness(key.fitness), key.clock)
+    fitness = TextFitness(arranged, load_measure(key.fitness), key.clock, key.policy)
     return _FITNESSES.setdefault(key, fitness)
 
 
@@ -112,11 +115,18 @@ class Evaluator:
     """
 
     def __init__(
-        self, arranged: Iterable[ArrangedHistory], fitness: str, clock: Clock, parallel: Any
+        self,
+        arranged: Iterable[ArrangedHistory],
+        fitness: str,
+        clock: Clock,
+        parallel: Any,
+        policy: str = TOP_K.text,
     ) -> None:
         """Take the training sets and the `joblib.Parallel` to run on (see `workers`)."""
         payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in arranged]
-        self._keys = [Key(hashlib.sha256(payload).hexdigest(), fitness, clock) for payload in payloads]
+        self._keys = [
+            Key(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
+        ]
         self._payloads = payloads
         self._parallel = parallel
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]

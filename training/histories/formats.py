@@ -18,7 +18,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.history import ChangeHistory, Fields
+from training.histories.history import NOW_AND_THEN, ChangeHistory, Fields
+from training.histories.lines import lines
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
 from training.histories.writing import replacing
 
@@ -119,7 +120,7 @@ class _Pages:
         if not pages:
             raise HistoryError(
                 f"{self.path}: each of its {self.dropped:,} pages has cycles that were not observed ('.'), "
-                "and only pages observed in every cycle can be used; choose a shorter window"
+                f"and only pages observed in every cycle can be used; {NOW_AND_THEN}"
             )
         changed = np.empty((self.cycles, pages), np.bool_)
         end = 0
@@ -133,7 +134,7 @@ def _read_lines(path: Path, file: IO[bytes]) -> Fields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
     names = Names()
     with _unpacking(path):
-        for batch in batches(file):
+        for batch in batches(lines(path, file)):
             numbers, rows = [], []
             for text in batch:
                 line += 1
@@ -178,7 +179,7 @@ def _read_npz(path: Path, file: IO[bytes]) -> Fields:
         try:
             with np.load(content, allow_pickle=False) as archive:
                 found = {name: archive[name] for name in archive.files}
-        except (ValueError, zipfile.BadZipFile, KeyError) as error:
+        except (ValueError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
             raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
     if missing := {"changed", "site"} - set(found):
         raise HistoryError(
@@ -233,13 +234,13 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
                 file.write(b"\t".join((sites[history.site[i]], page, row.tobytes())) + b"\n")
 
 
-def write_npz(path: str | Path, history: ChangeHistory) -> None:
-    """Write an npz archive, compressed, with all there is; a page not observed in a cycle included.
+def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.NDArray[Any]] = {}) -> None:
+    """Write an npz archive, compressed, with all there is, pages not observed in a cycle and `more` included.
 
     Raises HistoryError for a name with a null character.
     """
     arrays: dict[str, npt.NDArray[Any] | None] = {"changed": history.changed, "site": history.site}
-    arrays |= {"weight": history.weight, "observed": history.observed}
+    arrays |= {"weight": history.weight, "observed": history.observed, **more}
     for field in NAME_FIELDS:
         names = getattr(history, field)
         if names is not None:

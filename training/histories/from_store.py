@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
+from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.page_store import PageStore
-from training.histories.history import ChangeHistory
+from training.histories.history import NOW_AND_THEN, ChangeHistory
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.packed_names import BATCH, Names
 from training.histories.store_window import Outcomes, window
@@ -36,6 +37,8 @@ class Report:
     first_cycle: int
     """Store cycles first_cycle..last_cycle are the cycles of the history."""
     last_cycle: int
+    finished_cycles: int
+    """Cycles that the store has."""
     imputed: int
     """Outcomes guessed by the rule for errors (`training.histories.imputation.fill_lost_cycles`)."""
     known: int
@@ -48,6 +51,11 @@ class Report:
     """Pages that are no candidates: visited when their score said so, not in every cycle."""
     partial: int
     """Pages of the history that are visited now and then, with outcomes drawn between their visits."""
+
+    @property
+    def unused_cycles(self) -> int:
+        """Cycles that compared pages, and are no part of the history."""
+        return self.finished_cycles - 1 - (self.last_cycle - self.first_cycle + 1)
 
     def __str__(self) -> str:
         """One paragraph for people."""
@@ -64,6 +72,8 @@ class Report:
             )
         else:
             parts.append(f"{self.off_panel:,} pages are not of the panel")
+        if self.unused_cycles:
+            parts.append(f"{self.unused_cycles:,} of the store's cycles are not in it: {NOW_AND_THEN}")
         return "; ".join(parts)
 
 
@@ -73,7 +83,9 @@ def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = Fals
     Raises HistoryError for a directory that is no store, or whose store has no history.
     """
     history, report = read_with_report(path, max_errors=max_errors, partial=partial)
-    guessed_or_left_out = report.imputed or report.late or report.erroneous or report.partial
+    guessed_or_left_out = (
+        report.imputed or report.late or report.erroneous or report.partial or report.unused_cycles
+    )
     (logger.warning if guessed_or_left_out else logger.info)("%s", report)
     return history
 
@@ -129,6 +141,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
         pages=len(chosen),
         first_cycle=start + 1,
         last_cycle=stop,
+        finished_cycles=last,
         imputed=int(np.count_nonzero(guessed)),
         known=known,
         late=int(np.count_nonzero(late)),
@@ -163,8 +176,7 @@ def _window(
     if found is None:
         raise HistoryError(
             f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
-            f"period from cycle 2 to {last}; set GP4C_PANEL to a share of pages to observe in every cycle, "
-            "or GP4C_BUDGET to 1.0 for some cycles"
+            f"period from cycle 2 to {last}: {NOW_AND_THEN}"
         )
     return found
 
@@ -194,8 +206,9 @@ def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> _Identities:
     """A page's site is the host of its URL."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), Names()
+    shown = Credentials.of_store(store.cycles()).url
     for start in range(0, len(chosen), BATCH):
-        batch = [request["url"] for request in store.requests(chosen[start : start + BATCH].tolist())]
+        batch = [shown(request["url"]) for request in store.requests(chosen[start : start + BATCH].tolist())]
         site[start : start + len(batch)] = [
             hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
         ]

@@ -39,6 +39,20 @@ def parse_end(text: str) -> int:
         ) from None
 
 
+def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: int | None) -> Window:
+    """The window of so many cycles; without ``end_s`` it ends with the newest of the last commits.
+
+    Raises HistoryError for less than one cycle, and for directories that are no repositories.
+    """
+    if cycles < 1:
+        raise HistoryError(f"--cycles: expected a number of at least 1; found {cycles}")
+    if end_s is None:
+        for path in repositories:
+            git_log.check_repository(path)
+        end_s = 1 + max(int(git_log.first_parent_line(path).times[-1]) for path in repositories)
+    return Window(cycles, length_s, end_s)
+
+
 def build(
     repositories: Sequence[Path],
     cycles: int,
@@ -54,8 +68,6 @@ def build(
 
     Raises HistoryError as `read_repository` does, and for two repositories of one name.
     """
-    if cycles < 1:
-        raise HistoryError(f"--cycles: expected a number of at least 1; found {cycles}")
     if not 0.0 < mass_share <= 1.0:
         raise HistoryError(f"--mass-share: expected a share above 0, at most 1; found {mass_share}")
     names = [path.resolve().name for path in repositories]
@@ -63,11 +75,7 @@ def build(
         raise HistoryError(
             f"two repositories are named {twice.pop()!r}, so their sites would mix; rename one"
         )
-    if end_s is None:
-        for path in repositories:
-            git_log.check_repository(path)
-        end_s = 1 + max(int(git_log.first_parent_line(path).times[-1]) for path in repositories)
-    window = Window(cycles, length_s, end_s)
+    window = window_of(repositories, cycles, length_s, end_s)
     parts = []
     for path, name in zip(repositories, names, strict=True):
         parts.append(read_repository(path, window, include, mass_share, partial(progress, name)))

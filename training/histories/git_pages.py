@@ -79,12 +79,8 @@ def read_repository(
     """
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
-    seen = _seen(path, line, window)
-    wanted = re.compile("|".join(map(fnmatch.translate, include)))
-    first, last = (
-        {file for file in git_log.files(path, line.commits[count - 1]) if wanted.match(_text(file))}
-        for count in (seen[0], seen[-1])
-    )
+    seen = commits_seen(path, line, window)
+    first, last = first_and_last(path, line, seen, include)
     paths = sorted(first & last)
     number = {file: i for i, file in enumerate(paths)}
     changed = np.zeros((window.cycles, len(paths)), np.bool_)
@@ -115,7 +111,19 @@ def read_repository(
     return part._replace(mass_commits=_mass_commits(path, part, line, seen, mass_share))
 
 
-def _seen(path: Path, line: git_log.Line, window: Window) -> npt.NDArray[np.intp]:
+def first_and_last(
+    path: Path, line: git_log.Line, seen: npt.NDArray[np.intp], include: Sequence[str]
+) -> tuple[set[bytes], set[bytes]]:
+    """The files of the first and of the last download that match one of the patterns."""
+    wanted = re.compile("|".join(map(fnmatch.translate, include)))
+    first, last = (
+        {file for file in git_log.files(path, line.commits[count - 1]) if wanted.match(_text(file))}
+        for count in (seen[0], seen[-1])
+    )
+    return first, last
+
+
+def commits_seen(path: Path, line: git_log.Line, window: Window) -> npt.NDArray[np.intp]:
     """How many commits of the line download 0..D could see: ``[D + 1]``."""
     edges = window.edges()
     seen = np.searchsorted(line.times, edges)
@@ -172,18 +180,18 @@ def join(parts: Sequence[Part], source: str) -> ChangeHistory:
         tops = [path.partition(b"/")[0] if b"/" in path else b"" for path in part.paths]
         several = len(set(tops)) > 1
         for top in tops:
-            own = part.name.encode() + (b"/" + _printable(top) if several and top else b"")
+            own = part.name.encode() + (b"/" + printable(top) if several and top else b"")
             site.append(sites.setdefault(own, len(sites)))
     return ChangeHistory(
         changed=np.concatenate([part.changed for part in parts], axis=1),
         site=np.array(site, np.int32),
         site_names=[_text(name) for name in sites],
-        page_names=Names(_printable(path) for part in parts for path in part.paths),
+        page_names=Names(printable(path) for part in parts for path in part.paths),
         source=source,
     )
 
 
-def _printable(path: bytes) -> bytes:
+def printable(path: bytes) -> bytes:
     """`path` with the characters that TSV cannot hold percent-encoded."""
     return re.sub(rb"[\t\n\r]", lambda found: b"%%%02X" % found[0][0], path)
 

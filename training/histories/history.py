@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.impact import Impact
+from training.histories.neighbours import Neighbours
 from training.histories.packed_names import Names
+
+NOW_AND_THEN: Final = (
+    "a crawl with a budget visits most pages now and then; set GP4C_PANEL to a share of pages to observe in "
+    "every cycle, or GP4C_BUDGET to 1.0 for some cycles, or read the crawl's store by "
+    "`python -m training.store_history STORE --partial` (docs/closing-the-loop.md)"
+)
+"""What to do where too few pages were observed in every cycle."""
 
 
 class Fields(NamedTuple):
@@ -55,6 +65,8 @@ class ChangeHistory:
     """Digest of the file as it stands (of a store: of the bits read from it); empty: made in memory."""
     dropped_pages: int = 0
     """Pages that were left out because some of their cycles were not observed."""
+    impact: Impact | None = None
+    """What refreshing the pages is worth to users of a search; None: nothing tells."""
 
     def __post_init__(self) -> None:
         changed, site = np.asarray(self.changed), np.asarray(self.site)
@@ -97,6 +109,11 @@ class ChangeHistory:
         """D."""
         return int(self.changed.shape[0])
 
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Directories and sites of the pages."""
+        return Neighbours(self.site, self.page_names, self.weight)
+
     def __repr__(self) -> str:
         return f"<ChangeHistory {self.source}: {self.pages:,} pages, {self.cycles} cycles>"
 
@@ -126,6 +143,7 @@ class ChangeHistory:
             source=self.source,
             sha256=self.sha256,
             dropped_pages=self.dropped_pages,
+            impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
         )
 
     def observed_pages(self) -> ChangeHistory:
@@ -137,7 +155,7 @@ class ChangeHistory:
         if not count:
             raise HistoryError(
                 f"{self.source}: each of its {self.pages:,} pages has cycles that were not observed, and "
-                "only pages observed in every cycle can be used; choose a shorter window"
+                f"only pages observed in every cycle can be used; choose a shorter window: {NOW_AND_THEN}"
             )
         part = self.take(full)
         object.__setattr__(part, "observed", None)

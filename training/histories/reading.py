@@ -1,4 +1,4 @@
-"""Reading a history: a file of any format, or the store of a crawl."""
+"""Reading a history: a file of any format, of contents too, or the store of a crawl."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.contents import has_contents, read_contents
 from training.histories.formats import read_file
 from training.histories.history import ChangeHistory
 
@@ -15,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 def read_history(path: str | Path) -> ChangeHistory:
     """Read a history file (any format of `training.histories.formats`) or the store of a crawl (a directory).
+
+    Of a file of contents (`training.histories.contents`) it takes which pages changed when.
 
     Pages with cycles that were not observed are left out, counted in `ChangeHistory.dropped_pages` and
     logged. What is read of a store, `training.store_history` says: pages observed in every cycle, but for
@@ -27,6 +30,8 @@ def read_history(path: str | Path) -> ChangeHistory:
         from training.histories.from_store import read_store  # needs lmdb; a history file does not
 
         return read_store(path)
+    if has_contents(path):
+        return read_contents(path).history
     fields = read_file(path)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -12,8 +13,12 @@ from training.histories.history import ChangeHistory
 
 Protocol = Literal["simple", "journal", "thesis"]
 PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
+Division = Literal["pages", "sites", "halves"]
+DIVISIONS: Final[tuple[Division, ...]] = get_args(Division)
 FOLDS: Final = 5
 TIME_PARTS: Final = 3
+HALF_FOLDS: Final = 4
+"""Parts of the sites that are learned on under ``halves``: all but one train, the last validates."""
 
 
 class Split(NamedTuple):
@@ -35,6 +40,45 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
     return [np.sort(fold) for fold in np.array_split(order, k)]
 
 
+def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArray[np.int64]]:
+    """Divide pages into k folds of whole sites: ascending int64.
+
+    ``site``: int32 ``[P]``. Of the k largest sites each fold gets one, drawn from `seed`, of the k next
+    ones as well, and so on (random blocks): folds have as many sites, to within one, and differ in pages by
+    no more than the largest site. Raises HistoryError if there are fewer sites than folds.
+    """
+    sites, number, pages = np.unique(site, return_inverse=True, return_counts=True)
+    if not 1 <= k <= len(sites):
+        raise HistoryError(
+            f"cannot divide {len(sites):,} sites into {k} parts of whole sites; divide single pages "
+            "(--divide pages), or take a history of more sites"
+        )
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(sites))
+    order = order[np.argsort(-pages[order], kind="stable")]
+    fold = np.empty(len(sites), np.int64)
+    for first in range(0, len(sites), k):
+        block = order[first : first + k]
+        fold[block] = rng.permutation(k)[: len(block)]
+    return [np.flatnonzero(fold[number] == part) for part in range(k)]
+
+
+def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Pages of whole sites drawn at random: ascending int64, of at least one site.
+
+    ``site``: int32 ``[P]``. Every site has the same chance, `share`, to be drawn. The draw is systematic:
+    from a random start, every 1 / `share`-th site in order of size, so that large and small ones come in
+    their proportion.
+    """
+    rng = np.random.default_rng(seed)
+    sites, pages = np.unique(site, return_counts=True)
+    order = rng.permutation(len(sites))
+    order = order[np.argsort(pages[order], kind="stable")]
+    steps = np.floor(np.arange(len(sites) + 1) * share + rng.random())
+    drawn = order[np.flatnonzero(np.diff(steps))]
+    return np.flatnonzero(np.isin(site, sites[drawn if len(drawn) else order[-1:]]))
+
+
 def time_parts(cycles: int, parts: int) -> list[slice]:
     """Divide cycles into consecutive parts of equal length; the last one takes the remainder.
 
@@ -47,9 +91,17 @@ def time_parts(cycles: int, parts: int) -> list[slice]:
 
 
 def protocol_splits(
-    history: ChangeHistory, protocol: Protocol, *, seed: int = 0, warmup: int = 2
+    history: ChangeHistory,
+    protocol: Protocol,
+    *,
+    seed: int = 0,
+    warmup: int = 2,
+    division: Division = "pages",
 ) -> list[Split]:
     """Splits of `history` by a protocol, pages in 5 folds drawn from `seed`; each fold is tested on once.
+
+    ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` (what a page's siblings tell
+    needs them beside it), or, under ``simple`` alone, as `half_split` does, in ``halves``.
 
     * ``journal`` (journal section 5.2): training on three folds in the first third of the cycles,
       validation on the fourth fold in the second third, test on the fifth in the last; 5 rotations. With
@@ -58,11 +110,13 @@ def protocol_splits(
       train and two validate; 5 rotations.
     * ``simple``: the first rotation of ``journal``.
 
-    Raises HistoryError for a history with fewer than 5 pages, or so few cycles that a part has none
-    left to score after `warmup`.
+    Raises HistoryError for a history with fewer than 5 pages (5 sites), or so few cycles that a part has
+    none left to score after `warmup`.
     """
     if protocol not in PROTOCOLS:
         raise HistoryError(f"there is no protocol {protocol!r}; there are: {', '.join(PROTOCOLS)}")
+    if division == "halves" and protocol != "simple":
+        raise HistoryError(f"halves go with the protocol 'simple'; found {protocol!r}")
     parts = 1 if protocol == "thesis" else TIME_PARTS
     least = parts * (warmup + 1)
     if history.pages < FOLDS or history.cycles < least:
@@ -70,7 +124,12 @@ def protocol_splits(
             f"the protocol {protocol!r} needs at least {FOLDS} pages and {least} cycles ({parts} x ({warmup} "
             f"of warm-up + 1)); {history.source} has {history.pages:,} pages and {history.cycles} cycles"
         )
-    folds = page_folds(history.pages, FOLDS, seed)
+    if division == "halves":
+        return [half_split(history, seed)]
+    if division == "sites":
+        folds = site_folds(history.site, FOLDS, seed)
+    else:
+        folds = page_folds(history.pages, FOLDS, seed)
     first, second, third = time_parts(history.cycles, parts) * (TIME_PARTS // parts)
     training_folds = 2 if protocol == "thesis" else 3
     splits = []
@@ -82,3 +141,18 @@ def protocol_splits(
             Split(history.take(train, first), history.take(validation, second), history.take(test, third))
         )
     return splits
+
+
+def half_split(history: ChangeHistory, seed: int) -> Split:
+    """Half of the sites to learn on, in the first two thirds of the cycles; test: the others' last third.
+
+    Of the half that is learned on, three parts in four (of whole sites) train in the first third, and one
+    validates in the second, that which is nearest to a quarter of the pages: validation, like the test, is
+    on other sites and days. Raises HistoryError for fewer sites than that needs.
+    """
+    learned, test = site_folds(history.site, 2, seed)
+    parts = site_folds(history.site[learned], HALF_FOLDS, seed)
+    parts.sort(key=lambda part: abs(len(part) - len(learned) / HALF_FOLDS))
+    train, validation = learned[np.sort(np.concatenate(parts[1:]))], learned[parts[0]]
+    first, second, third = time_parts(history.cycles, TIME_PARTS)
+    return Split(history.take(train, first), history.take(validation, second), history.take(test, third))

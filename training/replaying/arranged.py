@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.policies.table import TOP_K
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory
+from training.histories.impact import Impact
+from training.histories.neighbours import Neighbours
 from training.replaying.metrics import Ints, Weights, budget_pages, gain_sums
 
 Ties = Literal["random", "order"]
@@ -41,8 +44,9 @@ class CrawlChoices(NamedTuple):
     """How the terminals weigh outcomes; None: as the score function says."""
     seed: int = 0
     """Of all draws."""
-    policy: str = TOP_K.text
-    """Text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`."""
+    policy: str | None = None
+    """Text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; None: the one
+    that a named function brings along, else ``top_k``."""
 
 
 DEFAULTS: Final = CrawlChoices()
@@ -86,12 +90,34 @@ class ArrangedHistory:
     """Pages with the smallest draws of each scored cycle, in drawn order, cycle after cycle."""
     drawn_start: Ints
     """``[S + 1]``: where each scored cycle begins in `drawn`."""
+    neighbours: Neighbours
+    """Directories and sites of the pages."""
+    impact: Impact | None = None
+    """What refreshing the pages is worth."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Needed state columns -> what `training.replaying.states` lists for them; does not travel."""
 
     def __getstate__(self) -> dict[str, object]:
         """What to pickle: the same before and after replays."""
-        return self.__dict__ | {"states": {}}
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"states": {}}
+
+    @cached_property
+    def changes(self) -> list[Ints]:
+        """Pages that changed, by scored cycle: int64, ascending."""
+        return [np.flatnonzero(row) for row in self.changed[self.warmup :]]
+
+    @cached_property
+    def warmup_visits(self) -> list[npt.NDArray[np.void]]:
+        """What the last warm-up cycles tell of groups: dtype `groups.GROUP_VISITS`, newest first."""
+        state = terminals.new_state(self.pattern_outcomes.shape[1])
+        visits = []
+        for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):
+            if cycle > self.warmup - KEPT_CYCLES:
+                predicted = terminals.change_probability(state, cycle)
+                group, pattern = self.neighbours.groups.group, self.pattern
+                visits.append(count_visits(group, outcomes[pattern], predicted[pattern]))
+            terminals.observe(state, outcomes, cycle)
+        return visits[::-1]
 
     @property
     def pages(self) -> int:
@@ -194,6 +220,8 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
         salts,
         drawn,
         drawn_start,
+        history.neighbours,
+        history.impact,
     )
 
 

@@ -24,13 +24,15 @@ from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import STATE, Array, Clock
 from training.replaying.arranged import ArrangedHistory
-from training.replaying.kernels import memory
+from training.replaying.kernels import compiling, memory
 from training.replaying.kernels.cycles import advance, replay_states, settle, tell_apart
 from training.replaying.kernels.memory import Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Floats, Ints, Tallies
 from training.replaying.states import state_columns, states_of
 from training.replaying.workspace import FIRST, Workspace, facts_of, workspace_for
+
+compiling.tell_who_waits()
 
 SLOTS: Final = 1000
 """Slots that a replay begins with; the more of them, the longer it takes to copy it."""

@@ -72,6 +72,20 @@ METRICS: Final[dict[str, Metric]] = {
 }
 """Every metric, by the name that files and options have for it."""
 
+CONTENTS: Final[dict[str, Metric]] = {
+    "impact": Metric(
+        "impact", "1 - what refreshing all copies would gain / the same if never refreshed", "impact"
+    ),
+    "quality": Metric(
+        "search quality",
+        "usefulness of searching the copies / of searching the live pages (Pandey & Olston 2005, eq. 5)",
+        "quality",
+    ),
+}
+"""Metrics that need contents and a log of queries."""
+IMPACT: Final = "impact"
+"""The one of them that functions are learned for: quality is of all pages, parts of a split are not."""
+
 MEASURES: Final[dict[str, float]] = {
     "change_rate": 1.0,
     "ndcg": 1.0,
@@ -88,6 +102,7 @@ TRIO: Final = ("change_rate", "ndcg", "freshness")
 ORACLE: Final = "oracle"
 """Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
 
+CONTENT_BITS: Final = 40
 GAIN_BITS: Final = 42
 """Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
 
@@ -95,7 +110,7 @@ GAIN_BITS: Final = 42
 def budget_pages(budget: float, pages: int) -> int:
     """Visits per cycle, k: `scrapy_gp4c.policies.budget.budget_pages`, at least 1.
 
-    Raises HistoryError for what is neither a share in (0, 1] nor a positive count, or is below one page.
+    Raises HistoryError for what is neither a share in (0, 1] nor a positive count.
     """
     is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
     is_share = isinstance(budget, float | np.floating) and 0.0 < budget <= 1.0
@@ -104,13 +119,7 @@ def budget_pages(budget: float, pages: int) -> int:
             f"a budget is a share of the pages (a float above 0, at most 1.0) or a count of pages "
             f"(an int of at least 1); found {budget!r}"
         )
-    k = budgets.budget_pages(int(budget) if is_count else float(budget), pages)
-    if k < 1:
-        raise HistoryError(
-            f"a budget of {budget!r} of {pages:,} pages is less than one visit per cycle; "
-            f"use a share of at least {1 / pages:.2g} or a count of pages such as 1"
-        )
-    return k
+    return budgets.budget_pages(int(budget) if is_count else float(budget), pages)
 
 
 def parse_budget(text: str) -> float:
@@ -222,6 +231,10 @@ class Tallies:
     """sum of weight * age over those pages"""
     penalty: Ints | None = None
     """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
+    impact: Ints | None = None
+    """the metric, in units of 2**-`CONTENT_BITS`"""
+    quality: Ints | None = None
+    """the metric, likewise"""
 
 
 def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
@@ -249,6 +262,10 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
         out["age"] = tallies.age_weight / weights.total
     if tallies.penalty is not None:
         out["harmonic_staleness"] = tallies.penalty / weights.penalty_total
+    for name in CONTENTS:
+        units: Ints | None = getattr(tallies, name)
+        if units is not None:
+            out[name] = np.ldexp(units.astype(float), -CONTENT_BITS)
     if tallies.new is not None:
         out["new_pages"] = tallies.new / visited
     if tallies.idle is not None:

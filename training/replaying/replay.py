@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
+from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring import functions, growth, terminals, worth
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import Clock
+from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
 from training.histories.history import ChangeHistory
+from training.replaying import states
 from training.replaying.arranged import DEFAULTS, ArrangedHistory, CrawlChoices, Ties, prepare_for
 from training.replaying.dense import replay_dense
-from training.replaying.metrics import METRICS, ORACLE, Floats, Ints, Tallies, measure
+from training.replaying.metrics import CONTENTS, IMPACT, METRICS, ORACLE, Floats, Ints, Tallies, measure
+from training.replaying.peers import PEERS, Peer
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
@@ -54,11 +57,13 @@ class ReplayResult:
     harmonic_staleness: Floats | None = None
     new_pages: Floats | None = None
     idle_pages: Floats | None = None
+    impact: Floats | None = None
+    quality: Floats | None = None
 
 
 def replay(
     history: ChangeHistory,
-    score_function: str | Expression | ScoreFunction,
+    score_function: str | Expression | ScoreFunction | Peer,
     *,
     budget: float,
     warmup: int = DEFAULTS.warmup,
@@ -71,7 +76,8 @@ def replay(
     """Replay `score_function` on `history`.
 
     ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the
-    truth: an upper bound of the change rate in every cycle), an Expression or a loaded ScoreFunction.
+    truth: an upper bound of the change rate in every cycle), a name of `training.replaying.peers.PEERS`, an
+    Expression or a loaded ScoreFunction. The policy is the one that a name brings along, else ``top_k``.
     ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
     visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
     ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
@@ -88,53 +94,58 @@ def replay(
 
 def run(
     arranged: ArrangedHistory,
-    score_function: str | Expression | ScoreFunction,
+    score_function: str | Expression | ScoreFunction | Peer,
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
-    policy: str = DEFAULTS.policy,
+    policy: str | None = DEFAULTS.policy,
 ) -> ReplayResult:
     """Replay on what `prepare` arranged; parameters and errors as for `replay`.
 
-    ``policy``: text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; only
-    ``top_k`` has a fast path. Raises PolicyError for one that cannot be read or breaks its contract.
+    ``policy``: text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; None: as
+    the function says, else ``top_k``, which alone has a fast path. It is nothing to oracle and peers. Raises
+    PolicyError for one that cannot be read or breaks its contract.
     """
     return run_all(arranged, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
 
 def run_all(
     arranged: ArrangedHistory,
-    score_functions: Sequence[str | Expression | ScoreFunction],
+    score_functions: Sequence[str | Expression | ScoreFunction | Peer],
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
-    policy: str = DEFAULTS.policy,
+    policy: str | None = DEFAULTS.policy,
 ) -> list[ReplayResult]:
     """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
-    wanted, chooser = tuple(metrics), load_policy(policy)
+    wanted = tuple(metrics)
     for given, known, what in (
-        *((metric, METRICS, "metric") for metric in wanted),
+        *((metric, METRICS | CONTENTS, "metric") for metric in wanted),
         (engine, ENGINES, "engine"),
         (clock or "visits", terminals.CLOCKS, "clock"),
     ):
         if given not in known:
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
-    needs = {tally for metric in wanted if (tally := METRICS[metric].tally) is not None}
-    functions = [_load(given, clock) for given in score_functions]
+    needs = {tally for metric in wanted if (tally := (METRICS | CONTENTS)[metric].tally) is not None}
+    functions = [load(given, clock) for given in score_functions]
+    choosers = [load_policy(policy or policy_of(function)) for function in functions]
     grouped = {
         number: function
         for number, function in enumerate(functions)
-        if function is not None and engine != "dense" and _can_be_grouped(function, chooser)
+        if isinstance(function, ScoreFunction)
+        and engine != "dense"
+        and CONTENTS.keys().isdisjoint(wanted)
+        and _can_be_grouped(function, choosers[number])
     }
     if engine == "grouped" and len(grouped) < len(functions):
-        lone = next(given for number, given in enumerate(score_functions) if number not in grouped)
+        lone = next(number for number in range(len(functions)) if number not in grouped)
         raise ScoreError(
-            f"{lone!s} scores every page by itself, so pages cannot be grouped: "
+            f"{score_functions[lone]!s} scores every page by itself, so pages cannot be grouped: "
             "use the engine 'dense' or 'auto'"
-            if chooser.text == TOP_K.text
-            else f"the policy {policy!r} chooses page by page: use the engine 'dense' or 'auto'"
+            if choosers[lone].text == TOP_K.text
+            else f"the policy {choosers[lone].text!r} chooses page by page: use the engine 'dense' or 'auto'"
         )
     tallies: dict[int, Tallies] = {}
     if grouped:
@@ -143,7 +154,7 @@ def run_all(
         tallies = dict(zip(grouped, replay_grouped(arranged, list(grouped.values()), needs), strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
-            tallies[number] = replay_dense(arranged, function, needs, policy=chooser)
+            tallies[number] = replay_dense(arranged, function, needs, policy=choosers[number])
     measured = {id(own): measure(own, arranged.weights) for own in tallies.values()}
     return [
         _result(arranged, function, "grouped" if number in grouped else "dense", own, measured[id(own)])
@@ -152,16 +163,44 @@ def run_all(
     ]
 
 
+def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
+    """Tell whether a history knows what a function reads.
+
+    Directories are told by the names of pages, clusters by a file of groups, what visits are worth by
+    contents and a log of queries.
+    """
+    if not growth.COLUMNS.keys().isdisjoint(function.columns):
+        return False
+    knows = history.neighbours.knows
+    return (
+        (knows("directory") or not any(name in BY_DIRECTORY for name in function.columns))
+        and (knows("cluster") or not any(name in CLUSTERED for name in function.columns))
+        and (history.impact is not None or worth.COLUMNS.keys().isdisjoint(function.columns))
+    )
+
+
+def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
+    """The metrics that a history can tell."""
+    impact = history.impact
+    if impact is None:
+        return tuple(METRICS)
+    return (*METRICS, *(name for name in CONTENTS if name == IMPACT or impact.quality is not None))
+
+
+def policy_of(function: ScoreFunction | Peer | None) -> str:
+    """Text of the policy that a function goes with if none is given."""
+    own = function.policy if isinstance(function, ScoreFunction) else None
+    return own or TOP_K.text
+
+
 def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
     """Tell whether pages in equal state are equal to function and policy."""
-    return (
-        policy.text == TOP_K.text and function.expression is not None and "random" not in function.terminals
-    )
+    return policy.text == TOP_K.text and states.are_groups(function)
 
 
 def _result(
     arranged: ArrangedHistory,
-    function: ScoreFunction | None,
+    function: ScoreFunction | Peer | None,
     engine: Engine,
     tallies: Tallies,
     measured: dict[str, Floats],
@@ -179,16 +218,26 @@ def _result(
     )
 
 
-def _load(given: str | Expression | ScoreFunction, clock: Clock | None) -> ScoreFunction | None:
+def load(
+    given: str | Expression | ScoreFunction | Peer, clock: Clock | None = None
+) -> ScoreFunction | Peer | None:
+    """What is to be replayed, on a clock; None: the oracle. Raises ScoreError or ExpressionError."""
     if isinstance(given, str):
         if given == ORACLE:
             return None
         try:
-            function = functions.load(given)
+            given = PEERS[given] if given in PEERS else functions.load(given)
         except ExpressionError as error:
-            raise ExpressionError(f"{error}\n(nor {ORACLE!r}, which a replay also knows)") from None
+            raise ExpressionError(
+                f"{error}\n(nor one of {', '.join((ORACLE, *PEERS))}, which a replay also knows)"
+            ) from None
     elif isinstance(given, Expression):
-        function = functions.of_expression(given)
-    else:
-        function = given
-    return function.on_clock(clock)
+        given = functions.of_expression(given)
+    if isinstance(given, ScoreFunction) and given.expression is not None:
+        unknown = [name for name in given.terminals if name in growth.TERMINALS]
+        if unknown:
+            raise ScoreError(
+                f"the score function {given.text!r} reads {', '.join(unknown)}: what visits brought is "
+                "nothing that a history of changes tells: leave it out, or use --growth"
+            )
+    return given if isinstance(given, Peer) else given.on_clock(clock)

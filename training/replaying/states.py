@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import terminals, worth
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import STATE, TERMINALS, Array, Clock
+from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Floats, Ints
 
@@ -96,6 +96,16 @@ WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
 """With G every outcome counts: no other column of the visits clock makes more groups."""
 
 
+BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *worth.COLUMNS))
+"""Columns in which hardly two pages are equal."""
+
+
+def are_groups(function: ScoreFunction) -> bool:
+    """Tell whether pages in equal state are many, and equal to a function."""
+    columns = function.columns
+    return function.expression is not None and BY_PAGE.isdisjoint(columns)
+
+
 def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
     """State columns by which a score function tells pages apart, and the clock that it needs for that.
 
@@ -124,8 +134,9 @@ def states_of(arranged: ArrangedHistory, columns: tuple[str, ...], clock: Clock)
 
 def ranking(arranged: ArrangedHistory, function: ScoreFunction) -> bytes | None:
     """Equal for functions that rank all pages alike in every replay; None where that is not easily told."""
-    if function.expression is None or not function.terminals or "random" in function.terminals:
+    if not function.terminals or not are_groups(function):
         return None
+    assert function.expression is not None
     states = states_of(arranged, *state_columns(function))
     return None if states is None else states.ranking(function.expression)
 

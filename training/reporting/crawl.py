@@ -13,6 +13,7 @@ from markupsafe import Markup
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, OUTCOMES
 from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.store.records import local_time
 from training.reporting.charts import Chart, Line, shown
 from training.reporting.crawl_story import Story, read_story
 from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
@@ -76,9 +77,7 @@ def crawl_page(path: Path) -> Page:
 
 
 def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return datetime.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "–" if seconds is None else local_time(seconds)
 
 
 def _budget(budget: Any) -> str:
@@ -94,12 +93,16 @@ def _cycles(story: Story) -> Section:
         "warm-up": story.counts[:, KINDS.index("warmup")].sum(axis=1),
         "new pages": story.counts[:, KINDS.index("new")].sum(axis=1),
         "panel": story.counts[:, KINDS.index("panel")].sum(axis=1),
+        "samples": story.counts[:, KINDS.index("sample")].sum(axis=1),
+        "near samples": story.counts[:, KINDS.index("neighbour")].sum(axis=1),
         "other": story.counts[:, KINDS.index("other")].sum(axis=1),
     }
     rates = {
         "chosen by score": [story.rate(i, CHOSEN) for i in range_],
         "warm-up": [_unless_few(story, i) for i in range_],
         "panel": [story.rate(i, ("panel",)) for i in range_],
+        "samples": [story.rate(i, ("sample",)) for i in range_],
+        "near samples": [story.rate(i, ("neighbour",)) for i in range_],
     }
     lines = [Line(name, values, none) for name, values in rates.items() if not np.isnan(values).all()]
     section = Section("Cycle by cycle")

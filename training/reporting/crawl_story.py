@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, JUDGED, KINDS, OUTCOMES
+from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
@@ -95,10 +96,11 @@ def _read(store: PageStore, path: str) -> Story:
     numbers: dict[str, int] = {}
     last_outcomes: dict[str, int] = {}
     best: list[tuple[int, int, int]] = []
+    shown = Credentials.of_store(store.cycles()).url
     for first, block in store.blocks():
         rows = len(block["n"])
         for row, request in enumerate(store.requests(np.arange(first, first + rows))):
-            name = urlsplit(request["url"]).netloc
+            name = urlsplit(shown(request["url"])).netloc
             host_of[first + row] = numbers.setdefault(name, len(numbers))
         attempted = block["last_attempt"] > 0
         for code, count in enumerate(np.bincount(block["outcome"][attempted], minlength=len(OUTCOMES))):
@@ -119,7 +121,7 @@ def _read(store: PageStore, path: str) -> Story:
             columns = store.page(page)
             top.append(
                 TopPage(
-                    store.request(page)["url"],
+                    shown(store.request(page)["url"]),
                     visited,
                     -changes,
                     cycles + 1 - columns.last_cycle,

@@ -2,49 +2,137 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 from rich.text import Text
 
-from training.comparing.evaluation import Evaluation
-from training.replaying.arranged import DEFAULTS
-from training.replaying.metrics import METRICS, TRIO
+from scrapy_gp4c.scoring.named import NAMED
+from training.comparing.evaluation import Evaluation, Result
+from training.comparing.leaderboard import FRONT, Leaderboard
+from training.comparing.statistics import Mean
+from training.replaying.metrics import CONTENTS, METRICS, TRIO
+from training.replaying.peers import PEERS
+from training.replaying.replay import policy_of
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
-"""Metrics in the table; the files have all of `METRICS`."""
+"""Metrics in the table, after those of contents; the files have all of `METRICS`."""
+COMPARED: Final = ("ndcg", "freshness")
+"""Metrics in which a leaderboard tells how far a row is ahead of the reference."""
+NAME_WIDTH: Final = 24
+"""Fixed: on a narrow terminal the figures break, not the names."""
+
+
+@contextlib.contextmanager
+def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
+    """Show a bar of so many steps within the block, on a terminal; gives what to call after each."""
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=steps)
+        yield lambda: bar.advance(task)
 
 
 def table(evaluation: Evaluation) -> Table:
     """The results as a table for the terminal."""
-    out = Table("score function", *(METRICS[name].name for name in SHOWN))
-    longest = max(len(result.score) for result in evaluation.results)
-    out.columns[0].width = min(longest, 24)  # fixed: on a narrow terminal the figures break, not the names
+    shown = [name for name in (*CONTENTS, *SHOWN) if name in evaluation.results[0].metrics]
+    out = Table("score function", *((METRICS | CONTENTS)[name].name for name in shown))
+    labels = [_label(result, evaluation.settings.policy) for result in evaluation.results]
+    out.columns[0].width = min(max(map(len, labels)), NAME_WIDTH)
     for column in out.columns[1:]:
         column.justify = "right"
-    for result in evaluation.results:
+    for label, result in zip(labels, evaluation.results, strict=True):
         cells = []
-        for name in SHOWN:
+        for name in shown:
             mean, half_width, _ = result.metrics[name]
             cells.append(f"{mean:.4f}" + ("" if half_width is None else f" ± {half_width:.4f}"))
-        out.add_row(Text(result.score, overflow="fold"), *cells)
+        out.add_row(Text(label, overflow="fold"), *cells)
     return out
+
+
+def _label(result: Result, policy: str) -> str:
+    """The score as it was given, and its policy if that is not everybody's."""
+    is_told = result.policy in (None, policy) or result.score.endswith(str(result.policy))
+    return result.score if is_told else f"{result.score}, {result.policy}"
+
+
+def leaderboard_table(board: Leaderboard) -> Table:
+    """The rows of a leaderboard as a table for the terminal; those on the front stand out."""
+    out = Table("score function or policy", "front", *(METRICS[name].name for name in TRIO))
+    for name in COMPARED:
+        out.add_column(f"{METRICS[name].name} ahead")
+    for column in out.columns[2:]:
+        column.justify = "right"
+    out.add_column("source")
+    policy = board.evaluations[0].settings.policy
+    for row in board.rows:
+        cells = [_interval(row.metrics[name].mean) for name in TRIO]
+        gaps = [row.metrics[name].ahead for name in COMPARED]
+        cells += ["" if gap is None else _interval(gap, "+") for gap in gaps]
+        style = "bold" if row.on_front else None
+        out.add_row(
+            Text(_label(row.result, policy), overflow="fold"),
+            "●" if row.on_front else "",
+            *cells,
+            row.source,
+            style=style,
+        )
+    return out
+
+
+def _interval(mean: Mean, sign: str = "") -> str:
+    text = f"{mean.mean:{sign}.4f}"
+    return text if math.isnan(mean.half_width) else f"{text} ± {mean.half_width:.4f}"
 
 
 def show(evaluation: Evaluation, console: Console) -> None:
     """Print what was replayed, how, and the table."""
-    settings, about = evaluation.settings, evaluation.history
-    scored = about.scored_cycles
+    seed = f"seed {evaluation.settings.seed}"
     console.print(
-        f"{about.source}: {about.pages:,} pages, scored cycles {scored[0]} to {scored[-1]}, "
-        f"{about.changed_share:.2%} of the pages change per cycle\n"
-        f"k = {settings.k:,} visits per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
-        f"clock {settings.clock or 'visits, or as the score file says'}, seed {settings.seed}"
-        f"{'' if settings.policy == DEFAULTS.policy else f', policy {settings.policy}'}; "
-        "mean ± half-width of the 95% interval over cycles",
+        f"{_heading(evaluation, seed)}; mean ± half-width of the 95% interval over cycles",
         highlight=False,
         markup=False,
         soft_wrap=True,
     )
     console.print(table(evaluation))
+
+
+def show_leaderboard(board: Leaderboard, console: Console) -> None:
+    """Print what was replayed, how, and who is how far ahead of the reference."""
+    seeds = [one.settings.seed for one in board.evaluations]
+    one = len(seeds) == 1
+    text = f"seed {seeds[0]}" if one else f"seeds {seeds[0]} to {seeds[-1]}"
+    first, other = (METRICS[name].name for name in FRONT)
+    console.print(
+        f"{_heading(board.evaluations[0], text)}; mean ± half-width of the 95% interval over "
+        f"{'cycles' if one else 'seeds'}; ahead: of {board.reference!r}, paired; "
+        f"●: on the front of {first} and {other}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(leaderboard_table(board))
+    shown = {row.name for row in board.rows}
+    left_out = [name for name in NAMED if name not in shown] if shown.issuperset(PEERS) else []
+    measured = [name for name in left_out if "dq_" in NAMED[name].expression]
+    unnamed = [name for name in left_out if name not in measured]
+    for why, names in (("the history has no page names", unnamed), ("no log of queries is given", measured)):
+        if names:
+            text = f"Not replayed, because {why}: {', '.join(names)}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _heading(evaluation: Evaluation, seeds: str) -> str:
+    settings, about = evaluation.settings, evaluation.history
+    scored = about.scored_cycles
+    return (
+        f"{about.source}: {about.pages:,} pages, scored cycles {scored[0]} to {scored[-1]}, "
+        f"{about.changed_share:.2%} of the pages change per cycle\n"
+        f"k = {settings.k:,} visits per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
+        f"clock {settings.clock or 'visits, or as the score file says'}, {seeds}"
+        f"{'' if settings.policy == policy_of(None) else f', policy {settings.policy}'}"
+    )

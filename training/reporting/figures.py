@@ -87,9 +87,14 @@ def write_figures(drawn: Sequence[Chart], directory: Path) -> list[Path]:
     paths = []
     for chart in drawn:
         figure = draw(chart)
-        for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
+        for suffix in (".png", ".svg"):
             path = directory / f"{chart.key}{suffix}"
-            with matplotlib.rc_context(OPTIONS):
-                figure.savefig(path, metadata=metadata)
+            save(figure, path)
             paths.append(path)
     return paths
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, as the path ends; the same figure gives the same file."""
+    with matplotlib.rc_context(OPTIONS):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})

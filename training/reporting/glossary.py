@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.meanings import MEANINGS
 from training.comparing.paper import SHOWN
 from training.replaying.metrics import METRICS
+
+
+def term_of(terminal: str) -> str:
+    """The term that tells what a terminal means: its name, where no other term has it."""
+    return "terminal-p" if terminal == "p" else terminal
+
 
 DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     **{
@@ -35,8 +42,8 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     "visits": ("visits", "fetches of a page, each with one outcome."),
     "fold": ("fold", "a part of the pages that is tested on once and was not learned from then."),
     **{
-        name: (name if len(name) == 1 else name.upper(), f"{meaning}.")
-        for name, meaning in terminals.MEANINGS.items()
+        term_of(name): (name.upper() if name in terminals.PAPERS[3:] else name, f"{meaning}.")
+        for name, meaning in MEANINGS.items()
     },
     "age": ("age", "score t: the page visited longest ago first."),
     "random": ("random", "every page is as likely as any other."),
@@ -50,7 +57,8 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     "kind": (
         "kinds of visits",
         "new: first visit; warm-up: early visits outside the budget; panel: observed in every cycle; ranked: "
-        "chosen by the score function; other: asked for by the spider.",
+        "chosen by the score function; sample: visited to learn of others; neighbour: near a sample that "
+        "changed; other: asked for by the spider.",
     ),
     "pages": ("pages", "all URLs that the crawl knows, visited or not."),
     "latency": (

@@ -17,7 +17,7 @@ from training.replaying.metrics import ORACLE, TRIO
 from training.reporting import charts, formula, svg
 from training.reporting.charts import SHARES, shown
 from training.reporting.difference import difference_section
-from training.reporting.glossary import DEFINITIONS
+from training.reporting.glossary import DEFINITIONS, term_of
 from training.reporting.page import Card, Page, Section, defined, figure, fold_away, paragraph, table
 from training.reporting.page import formula as formula_block
 from training.reporting.study import HEADLINE, Formula, Lead, Study, lead, points, signed
@@ -222,7 +222,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
 
 def _terminals(text: str) -> Markup:
     """What the names in a formula mean."""
-    names = dict.fromkeys(name.removesuffix("_rate") for name in parse(text).terminals)
+    names = dict.fromkeys(term_of(name.removesuffix("_rate")) for name in parse(text).terminals)
     meanings = [
         Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
         for name in names

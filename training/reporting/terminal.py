@@ -137,6 +137,8 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
     console.print()
     console.print(f"Written to {output}. To crawl with it, put this line into settings.py:")
     console.print(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False, soft_wrap=True)
+    if choices.policy != Choices.policy:
+        console.print(f"GP4C_POLICY = {json.dumps(choices.policy)}", highlight=False, soft_wrap=True)
 
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:

@@ -1,40 +1,37 @@
 """The LMDB file of a store: opening it, its transactions, every way in which that goes wrong, errors as ours.
 
 LMDB maps its file into memory, so that a truncated file ends the process with SIGBUS instead of an error;
-therefore `header` looks at it before LMDB does. Nothing here deletes or overwrites what it finds.
+therefore `structure` looks at it before LMDB does. Nothing here deletes or overwrites what it finds.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import resource
+import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import filelock
 import lmdb
 
-from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError, is_whole
+from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged, in_use, read_only, store_error, translated
+from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
+from scrapy_gp4c.store.lmdb_store.structure import Looked, look
+from scrapy_gp4c.store.whole_files import sync
 
-DATA: Final = "data.mdb"
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 OUR_FILES: Final = {DATA, READERS, WRITER_LOCK}
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
-_LITTLE: Final = 2**20
-"""Bytes: what is left where a write came up short, with some for other processes."""
-
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
 
-def check_directory(path: Path, readonly: bool) -> None:
+def check_directory(path: Path, readonly: bool) -> Looked:
     """Look at a store's directory before LMDB opens it; creates the directory of a new store.
 
     Raises StoreDamagedError for what is no store, or a truncated one; StoreError when there is none to
@@ -56,8 +53,8 @@ def check_directory(path: Path, readonly: bool) -> None:
                     f"there is no page store in {path} yet: run the spider once, or check GP4C_STORE."
                 )
             _create_directory(path)
-            return
-        _check_data(path, data)
+            return Looked(0, 0)
+        return _check_data(path, data)
     except OSError as error:
         if isinstance(error, StoreError):
             raise
@@ -77,77 +74,17 @@ def _create_directory(path: Path) -> None:
 def _create_file(path: Path) -> None:
     """Make an empty file that is its owner's alone, whatever the umask; one that exists stays as it is."""
     with suppress(FileExistsError):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNERS)
-        os.fchmod(file, _OWNERS)
-        os.close(file)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNERS))
+        path.chmod(_OWNERS)
 
 
-def _check_data(path: Path, data: Path) -> None:
+def _check_data(path: Path, data: Path) -> Looked:
     try:
-        whole = is_whole(data)
+        return look(data)
     except NoLmdbFileError as error:
         if error.args:
             raise damaged(path, f"{DATA} {error}") from None
         raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}") from None
-    if not whole:
-        raise damaged(path, f"{DATA} is truncated")
-
-
-def damaged(path: Path, what: str) -> StoreDamagedError:
-    """Return the error for a store whose content cannot be trusted."""
-    return StoreDamagedError(
-        f"the store {path} is damaged: {what}. Restore the directory from a backup, or import an export "
-        "(`scrapy gp4c import`) into an empty directory. Nothing was changed."
-    )
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Raise every LMDB error of the block as one of our StoreErrors."""
-    try:
-        yield
-    except lmdb.Error as error:
-        raise store_error(path, error) from error
-
-
-def store_error(path: Path, error: Exception) -> StoreError:
-    """Return an LMDB error as one of our StoreErrors."""
-    full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
-    faulty = os.strerror(errno.EIO) in str(error)
-    if not full:
-        texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
-        full = any(text in str(error) for text in texts) or (faulty and _has_no_room(path))
-    if full:
-        return StoreFullError(
-            f"no room to write to the store {path} ({error}). What was committed is still readable: free "
-            "disk space (or raise the quota) and run again, or move the directory and set GP4C_STORE."
-        )
-    if isinstance(
-        error,
-        lmdb.CorruptedError
-        | lmdb.InvalidError
-        | lmdb.VersionMismatchError
-        | lmdb.PageNotFoundError
-        | lmdb.PanicError
-        | lmdb.IncompatibleError
-        | lmdb.NotFoundError,
-    ):
-        return damaged(path, str(error))
-    remedy = "Check the disk (dmesg) and the quota" if faulty else "Check its owner and GP4C_STORE"
-    return StoreError(f"the store {path} cannot be used: {error}. {remedy}.")
-
-
-def _has_no_room(path: Path) -> bool:
-    """Tell a full disk, or a limit of file sizes, from a faulty disk: LMDB calls a short write EIO too."""
-    try:
-        room = os.statvfs(path)
-        left = room.f_bavail * room.f_frsize
-        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if limit != resource.RLIM_INFINITY:
-            left = min(left, limit - (path / DATA).stat().st_size)
-    except OSError:
-        return False
-    return left < _LITTLE
 
 
 def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
@@ -188,18 +125,17 @@ class WriterLock:
     def _take(self, path: Path) -> bool:
         """Take the lock; False if its file was removed by the one who held it: that locks nobody out."""
         _create_file(self._path)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNERS)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._file, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, _OWNERS)
+        if not filelock.lock_descriptor(self._file, blocking=False):
+            os.lseek(self._file, 1, os.SEEK_SET)  # Windows locks the first byte
+            holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
-            raise in_use(path, f"process {holder}") from None
+            raise in_use(path, f"process {holder}")
         if not os.fstat(self._file).st_nlink:
             os.close(self._file)
             return False
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        os.write(self._file, f" {os.getpid()}\n".encode())
         return True
 
     def release(self, *, remove: bool = False) -> None:
@@ -209,17 +145,21 @@ class WriterLock:
         os.close(self._file)
 
 
-def read_only(path: Path) -> StoreError:
-    """Return the error for writing to a store that was opened for reading."""
-    return StoreError(f"the store {path} was opened for reading only.")
+def put_in_place(path: Path, data: Path) -> None:
+    """Put a file of the same disk in the place of a store's, with its owner and mode; for its lock's holder.
 
-
-def in_use(path: Path, holder: str) -> StoreInUseError:
-    """Return the error for a second writer."""
-    return StoreInUseError(
-        f"the store {path} is in use by {holder}: one crawl at a time can write to it. Wait until it "
-        "ends, or set GP4C_STORE to another directory for this crawl."
-    )
+    After a crash there is either, complete.
+    """
+    place = path / DATA
+    if place.exists():
+        found = place.stat()
+        data.chmod(stat.S_IMODE(found.st_mode))
+        with suppress(OSError, AttributeError):  # root may have come for the file's owner; others may not
+            shutil.chown(data, found.st_uid, found.st_gid)
+    sync(data)
+    os.replace(data, place)
+    (path / READERS).unlink(missing_ok=True)  # its readers look at the file that was
+    sync(path)
 
 
 class Transaction:
@@ -253,18 +193,20 @@ _open: dict[str, Environment] = {}
 class Environment:
     """An open LMDB file and, for a writer, the right to write to it.
 
-    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed.
+    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed; ``looked``: how much of
+    the file was looked at before.
     """
 
     def __init__(self, path: str | os.PathLike[str], readonly: bool, map_size: int) -> None:
         """Open or create the file; raises StoreInUseError, StoreDamagedError or another StoreError."""
         self.path = Path(path)
         self.readonly = readonly
+        self._map_size = map_size
         self.lmdb: Any = None
         self._real = os.path.realpath(self.path)
         if self._real in _open:
             raise in_use(self.path, "this process")
-        check_directory(self.path, readonly)
+        self.looked = check_directory(self.path, readonly)
         self._lock = None if readonly else WriterLock(self.path)
         try:
             self.lmdb = open_environment(self.path, readonly, map_size)
@@ -273,16 +215,35 @@ class Environment:
             raise
         _open[self._real] = self
 
+    def sync(self) -> None:
+        """Wait until the last commit is on the disk, header and all: it would not survive a power cut."""
+        if self.lmdb is not None and not self.readonly:
+            with translated(self.path):
+                self.lmdb.sync(True)
+
+    def replace_with(self, data: Path) -> None:
+        """Put another file of the same disk in the place of this one and open it; the right to write stays.
+
+        After a crash there is either, complete.
+        """
+        self.lmdb.close()
+        self.lmdb = None
+        put_in_place(self.path, data)
+        self.lmdb = open_environment(self.path, self.readonly, self._map_size)
+
     def close(self) -> None:
-        """Close the file and give up the right to write; a second time, do nothing."""
+        """Close the file and give up the right to write; a second time, do nothing. Raises StoreError."""
         if _open.get(self._real) is self:
             del _open[self._real]
-        if self.lmdb is not None:
-            self.lmdb.close()
-            self.lmdb = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        try:
+            self.sync()
+        finally:
+            environment, self.lmdb = self.lmdb, None
+            if environment is not None:
+                environment.close()
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release()
 
     def transaction(self, *, write: bool = False, buffers: bool = False) -> Transaction:
         """One LMDB transaction; its errors are StoreErrors and nothing of it stays then."""

@@ -8,25 +8,38 @@ update in a single pass of large crawlers.)
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state import columns, notes
 from scrapy_gp4c.page_state.columns import Array, Columns
-from scrapy_gp4c.store.lmdb_store.tables import KEY, U32_PAIR, FoldMarker, Sizes, Tables
-from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, read_keys, told, urls_of
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 T = TypeVar("T")
 
 
-def fold(tables: Tables, visits: Array, pages: int, record: CycleRecord, sizes: Sizes) -> None:
+class Learnt(NamedTuple):
+    """All that a cycle learnt."""
+
+    visits: Array
+    """Dtype `VISIT`."""
+    notes: Array
+    """Dtype `NOTE`."""
+    pages: int
+    """Known at its end."""
+
+
+def fold(tables: Tables, learnt: Learnt, record: CycleRecord, sizes: Sizes) -> None:
     """Fold the open cycle, or go on with its fold: afterwards the cycle is finished.
 
-    ``visits``: all of the cycle, dtype `VISIT`; ``pages``: known at its end; ``record``: what finishes its
-    record, which the marker of an interrupted fold already has.
+    ``record``: what finishes its record, which the marker of an interrupted fold already has.
     """
     if tables.fold_marker is None:
         tables.mark_fold({"record": record, "next_block": 0})
@@ -34,23 +47,31 @@ def fold(tables: Tables, visits: Array, pages: int, record: CycleRecord, sizes: 
     finished: CycleRecord = {"finished": time.time()}
     finished.update(tables.fold_marker["record"])
     cycle = tables.last_cycle + 1
-    merge_new(tables, pages, sizes)
-    _apply(tables, visits[np.argsort(visits["page"], kind="stable")], cycle, sizes)
-    put_visits(tables, cycle, 0, visits, sizes)
+    merge_new(tables, learnt.pages, sizes)
+    _apply(tables, learnt, cycle, sizes)
+    put_visits(tables, cycle, 0, learnt.visits, sizes)
     tables.end_cycle(cycle, finished)
 
 
-def _apply(tables: Tables, visits: Array, cycle: int, sizes: Sizes) -> None:
-    """Apply visits, sorted by page, to the blocks from the marker on."""
+def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
+    """Apply visits and notes to the blocks from the marker on."""
     assert tables.fold_marker is not None
-    of_visit = visits["page"] // tables.block_rows
+    brought = notes.brought(learnt.notes, learnt.pages)
+    visits, noted = (part[np.argsort(part["page"], kind="stable")] for part in learnt[:2])
+    of_visit, of_note = (part["page"] // tables.block_rows for part in (visits, noted))
 
-    def apply(block: int, state: Columns) -> None:
-        start, stop = np.searchsorted(of_visit, (block, block + 1))
-        rows = (visits["page"][start:stop] - block * tables.block_rows).astype(np.intp)
-        columns.apply_visits(state, rows, visits[start:stop], cycle)
+    def apply(block: int, state: Columns) -> Told:
+        first = block * tables.block_rows
+        own = visits[slice(*np.searchsorted(of_visit, (block, block + 1)))]
+        rows = (own["page"] - first).astype(np.intp)
+        before = told(state, rows, own["outcome"], cycle)
+        columns.apply_visits(state, rows, own, cycle, brought[own["page"]])
+        own = noted[slice(*np.searchsorted(of_note, (block, block + 1)))]
+        notes.apply_notes(state, (own["page"] - first).astype(np.intp), own)
+        return before
 
-    blocks = np.unique(of_visit[of_visit >= tables.fold_marker["next_block"]]).tolist()
+    blocks = np.union1d(of_visit, of_note)
+    blocks = blocks[blocks >= tables.fold_marker["next_block"]].tolist()
     for group in batches(blocks, sizes.blocks_per_transaction):
         marker: FoldMarker = {**tables.fold_marker, "next_block": group[-1] + 1}
         tables.change_blocks(group, apply, marker)
@@ -71,10 +92,34 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
 
     ``pages``: known so far, those of `new` included.
     """
+    if tables.merged_pages == pages:
+        return
+    numbering = numbering_of(tables)
     while tables.merged_pages < pages:
         first = tables.merged_pages
         stop = min(pages, first + sizes.pages_per_transaction)
-        tables.append_pages(_read_new(tables, first, stop))
+        _append_new(tables, numbering, _read_new(tables, first, stop), tables.last_cycle + 1)
+
+
+def numbering_of(tables: Tables) -> Numbering:
+    """The numbers of all directories of a store."""
+    with tables.transaction() as txn:
+        return Numbering(read_keys(txn, tables.db["groups"], tables.groups))
+
+
+def _append_new(
+    tables: Tables, numbering: Numbering, pages: Sequence[tuple[int, bytes]], entered: int
+) -> None:
+    """Append pages that were never visited, (key, JSON request), and became known in a cycle; 0: in none."""
+    state = columns.new_columns(np.array([key for key, _ in pages], np.uint64))
+    state["entered"][:] = entered
+    append_pages(tables, numbering, [request for _, request in pages], state)
+
+
+def append_pages(tables: Tables, numbering: Numbering, requests: Sequence[bytes], state: Columns) -> None:
+    """Append pages with columns of their own, but for their directories, which `numbering` tells."""
+    state["group"][:], new = numbering.number(urls_of(requests))
+    tables.append_pages(requests, state, new)
 
 
 def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
@@ -82,8 +127,8 @@ def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
     pages = []
     with tables.transaction() as txn:
         for page in range(first, stop):
-            value = txn.get(U32_PAIR.pack(tables.last_cycle + 1, page), db=tables.db["new"])
-            pages.append((KEY.unpack_from(value)[0], value[KEY.size :]))
+            value = tables.db["new"].view(txn, U32_PAIR.pack(tables.last_cycle + 1, page))
+            pages.append((KEY.unpack_from(value)[0], bytes(value[KEY.size :])))
     return pages
 
 
@@ -93,13 +138,14 @@ def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) 
     All pages of `new` must be merged.
     """
     added = known = 0
+    numbering = numbering_of(tables)
     for batch in batches(pages, sizes.pages_per_transaction):
         unknown: dict[int, bytes] = {}
-        with tables.transaction() as txn:
+        with tables.transaction(buffers=True) as txn:
             for key, request in batch:
                 if key not in unknown and tables.get_id(txn, key) is None:
                     unknown[key] = request
-        tables.append_pages(list(unknown.items()))
+        _append_new(tables, numbering, list(unknown.items()), 0)
         added += len(unknown)
         known += len(batch) - len(unknown)
     return added, known

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
@@ -19,8 +20,11 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
-from scrapy_gp4c.store.lmdb_store.environment import damaged
-from scrapy_gp4c.store.lmdb_store.tables import KEY, U32, U32_PAIR, Tables, encode, split
+from scrapy_gp4c.store.lmdb_store.failures import damaged
+from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
+from scrapy_gp4c.store.lmdb_store.open_notes import OpenNotes
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
+from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
 READ_PAGES: Final = 4_096
@@ -48,7 +52,8 @@ class OpenCycle:
         self._visit_buffer: list[bytes] = []
         self._request_buffer: dict[int, bytes] = {}
         self._validator_buffer: dict[int, tuple[str | None, str | None]] = {}
-        self._unsaved_pages: list[tuple[int, int]] = []
+        self._unsaved_pages: dict[int, bytes] = {}
+        """Page -> what `new` is to have of it: as it was found, whatever replaced its request meanwhile."""
         self._pending: dict[int, int] = {}
         """Key -> id of the pages that are in `new` (or buffered) and not yet in `ids`, in order of id."""
         self._pending_keys: list[int] = []
@@ -57,15 +62,21 @@ class OpenCycle:
         last, number = tables.last_record(txn), tables.last_cycle + 1
         self.number = number if last is not None and last["cycle"] == number else None
         self.pages = tables.merged_pages
-        for key, value in txn.cursor(tables.db["new"]):
-            if U32_PAIR.unpack(key)[1] >= tables.merged_pages:
+        for key, value in tables.db["new"].items(txn):
+            page = U32_PAIR.unpack(key)[1]
+            if page > self.pages:
+                raise tables.db["new"].wrong(key, f"page {self.pages} is missing")
+            if page == self.pages:
                 self._add_pending(KEY.unpack_from(value)[0])
         self._visits: list[npt.NDArray[Any]] = []
         self._visited = bytearray(self.pages if self.number else 0)
-        for _, value in txn.cursor(tables.db["log"]):
+        for key, value in tables.db["log"].items(txn):
+            if U32_PAIR.unpack(key)[1] != len(self._visits):
+                raise tables.db["log"].wrong(key, f"commit {len(self._visits)} is missing")
             visits = np.frombuffer(value, VISIT)
             self._visits.append(visits)
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
+        self.notes = OpenNotes(txn, tables.db["notes"])
 
     def begin(self, record: CycleRecord) -> int:
         """Open the next cycle with its record; returns its number, from 1 on."""
@@ -100,7 +111,7 @@ class OpenCycle:
         """Page id of a request fingerprint's first 8 bytes (big-endian), or None."""
         page = self._pending.get(key)
         if page is None:
-            with self._tables.transaction() as txn:
+            with self._tables.transaction(buffers=True) as txn:
                 page = self._tables.get_id(txn, key)
             if page is None:
                 self._missed = key
@@ -113,7 +124,7 @@ class OpenCycle:
             return columns.NEW_ROW._replace(key=self._pending_keys[page - self._tables.merged_pages])
         block, index = divmod(page, self._tables.block_rows)
         with self._tables.transaction(buffers=True) as txn:
-            return columns.row(txn.get(U32.pack(block), db=self._tables.db["pages"]), index)
+            return columns.row(self._tables.block(txn, block), index)
 
     def _check(self, page: int) -> None:
         if not 0 <= page < self.pages:
@@ -124,18 +135,13 @@ class OpenCycle:
         start = 0
         while True:
             with self._tables.transaction() as txn:
-                cursor = txn.cursor(self._tables.db["new"])
-                found = []
-                if cursor.set_range(U32_PAIR.pack(self.number or 0, start)):
-                    for key in cursor.iternext(keys=True, values=False):
-                        found.append(U32_PAIR.unpack(key)[1])
-                        if len(found) == READ_PAGES:
-                            break
+                items = self._tables.db["new"].items(txn, U32_PAIR.pack(self.number or 0, start))
+                found = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, READ_PAGES)]
             yield from found
             if len(found) < READ_PAGES:
                 break
             start = found[-1] + 1
-        yield from [page for page, _ in self._unsaved_pages]
+        yield from list(self._unsaved_pages)
 
     def request(self, page: int) -> StoredRequest:
         """Return the stored request of one page."""
@@ -143,9 +149,7 @@ class OpenCycle:
         value = self._request_buffer.get(page)
         if value is None:
             with self._tables.transaction() as txn:
-                value = txn.get(U32.pack(page), db=self._tables.db["urls"])
-                if value is None:
-                    value = self._new_request(txn, page)
+                value = self._known_request(txn, page)
         request: StoredRequest = json.loads(value)
         return request
 
@@ -156,45 +160,42 @@ class OpenCycle:
             self._check(int(ids.min()))
             self._check(int(ids.max()))
         order = np.argsort(ids, kind="stable")
-        result: list[StoredRequest] = [{"url": ""}] * len(ids)
+        result = np.empty(len(ids), object)
         for start in range(0, len(ids), READ_PAGES):
             positions = order[start : start + READ_PAGES]
-            found = self._read_requests(ids[positions])
-            for position, request in zip(positions.tolist(), found, strict=True):
-                result[position] = request
-        return result
+            result[positions] = self._read_requests(ids[positions].tolist())
+        requests: list[StoredRequest] = result.tolist()
+        return requests
 
-    def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
+    def _read_requests(self, ids: list[int]) -> list[StoredRequest]:
         buffered = self._request_buffer
         with self._tables.transaction() as txn:
-            keys = split(ids.astype(">u4").tobytes(), U32.size)
-            found = txn.cursor(self._tables.db["urls"]).getmulti(keys)
-            if len(found) == len(keys):
-                values = [value for _, value in found]
-            else:  # getmulti leaves out what it does not find
-                values = list(map(dict(found).get, keys))
-            elsewhere = enumerate(ids.tolist()) if buffered or None in values else ()
-            for position, page in elsewhere:
-                if page in buffered:
-                    values[position] = buffered[page]
-                elif values[position] is None:
-                    values[position] = self._new_request(txn, page)
+            values = self._tables.db["urls"].get_many(txn, ids)
+            if values is None:  # some are new
+                values = [self._known_request(txn, page) for page in ids]
+            for position, page in enumerate(ids) if buffered else ():
+                values[position] = buffered.get(page, values[position])
         decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
         return decoded
 
-    def _new_request(self, txn: Any, page: int) -> bytes:
-        """Read the request of a page that was discovered in the open cycle."""
-        value: bytes | None = txn.get(U32_PAIR.pack(self.number or 0, page), db=self._tables.db["new"])
-        if value is None:
+    def _known_request(self, txn: Any, page: int) -> bytes:
+        """Read the request of a page, as the last commit left it or, found since, as it was found."""
+        value = self._tables.db["urls"].get(txn, U32.pack(page))
+        if value is not None:
+            return value
+        found = self._unsaved_pages.get(page)
+        if found is None:
+            found = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
+        if found is None:
             raise damaged(self._tables.path, f"page {page} has no request")
-        return value[KEY.size :]
+        return found[KEY.size :]
 
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
         if page in self._validator_buffer:
             return self._validator_buffer[page]
         with self._tables.transaction() as txn:
-            value = txn.get(U32.pack(page), db=self._tables.db["validators"])
+            value = self._tables.db["validators"].get(txn, U32.pack(page))
         if value is None:
             return None, None
         etag, last_modified = json.loads(value)
@@ -208,8 +209,7 @@ class OpenCycle:
         encoded = encode(request)
         self._missed = None
         page = self._add_pending(key)
-        self._unsaved_pages.append((page, key))
-        self._request_buffer[page] = encoded
+        self._unsaved_pages[page] = KEY.pack(key) + encoded
         self._visited.append(0)
         return page
 
@@ -224,6 +224,12 @@ class OpenCycle:
         self._tables.check_writable()
         self._check(page)
         self._validator_buffer[page] = etag, last_modified
+
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note what the open cycle learnt of a page."""
+        self.require()
+        self._check(page)
+        self.notes.add(page, what, value)
 
     # --- visits
 
@@ -250,26 +256,27 @@ class OpenCycle:
     def commit(self) -> None:
         """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
         unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer, self._validator_buffer)
-        if not any(unsaved):
+        if not any((*unsaved, self.notes)):
             return
         visits = np.frombuffer(b"".join(self._visit_buffer), VISIT)
-        cycle = self.number or 0
-        requests = dict(self._request_buffer)
+        cycle, db = self.number or 0, self._tables.db
         with self._tables.transaction(write=True) as txn:
             if len(visits):
                 number = len(self._visits)
-                txn.put(U32_PAIR.pack(cycle, number), visits.tobytes(), db=self._tables.db["log"])
-            for page, key in self._unsaved_pages:
-                value = KEY.pack(key) + requests.pop(page)
-                txn.put(U32_PAIR.pack(cycle, page), value, db=self._tables.db["new"])
-            for page, request in requests.items():
-                txn.put(U32.pack(page), request, db=self._tables.db["urls"])
+                db["log"].put(txn, U32_PAIR.pack(cycle, number), visits.tobytes())
+            for page, value in self._unsaved_pages.items():
+                db["new"].put(txn, U32_PAIR.pack(cycle, page), value)
+            for page, request in self._request_buffer.items():
+                keep_first_url(txn, db["first_urls"], page, self._known_request(txn, page), request)
+                db["urls"].put(txn, U32.pack(page), request)
             for page, validators in self._validator_buffer.items():
                 self._tables.put_validators(txn, page, validators)
+            self.notes.write(txn, cycle)
         if len(visits):
             self._visits.append(visits)
+        self.notes.written()
         self._visit_buffer = []
-        self._unsaved_pages = []
+        self._unsaved_pages = {}
         self._request_buffer = {}
         self._validator_buffer = {}
         self.committed_s = monotonic()

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import PLAN
-from scrapy_gp4c.store.lmdb_store.tables import U32_PAIR, Sizes, Tables
+from scrapy_gp4c.store.lmdb_store.sealed import U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord, RoundCounts
 
 Rows = npt.NDArray[Any]
@@ -33,9 +35,7 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
     number = 0
     while planned > 0:
         with tables.transaction() as txn:
-            chunk = txn.get(U32_PAIR.pack(cycle, number), db=tables.db["plans"])
-        if chunk is None:
-            return
+            chunk = tables.db["plans"].view(txn, U32_PAIR.pack(cycle, number))
         rows = np.frombuffer(chunk, PLAN)
         yield rows
         planned -= len(rows)
@@ -93,14 +93,13 @@ def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:
 def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Rows]) -> int:
     """Write chunks from `number` on; returns the next number."""
     for chunk in group:
-        txn.put(U32_PAIR.pack(cycle, number), chunk.tobytes(), db=tables.db["plans"])
+        tables.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
         number += 1
     return number
 
 
 def _drop_from(tables: Tables, txn: Any, cycle: int, number: int) -> None:
     """Delete the chunks from `number` on: what an interrupted writing has left."""
-    cursor = txn.cursor(tables.db["plans"])
-    if cursor.set_range(U32_PAIR.pack(cycle, number)):
-        while cursor.delete():
-            pass
+    for key in tables.db["plans"].keys(txn):
+        if key >= U32_PAIR.pack(cycle, number):
+            tables.db["plans"].delete(txn, key)

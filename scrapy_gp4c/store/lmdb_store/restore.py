@@ -7,7 +7,6 @@ nothing behind that looks like a store.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -18,7 +17,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
+from scrapy_gp4c.store.growth_text import BROUGHT
 from scrapy_gp4c.store.history_text import (
     CHANGED_BIT,
     UNCHANGED_BIT,
@@ -30,16 +31,20 @@ from scrapy_gp4c.store.history_text import (
     read_page,
 )
 from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside
 from scrapy_gp4c.store.lmdb_store.environment import (
-    DATA,
-    OUR_FILES,
     READERS,
     Environment,
     WriterLock,
     check_directory,
 )
+from scrapy_gp4c.store.lmdb_store.failures import DATA
+from scrapy_gp4c.store.lmdb_store.groups import Numbered, counted, told
+from scrapy_gp4c.store.lmdb_store.schema import open_tables
+from scrapy_gp4c.store.lmdb_store.sealed import encode
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables, encode
+from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord
 from scrapy_gp4c.store.whole_files import sync
 
@@ -61,7 +66,6 @@ def restore(
     lock = WriterLock(place)  # throughout: a crawl that begins meanwhile is told who has the store
     try:
         _check_new(place)
-        remove_leftovers(place)
         counts = _build(place, name, lines, to_page, pages_per_batch)
     except BaseException:
         trace = not there and not (place / DATA).exists()
@@ -84,7 +88,7 @@ def _check_new(place: Path) -> None:
         with environment.transaction() as txn:
             if txn.stat()["entries"] == 0:  # killed at birth
                 return
-        tables = Tables(environment, USUAL.block_rows)
+        tables = Tables(environment, open_tables(environment, USUAL.block_rows, older=True))
         pages, cycles = tables.merged_pages, len(tables.cycles())
     finally:
         environment.close()
@@ -95,27 +99,9 @@ def _check_new(place: Path) -> None:
         )
 
 
-def _work(place: Path) -> Path:
-    """Where the store is built: beside its place, on the same disk."""
-    real = Path(os.path.realpath(place))
-    return real.with_name(real.name + ".import")
-
-
-def remove_leftovers(place: Path) -> None:
-    """Remove what a killed import into `place` left; for those who hold its lock. Other files stay."""
-    work = _work(place)
-    if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
-        shutil.rmtree(work)
-
-
 def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batch: int) -> tuple[int, int]:
     """Build the store beside its place and move it there; returns its pages and cycles."""
-    work = _work(place)
-    if work.exists():
-        raise StoreError(
-            f"the directory {work} is needed for the import and holds other files: move it away."
-        )
-    try:
+    with beside(place, IMPORT) as work:
         with Store(work) as store:
             cycles = _restore(name, iter(lines), to_page, store.tables, pages_per_batch)
             pages = store.merged_pages
@@ -125,8 +111,6 @@ def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batc
         os.replace(work / DATA, place / DATA)
         sync(place)
         sync(work.parent)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return pages, cycles
 
 
@@ -142,24 +126,29 @@ def _restore(
         lines = chain([first], lines)
     pages = (read_page(name, number, line, to_page) for number, line in lines)
     cycles = -1 if records is None else len(records)
+    numbering = fold.numbering_of(tables)
     for chunk, batch in enumerate(fold.batches(pages, pages_per_batch)):
         if cycles < 0:
             cycles = len(batch[0].bits) + 1
         _check(name, batch, cycles, tables)
-        _restore_batch(batch, cycles, tables, chunk)
+        numbered = numbering.number([page.request["url"] for page in batch])
+        _restore_batch(batch, numbered, cycles, tables, chunk)
     cycles = max(0, cycles)
     tables.restore_cycles(records or [{"started": None, "finished": None} for _ in range(cycles)])
     return cycles
 
 
 def _check(name: str, batch: Sequence[PageLine], cycles: int, tables: Tables) -> None:
-    with tables.transaction() as txn:
+    with tables.transaction(buffers=True) as txn:
         check_pages(name, batch, cycles, lambda key: tables.get_id(txn, key) is not None)
 
 
-def _restore_batch(batch: Sequence[PageLine], cycles: int, tables: Tables, chunk: int) -> None:
+def _restore_batch(
+    batch: Sequence[PageLine], numbered: Numbered, cycles: int, tables: Tables, chunk: int
+) -> None:
     """Replay the visits that the lines tell of, and append the pages with the columns that result."""
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
+    state["group"][:] = numbered.group
     bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
     first_cycle, last_cycle, last_attempt, failures, gone = np.array(
         [(page.first_cycle, page.last_cycle, page.last_attempt, page.failures, page.gone) for page in batch],
@@ -181,13 +170,21 @@ def _restore_batch(batch: Sequence[PageLine], cycles: int, tables: Tables, chunk
         visits["outcome"] = outcome[rows]
         visits["kind"] = outcomes.KINDS.index("other")
         visits["distance"] = outcomes.NO_DISTANCE
+        if cycle > cycles - KEPT_CYCLES:
+            part = counted([told(state, rows, visits["outcome"], cycle)])
+            with tables.transaction(write=True) as txn:
+                tables.put_group_visits(txn, cycle, chunk, part)
         columns.apply_visits(state, rows, visits, cycle)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]
+    state["entered"][:] = [page.entered for page in batch]
+    state["found_by"][:] = [page.found_by for page in batch]
+    for number, name in enumerate(BROUGHT):
+        state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
     state["failures"][:] = failures
     state["gone"][:] = gone
-    tables.append_pages([(page.key, encode(page.request)) for page in batch], state)
+    tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             if page.validators != (None, None):

@@ -18,28 +18,31 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns, PageRow, unpack
-from scrapy_gp4c.store.lmdb_store import fold, plans
+from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.store.lmdb_store import fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, encode
+from scrapy_gp4c.store.lmdb_store.reading import columns_of, sample
+from scrapy_gp4c.store.lmdb_store.schema import open_tables
+from scrapy_gp4c.store.lmdb_store.sealed import encode
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
+from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import SHADOW, CycleRecord, NewVisit, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
 
 
 class Store:
     """One store, open for writing (one process at a time) or for reading (beside a writer)."""
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
-        """Open the store in directory `path`; a writer creates it and completes an interrupted fold.
-
-        Raises StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or
-        StoreError where there is no store to read or no access.
-        """
+        """Open the store in `path`; a writer creates it and completes a fold. Raises a StoreError."""
         self.sizes = sizes
         self.environment = Environment(path, readonly, sizes.map_size)
         try:
-            self.tables = Tables(self.environment, sizes.block_rows)
+            if not readonly:
+                migrate(self.environment, sizes)
+            self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
             self._open = OpenCycle(self.tables, sizes.commit_visits)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
@@ -54,11 +57,12 @@ class Store:
             self._open.load(txn)
 
     def _fold(self, record: CycleRecord) -> None:
-        fold.fold(self.tables, self._open.visits(), self._open.pages, record, self.sizes)
+        learnt = fold.Learnt(self._open.visits(), self._open.notes.all(), self._open.pages)
+        fold.fold(self.tables, learnt, record, self.sizes)
         self._load()
 
     def close(self) -> None:
-        """Commit what is buffered and close; the file is closed even when the commit fails."""
+        """Commit what is buffered and close, even when the commit fails."""
         try:
             is_open = self.environment.lmdb is not None
             if is_open and self.tables.fold_marker is None and not self.tables.readonly:
@@ -135,6 +139,12 @@ class Store:
             self._open.require()
             self._open.commit()
         self._fold(record)
+        self.environment.sync()
+
+    def keep_visits(self, cycles: int) -> None:
+        """Drop the visits of all but so many of the last finished cycles."""
+        if (last := self.last_cycle - cycles) > self.tables.dropped:
+            self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
 
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
@@ -187,14 +197,7 @@ class Store:
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
-        parts = [unpack(b"")]
-        of_page = pages // self.tables.block_rows
-        for block in np.unique(of_page).tolist():
-            with self.tables.transaction() as txn:
-                state = unpack(self.tables.get_block(txn, block))
-            rows = pages[of_page == block] - np.uint32(block * self.tables.block_rows)
-            parts.append({name: column[rows] for name, column in state.items()})
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return columns_of(self.tables, pages)
 
     def request(self, page: int) -> StoredRequest:
         """Return the stored request of one page."""
@@ -224,11 +227,16 @@ class Store:
         """Replace the validators of a page, at the next commit."""
         self._open.set_validators(page, etag, last_modified)
 
-    def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
-        """Add pages in bulk, outside a crawl, in bounded memory; returns how many were added and known.
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note what the open cycle learnt of a page, for its fold."""
+        self._open.note(page, what, value)
 
-        Pages come as (key, request). What was added stays when `pages` raises.
-        """
+    def notes(self) -> npt.NDArray[Any]:
+        """Notes of the open cycle so far, dtype `NOTE`, in the order in which they were made."""
+        return self._open.notes.all()
+
+    def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
+        """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""
         self.tables.check_writable()
         self._open.commit()
         try:
@@ -240,11 +248,7 @@ class Store:
     # --- visits
 
     def record(self, visit: NewVisit) -> None:
-        """Note one visit of the open cycle; written with the next commit, at `Sizes.commit_visits` at latest.
-
-        Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
-        cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
-        """
+        """Note one visit of the open cycle, see `OpenCycle.record`."""
         self._open.record(visit)
 
     def commit(self) -> None:
@@ -265,26 +269,30 @@ class Store:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         return self.tables.visits(first_cycle, last_cycle)
 
+    def directories(self) -> npt.NDArray[Any]:
+        """Directories of the pages in `blocks`, dtype `GROUP` ``[G]``, in the order of their numbers."""
+        return self.tables.directories()
+
+    def group_visits(self, cycle: int) -> npt.NDArray[Any]:
+        """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
+        return self.tables.group_visits(cycle)
+
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
-        with self.tables.transaction() as txn:
-            value = txn.get(_shadows_key(cycle), db=self.tables.db["meta"], default=b"")
-        head = _shadows_head(cycle)
-        return np.frombuffer(value[len(head) :] if value.startswith(head) else b"", SHADOW)
+        return shadows.read(self.tables, cycle)
 
-    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+    def keep_shadows(self, cycle: int, kept: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
-        with self.tables.transaction(write=True) as txn:
-            txn.put(_shadows_key(cycle), _shadows_head(cycle) + shadows.tobytes(), db=self.tables.db["meta"])
+        shadows.keep(self.tables, cycle, kept)
+
+    def look_over(self) -> str:
+        """Check a sample of values; says how much was found right since it was opened.
+
+        Raises StoreDamagedError. Cheap in a store of any size: `scrapy_gp4c.store.opening.check` reads all.
+        """
+        pages, of = self.environment.looked
+        return f"{pages:,} of {of:,} pages of its file and {sample(self.tables)} checksums are right"
 
     def verify(self) -> list[str]:
         """Compare the tables with each other; returns the problems found, none for a sound store."""
         return list(problems(self.tables, self._open))
-
-
-def _shadows_key(cycle: int) -> bytes:
-    return b"shadows%d" % (cycle % 2)
-
-
-def _shadows_head(cycle: int) -> bytes:
-    return encode({"cycle": cycle, "columns": SHADOW.descr}) + b"\n"

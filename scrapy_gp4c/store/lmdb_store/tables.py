@@ -6,126 +6,72 @@ docs/store.md describes keys and values. Numbers in keys are big-endian, so that
 from __future__ import annotations
 
 import json
-import secrets
-import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from itertools import islice
+from typing import Any, Final
 
-import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.store.lmdb_store.environment import Environment, read_only, translated
-from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.lmdb_store import groups
+from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
+from scrapy_gp4c.store.lmdb_store.groups import Told
+from scrapy_gp4c.store.lmdb_store.schema import Handles
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode, split
+from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
-SCHEMA: Final = "gp4c-store/3"
-TABLES: Final = ("meta", "ids", "urls", "pages", "validators", "log", "new", "visits", "cycles", "plans")
+Array = npt.NDArray[Any]
 
-U32: Final = struct.Struct(">I")
-U32_PAIR: Final = struct.Struct(">II")
-"""Keys of tables by (cycle, number): big-endian, so that they sort."""
-KEY: Final = struct.Struct(">Q")
-
-_JSON: Final = json.JSONEncoder(separators=(",", ":"))
-
-
-def encode(content: Any) -> bytes:
-    """JSON as the store keeps it."""
-    return _JSON.encode(content).encode()
-
-
-class Sizes(NamedTuple):
-    """How much a store takes at a time; a test takes little, to have many of each."""
-
-    block_rows: int = 16_384
-    """Pages per block of a new store; an existing store remembers its own."""
-    commit_visits: int = 100
-    visits_per_chunk: int = 16_384
-    plan_rows: int = 16_384
-    """Pages per chunk of a plan."""
-    chunks_per_transaction: int = 64
-    blocks_per_transaction: int = 64
-    pages_per_transaction: int = 65_536
-    map_size: int = 2**40
-    """Address space in bytes, not disk: the most that a store can grow to."""
-
-
-USUAL: Final = Sizes()
-
-
-class FoldMarker(TypedDict):
-    """Where an interrupted fold goes on."""
-
-    record: CycleRecord
-    """What finishes the cycle's record."""
-    next_block: int
+_META: Final = {
+    "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
+    "shadows0", "shadows1",
+}  # fmt: skip
+"""Names in `meta`: one that was altered would stand for none."""
 
 
 class Tables:
     """The tables of an open LMDB file, and its counters, which only methods of this class move.
 
     ``store_id``: random hex digits that name it; ``block_rows``: pages per block; ``merged_pages``: pages in
-    `ids`, `urls` and the columns: ids below this number; ``last_cycle``: the last finished cycle, 0: none;
-    ``fold_marker``: None unless a fold is under way.
+    `ids`, `urls` and the columns: ids below this number; ``groups``: known directories; ``last_cycle``: the
+    last finished cycle, 0: none; ``dropped``: the last cycle whose visits are not
+    all there; ``fold_marker``: None unless a fold is under way.
     """
 
     store_id: str
     block_rows: int
     merged_pages: int
+    groups: int
     last_cycle: int
+    dropped: int
     fold_marker: FoldMarker | None
 
-    def __init__(self, environment: Environment, block_rows: int) -> None:
-        """Open the tables, or create those of a new store; raises StoreDamagedError or another StoreError."""
+    def __init__(self, environment: Environment, db: Handles) -> None:
+        """Take an open file and the handles of its tables."""
         self.path = environment.path
         self.readonly = environment.readonly
         self.transaction = environment.transaction
-        self._open_tables(environment.lmdb, block_rows)
+        self.db = db
+        self._checked_blocks: set[int] = set()
         with self.transaction() as txn:
             self.read_counters(txn)
 
     def read_counters(self, txn: Any) -> None:
         """Read the counters as they are in a transaction."""
+        if strange := {key.decode("latin-1") for key in self.db["meta"].keys(txn)} - _META:
+            raise damaged(self.path, f"the table meta has {', '.join(map(repr, strange))}")
         self.store_id = self.get_meta(txn, "store_id")
         self.block_rows = self.get_meta(txn, "block_rows")
         self.merged_pages = self.get_meta(txn, "pages")
+        self.groups = self.get_meta(txn, "groups") or 0
         self.last_cycle = self.get_meta(txn, "last_cycle")
+        self.dropped = self.get_meta(txn, "dropped") or 0
         self.fold_marker = self.get_meta(txn, "fold")
-
-    def _open_tables(self, environment: Any, block_rows: int) -> None:
-        with translated(self.path), environment.begin() as txn:
-            empty = txn.stat()["entries"] == 0
-        if empty and self.readonly:
-            raise StoreError(f"the store {self.path} is being created just now: try again in a moment.")
-        if empty:
-            with self.transaction(write=True) as txn:
-                self.db = {name: environment.open_db(name.encode(), txn) for name in TABLES}
-                self.put_meta(txn, "schema", SCHEMA)
-                self.put_meta(txn, "store_id", secrets.token_hex(8))
-                self.put_meta(txn, "block_rows", block_rows)
-                self.put_meta(txn, "pages", 0)
-                self.put_meta(txn, "last_cycle", 0)
-            return
-        try:
-            self.db = {"meta": environment.open_db(b"meta", create=False)}
-        except lmdb.Error as error:
-            raise StoreDamagedError(
-                f"the LMDB file in {self.path} holds no page store. Set GP4C_STORE to another directory, or "
-                "move this one away."
-            ) from error
-        with translated(self.path):
-            with environment.begin() as txn:
-                schema = txn.get(b"schema", db=self.db["meta"], default=b"none").decode("latin-1")
-            if schema != f'"{SCHEMA}"':
-                raise StoreDamagedError(
-                    f"the store {self.path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
-                    "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
-                )
-            self.db = {name: environment.open_db(name.encode(), create=False) for name in TABLES}
 
     def check_writable(self) -> None:
         """Raise StoreError where nothing can be written: opened for reading, or a fold found no room."""
@@ -146,14 +92,16 @@ class Tables:
         self.fold_marker = marker
 
     def change_blocks(
-        self, blocks: Sequence[int], change: Callable[[int, Columns], None], marker: FoldMarker
+        self, blocks: Sequence[int], change: Callable[[int, Columns], Told], marker: FoldMarker
     ) -> None:
-        """Let `change(block, columns)` alter blocks in place, and move the fold's marker."""
+        """Let `change(block, columns)` alter blocks in place, keep what it tells, move the fold's marker."""
         with self.transaction(write=True) as txn:
+            parts = []
             for block in blocks:
-                state = columns.unpack(memoryview(bytearray(self.get_block(txn, block))))
-                change(block, state)
-                self._put_block(txn, block, state)
+                state = columns.unpack(memoryview(bytearray(self.block(txn, block))))
+                parts.append(change(block, state))
+                self.put_block(txn, block, state)
+            self.put_group_visits(txn, self.last_cycle + 1, blocks[0], groups.counted(parts))
             self.put_meta(txn, "fold", marker)
         self.fold_marker = marker
 
@@ -162,10 +110,25 @@ class Tables:
         with self.transaction(write=True) as txn:
             self.put_record(txn, cycle, record)
             self.put_meta(txn, "last_cycle", cycle)
-            for table in ("log", "new", "plans"):
-                txn.drop(self.db[table], delete=False)
-            txn.delete(b"fold", db=self.db["meta"])
+            groups.sum_up(txn, self.db["group_visits"], cycle)
+            for table in ("log", "new", "notes", "plans"):
+                self.db[table].drop(txn)
+            self.db["meta"].delete(txn, b"fold")
         self.last_cycle, self.fold_marker = cycle, None
+
+    def drop_visits(self, cycle: int, chunks: int) -> None:
+        """Drop the visits of the cycles up to this one, so many chunks in a transaction; columns stay."""
+        stop = U32_PAIR.pack(cycle + 1, 0)
+        while True:
+            with self.transaction(write=True) as txn:
+                keys = [key for key, _ in islice(self.db["visits"].items(txn, stop=stop), chunks)]
+                for key in keys:
+                    self.db["visits"].delete(txn, key)
+                if cycle > self.dropped:
+                    self.put_meta(txn, "dropped", cycle)
+            self.dropped = max(self.dropped, cycle)
+            if len(keys) < chunks:
+                return
 
     def restore_cycles(self, records: Sequence[CycleRecord]) -> None:
         """Give a store without cycles the records of cycles 1..C, as finished.
@@ -175,76 +138,78 @@ class Tables:
         with self.transaction(write=True) as txn:
             for cycle, record in enumerate(records, 1):
                 self.put_record(txn, cycle, {**record, "cycle": cycle})
+                groups.sum_up(txn, self.db["group_visits"], cycle)
             self.put_meta(txn, "last_cycle", len(records))
         self.last_cycle = len(records)
 
-    def append_pages(self, pages: Sequence[tuple[int, bytes]], state: Columns | None = None) -> None:
-        """Append pages, (key, JSON request), with columns of their own or those of a new page.
+    def append_pages(self, requests: Sequence[bytes], state: Columns, directories: Array) -> None:
+        """Append pages by their JSON requests and columns, and the directories that were not known before.
 
-        The keys must be unknown. A request that was replaced meanwhile is kept.
+        The keys must be unknown. A request that was replaced meanwhile is kept. ``directories``: dtype
+        `GROUP`.
         """
-        if not pages:
-            return
-        first = self.merged_pages
-        keys = np.array([key for key, _ in pages], dtype=np.uint64)
-        if state is None:
-            state = columns.new_columns(keys)
+        first, pages = self.merged_pages, len(requests)
         with self.transaction(write=True) as txn:
-            self._put_pages(txn, first, keys, [request for _, request in pages])
+            self._put_pages(txn, first, state["key"], requests)
+            groups.append(txn, self.db["groups"], directories, self.groups, self.block_rows)
             start = 0
-            while start < len(pages):
+            while start < pages:
                 block, filled = divmod(first + start, self.block_rows)
-                stop = min(len(pages), start + self.block_rows - filled)
-                old = columns.unpack(self.get_block(txn, block) if filled else b"")
+                stop = min(pages, start + self.block_rows - filled)
+                old = columns.unpack(self.block(txn, block) if filled else b"")
                 joined = {name: np.concatenate((old[name], state[name][start:stop])) for name in old}
-                self._put_block(txn, block, joined)
+                self.put_block(txn, block, joined)
                 start = stop
-            self.put_meta(txn, "pages", first + len(pages))
-        self.merged_pages = first + len(pages)
+            self.put_meta(txn, "pages", first + pages)
+            self.put_meta(txn, "groups", self.groups + len(directories))
+        self.merged_pages += pages
+        self.groups += len(directories)
 
     # --- each table
 
     def get_meta(self, txn: Any, name: str) -> Any:
         """Read a value of the `meta` table; None where there is none."""
-        value = txn.get(name.encode(), db=self.db["meta"])
-        return None if value is None else json.loads(bytes(value))
+        value = self.db["meta"].get(txn, name.encode())
+        return None if value is None else json.loads(value)
 
     def put_meta(self, txn: Any, name: str, value: Any) -> None:
         """Write a value of the `meta` table."""
-        txn.put(name.encode(), encode(value), db=self.db["meta"])
+        self.db["meta"].put(txn, name.encode(), encode(value))
 
     def put_record(self, txn: Any, cycle: int, record: CycleRecord) -> None:
         """Add to the JSON record of a cycle, creating it."""
         key = U32.pack(cycle)
-        old = txn.get(key, db=self.db["cycles"])
+        old = self.db["cycles"].get(txn, key)
         merged = {"cycle": cycle, **(json.loads(old) if old else {}), **record}
-        txn.put(key, encode(merged), db=self.db["cycles"])
+        self.db["cycles"].put(txn, key, encode(merged))
 
     def last_record(self, txn: Any) -> CycleRecord | None:
         """Record of the newest cycle, open or finished."""
-        cursor = txn.cursor(self.db["cycles"])
-        record: CycleRecord | None = json.loads(cursor.value()) if cursor.last() else None
+        value = self.db["cycles"].last(txn)
+        record: CycleRecord | None = None if value is None else json.loads(value)
         return record
 
-    def get_block(self, txn: Any, block: int) -> bytes:
-        """Read the bytes of a block of page columns."""
-        value: bytes = txn.get(U32.pack(block), db=self.db["pages"])
+    def block(self, txn: Any, block: int) -> memoryview:
+        """Read the bytes of a block of page columns; a writer checks them once, as only it changes them."""
+        known = not self.readonly and block in self._checked_blocks
+        value = self.db["columns"].view(txn, U32.pack(block), trusted=known)
+        self._checked_blocks.add(block)
         return value
 
-    def _put_block(self, txn: Any, block: int, state: Columns) -> None:
+    def put_block(self, txn: Any, block: int, state: Columns) -> None:
         """Write a block of page columns."""
-        txn.put(U32.pack(block), columns.pack(state), db=self.db["pages"])
+        self.db["columns"].put(txn, U32.pack(block), columns.pack(state))
 
     def put_validators(self, txn: Any, page: int, validators: tuple[str | None, str | None]) -> None:
         """Write, or delete, the ETag and Last-Modified of a page's copy."""
         if validators == (None, None):
-            txn.delete(U32.pack(page), db=self.db["validators"])
+            self.db["validators"].delete(txn, U32.pack(page))
         else:
-            txn.put(U32.pack(page), encode(validators), db=self.db["validators"])
+            self.db["validators"].put(txn, U32.pack(page), encode(validators))
 
     def put_visits(self, txn: Any, cycle: int, number: int, visits: npt.NDArray[Any]) -> None:
         """Write one chunk of folded visits."""
-        txn.put(U32_PAIR.pack(cycle, number), visits.tobytes(), db=self.db["visits"])
+        self.db["visits"].put(txn, U32_PAIR.pack(cycle, number), visits.tobytes())
 
     def _put_pages(
         self, txn: Any, first: int, keys: npt.NDArray[np.uint64], requests: Sequence[bytes]
@@ -253,25 +218,66 @@ class Tables:
         order = np.argsort(keys)
         sorted_keys = split(keys[order].astype(">u8").tobytes(), KEY.size)
         ids = split((order + first).astype(">u4").tobytes(), U32.size)
-        txn.cursor(self.db["ids"]).putmulti(zip(sorted_keys, ids, strict=True))
+        self.db["ids"].put_many(txn, zip(sorted_keys, ids, strict=True))
         pages = split(np.arange(first, first + len(keys)).astype(">u4").tobytes(), U32.size)
-        txn.cursor(self.db["urls"]).putmulti(zip(pages, requests, strict=True), overwrite=False)
+        self.db["urls"].put_many(txn, zip(pages, requests, strict=True), overwrite=False)
 
     def get_id(self, txn: Any, key: int) -> int | None:
-        """Page id of a key in `ids`, or None."""
-        value = txn.get(KEY.pack(key), db=self.db["ids"])
-        return None if value is None else int.from_bytes(value, "big")
+        """Page id of a key in `ids`, or None; `txn` had better hand out buffers.
+
+        That a key is known is believed if its page has it; that it is not, if its neighbours' have theirs.
+        """
+        table, packed = self.db["ids"], KEY.pack(key)
+        value = txn.get(packed, db=table.handle)
+        if value is not None:
+            return self._id_of(txn, packed, value)
+        for found, value in table.neighbours(txn, packed):
+            self._id_of(txn, found, value)
+        return None
+
+    def _id_of(self, txn: Any, key: bytes, value: bytes) -> int:
+        """What stands in `ids` under a key, if that is the page's."""
+        page = int.from_bytes(value, "big")
+        block, row = divmod(page, self.block_rows)
+        if page >= self.merged_pages or columns.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
+            raise self.db["ids"].wrong(key, f"page {page} has another key")
+        return page
+
+    def put_group_visits(self, txn: Any, cycle: int, number: int, part: Array) -> None:
+        """Write a part of what the visits of a cycle tell of directories, dtype `GROUP_VISITS`."""
+        groups.put_part(txn, self.db["group_visits"], cycle, number, part)
+
+    def group_visits(self, cycle: int) -> Array:
+        """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
+        with self.transaction() as txn:
+            return groups.visits_of(txn, self.db["group_visits"], cycle if cycle <= self.last_cycle else 0)
+
+    def directories(self) -> Array:
+        """Directories of the pages, dtype `GROUP` ``[G]``."""
+        with self.transaction() as txn:
+            return groups.read(txn, self.db["groups"], self.groups)
 
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
         with self.transaction() as txn:
-            return [json.loads(value) for _, value in txn.cursor(self.db["cycles"])]
+            return [json.loads(bytes(value)) for _, value in self.db["cycles"].items(txn)]
+
+    def urls(self, first: int, stop: int) -> list[str]:
+        """Read the URLs of the pages first..stop-1, all merged; raises StoreDamagedError for what is none."""
+        with self.transaction() as txn:
+            requests = self.db["urls"].get_many(txn, range(first, stop))
+        if requests is None:
+            raise damaged(self.path, f"of the pages {first} to {stop - 1}, some have no request")
+        try:
+            return groups.urls_of(requests)
+        except ValueError as error:
+            raise damaged(self.path, f"the requests of the pages {first} to {stop - 1}: {error}") from None
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
         for block in range(-(-self.merged_pages // self.block_rows)):
             with self.transaction() as txn:
-                value = txn.get(U32.pack(block), db=self.db["pages"])
+                value = self.block(txn, block)
             yield block * self.block_rows, columns.unpack(value)
 
     def visits(
@@ -279,20 +285,12 @@ class Tables:
     ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         last = self.last_cycle if last_cycle is None else min(last_cycle, self.last_cycle)
-        key = U32_PAIR.pack(first_cycle, 0)
+        key, stop, goes_on = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0), False
         while True:
-            with self.transaction() as txn:
-                cursor = txn.cursor(self.db["visits"])
-                if not cursor.set_range(key):
-                    return
-                key, value = cursor.item()
-            cycle, number = U32_PAIR.unpack(key)
-            if cycle > last:
+            with self.transaction() as txn:  # one for each: whoever takes the visits may take long
+                found = next(self.db["visits"].items(txn, key, stop, goes_on=goes_on), None)
+            if found is None:
                 return
-            yield cycle, np.frombuffer(value, VISIT)
-            key = U32_PAIR.pack(cycle, number + 1)
-
-
-def split(buffer: bytes, size: int) -> list[bytes]:
-    """Cut a buffer into pieces of `size` bytes."""
-    return [buffer[start : start + size] for start in range(0, len(buffer), size)]
+            cycle, number = U32_PAIR.unpack(found[0])
+            yield cycle, np.frombuffer(found[1], VISIT)
+            key, goes_on = U32_PAIR.pack(cycle, number + 1), True

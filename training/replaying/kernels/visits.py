@@ -34,7 +34,7 @@ _TOP_BIT = np.uint64(1 << 63)
 
 @njit(cache=True)
 def visit(cycle, salt, facts, slots, work, counts):
-    """TextFitness the visits to the chosen pages and count them."""
+    """Judge the visits to the chosen pages and count them."""
     k = facts.k
     runs = work.runs
     moves = work.moves
@@ -81,7 +81,7 @@ def visit(cycle, salt, facts, slots, work, counts):
 
 @njit(cache=True)
 def _judge(cycle, before, held, again):
-    """TextFitness pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
+    """Judge pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
     low = np.uint64(before)
     high = np.uint64(64 - cycle + before)
     seen = np.uint64(cycle - 1)

@@ -11,3 +11,6 @@ COOKIES_ENABLED = False  # would look for the list of public suffixes
 TELNETCONSOLE_ENABLED = False
 LOGSTATS_INTERVAL = 0
 RETRY_TIMES = 1
+GP4C_SCORE_FUNCTION = "t * (X + 0.5)"
+"""The default of the time."""
+GP4C_DISCOVERY = 0.0  # of which the time knew nothing

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hostile_texts import HOSTILE, Hostile
-from scrapy_gp4c.fingerprint import masking
-from scrapy_gp4c.fingerprint.masking import MASK, mask
-from scrapy_gp4c.fingerprint.text import normalise
+from scrapy_gp4c.words import masking
+from scrapy_gp4c.words.masking import MASK, mask
+from scrapy_gp4c.words.normal import normalise
 
 SIZE = 2**17
 CPU_SECONDS = 10  # a text of SIZE takes 0.1 s now; with the square of its length it took minutes

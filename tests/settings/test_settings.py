@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,20 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import SettingsError
-from scrapy_gp4c.settings import TABLE, Settings
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED, Named
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.settings.table import TABLE
 
-DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
 BAD: dict[str, list[Any]] = {
     "GP4C_STORE": [5, ["a"], True, {"path": "x"}],
     "GP4C_SCORE_FUNCTION": [5, "", "t *", "t * unknown", "no.such.callable", "missing.json", "2 + 3"],
     "GP4C_BUDGET": [0, 0.0, -1, -0.1, 1.1, True, "many", "", math.nan, math.inf, [], "0"],
+    "GP4C_DISCOVERY": [-0.1, 1.1, True, "half", math.nan, []],
+    "GP4C_DISCOVERY_FUNCTION": [5, "", "brought *", "found", "no.such.callable", "missing.json"],
+    "GP4C_NEW_PAGES_PER_SITE": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
     "GP4C_NEW_PAGES": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
     "GP4C_POLICY": ["best", "rounds(0)", "rounds(rounds=0)", "", 3, "no_such_module.policy", "math.pi"],
     "GP4C_WARMUP_VISITS": [-1, 1001, 0.5, True, "two", math.inf, "1e400"],
@@ -30,6 +37,11 @@ BAD: dict[str, list[Any]] = {
     "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
+    "GP4C_MAX_PAGES": [0, -1, 2**32, 1.5, True, "many"],
+    "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],
+    "GP4C_MAP_SIZE": [0, 2**20 - 1, 2**47, True, "big", 1.5e6 + 0.5, []],
+    "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
+    "GP4C_SECRET_PARAMS": [5, True, [5], math.nan],
 }
 
 
@@ -43,9 +55,12 @@ def test_defaults_are_valid_and_fill_every_field() -> None:
     settings = load({})
     assert len(TABLE) == len(dataclasses.fields(Settings))
     assert settings.store is None
-    assert settings.score_function.formula == "t * (X + 0.5)"
+    assert settings.score_function.formula == parse(NAMED[DEFAULT].expression).text
     assert settings.budget == 0.05
+    assert settings.discovery == 0.1
+    assert settings.discovery_function.text == "brought * t"
     assert settings.new_pages is None
+    assert settings.new_pages_per_site is None
     assert settings.warmup_visits == 2
     assert settings.panel == 0.0
     assert settings.distance_bits == 3
@@ -67,7 +82,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         load({name: value})
     message = str(caught.value)
     assert message.startswith(name)
-    if name not in ("GP4C_SCORE_FUNCTION", "GP4C_POLICY"):  # what reads their texts has remedies of its own
+    if not name.endswith(("_FUNCTION", "_POLICY")):  # what reads their texts has remedies of its own
         assert repr(value) in message
         assert "default" in message
 
@@ -91,6 +106,12 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "0", False),
         ("GP4C_GONE_AFTER", "gone_after", "255", 255),
         ("GP4C_SEED", "seed", "9007199254740993", 2**53 + 1),
+        ("GP4C_MAP_SIZE", "map_size_bytes", "1048576", 2**20),
+        ("GP4C_MAP_SIZE", "map_size_bytes", "None", None),
+        ("GP4C_KEEP_CYCLES", "keep_cycles", "52", 52),
+        ("GP4C_KEEP_CYCLES", "keep_cycles", "None", None),
+        ("GP4C_SECRET_PARAMS", "secret_params", "pin, sid", ("pin", "sid")),
+        ("GP4C_SECRET_PARAMS", "secret_params", "", ()),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],
 )
@@ -109,10 +130,10 @@ def test_unknown_gp4c_setting_is_an_error_that_lists_the_known_ones() -> None:
 
 @given(st.floats(0.0, 1.0, exclude_min=True), st.integers(0, 10**8))
 def test_budget_share_is_a_floor_that_rounding_does_not_lower(share: float, known: int) -> None:
-    """K = floor(share * known), and a product that is whole up to rounding counts as whole."""
+    """K = floor(share * known), and a product that is whole up to rounding counts as whole; at least 1."""
     k = load({"GP4C_BUDGET": share}).budget_pages(known)
-    assert 0 <= k <= known
-    assert k <= share * known + 1e-6
+    assert min(1, known) <= k <= known
+    assert k <= max(1, share * known + 1e-6)
     assert k > share * known - 1 - 1e-6
 
 
@@ -144,3 +165,29 @@ def test_docs_list_every_setting_with_its_default() -> None:
         if setting.default is None:
             rows = [line for line in lines if name in line]
         assert rows, f"docs/settings.md does not list {name} with its default {setting.default!r}"
+
+
+def test_a_named_function_brings_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One setting is all that a purpose needs; a policy of one's own goes first."""
+    monkeypatch.setitem(NAMED, "mine", Named("t * X", "tests", "for this test", "rounds(rounds=3)"))
+    assert load({}).policy.text == NAMED[DEFAULT].policy == "rounds(rounds=4)"
+    assert load({"GP4C_SCORE_FUNCTION": "t * X"}).policy.text == "top_k"
+    assert load({"GP4C_SCORE_FUNCTION": "age"}).policy.text == "top_k"
+    assert load({"GP4C_SCORE_FUNCTION": "mine"}).policy.text == "rounds(rounds=3)"
+    assert load({"GP4C_SCORE_FUNCTION": "mine", "GP4C_POLICY": "top_k"}).policy.text == "top_k"
+
+
+def test_docs_list_every_named_function_with_its_policy() -> None:
+    """docs/settings.md has a table row for each name: expression, policy, meaning, source."""
+    text = DOCS.read_text(encoding="utf-8")
+    for name, row in NAMED.items():
+        policy = "" if row.policy is None else f"`{row.policy}`"
+        cells = f"| `{name}` | `{row.expression}` | {policy} | {row.meaning} | {row.source} |"
+        assert re.sub(r" +", " ", cells) in text
+
+
+@pytest.mark.parametrize("given", ["user-centric", "t * dq_decay"])
+def test_what_a_crawl_cannot_measure_is_no_score_of_a_crawl(given: str) -> None:
+    """The terminals of search quality are told in replays of contents; the message lists the others."""
+    with pytest.raises(SettingsError, match=r"replays of contents measure .*surprise_dir"):
+        load({"GP4C_SCORE_FUNCTION": given})

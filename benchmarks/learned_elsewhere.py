@@ -1,0 +1,149 @@
+"""What learning with related pages brings on sites that it has not seen.
+
+    python -m benchmarks.learned_elsewhere HISTORY... [--seeds N] [--population N] [--generations N]
+
+Without HISTORY a small synthetic one, whose pages do not change together. Half of the sites are learned on,
+in the first two thirds of the cycles; judged are the other sites in the last third (`training.learn --divide
+halves`), at a budget of 5% in four rounds. For every history and seed: what is learned for NDCG alone, and
+what each preference takes of a front of NDCG and freshness, beside the named functions, all on the same
+part. Differences are paired by cycle, with 95% intervals (Student's t). The
+verdicts compare means over all histories and seeds:
+
+* one objective: NDCG at least that of the best named function;
+* ``--prefer freshness``: freshness at least that of `oldest-neighbours`, t * near;
+* ``--prefer balanced``: NDCG and freshness at least those of `explore-last`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.common import machine, verdict
+from benchmarks.learn_related import synthetic
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
+from scrapy_gp4c.scoring.terminals import RELATED
+from training.comparing.statistics import half_width
+from training.evolution.checkpoint import Checkpoint
+from training.evolution.choices import Choices, arrange, identity
+from training.evolution.evolve import Parameters
+from training.evolution.learning import learn
+from training.evolution.parts import Parts
+from training.evolution.preference import PREFERENCES
+from training.evolution.workers import workers
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.learn_options import FORGET
+from training.replaying.arranged import ArrangedHistory
+from training.replaying.replay import run
+
+Floats = npt.NDArray[np.float64]
+
+PEERS: Final = tuple(
+    name
+    for name, row in NAMED.items()
+    if name not in (*BASELINES, *PURPOSES) and {*parse(row.expression).terminals} <= {*RELATED}
+)
+"""The named functions beyond the papers' ones."""
+METRICS: Final = ("ndcg", "freshness")
+"""What is compared, in the order of the columns."""
+ALONE: Final = "one objective"
+RIVALS: Final = {"changes": "explore-last", "balanced": "explore-last", "freshness": "oldest-neighbours"}
+"""Preference -> the named function that it is held against."""
+
+
+def learned(history: ChangeHistory, choices: Choices, parts: Parts, pool: Any) -> dict[str, str]:
+    """What is learned: kind -> function. A front evolves once; its preferences choose from what it kept."""
+    texts = {ALONE: learn(history, choices, pool, folds=[parts]).best.text}
+    with tempfile.TemporaryDirectory() as folder:
+        for prefer in PREFERENCES:
+            own = replace(choices, front=True, prefer=prefer)
+            checkpoint = Checkpoint(Path(folder), identity(history, own))
+            checkpoint.open(resume=True)
+            found = learn(history, own, pool, folds=[parts], checkpoint=checkpoint)
+            texts[f"prefer {prefer}"] = found.best.text
+    return texts
+
+
+def values(test: ArrangedHistory, text: str) -> Floats:
+    """NDCG and freshness in every scored cycle: float64 ``[2, cycles]``."""
+    result = run(test, text, policy=FOUR_ROUNDS, metrics=METRICS)
+    return np.array([getattr(result, metric) for metric in METRICS])
+
+
+def case(history: ChangeHistory, choices: Choices, pool: Any) -> dict[str, Floats]:
+    """Learn from one history: name or kind -> values on its test part. Prints them, and what was learned."""
+    (parts,) = arrange(history, choices)
+    texts = learned(history, choices, parts, pool)
+    table = {name: values(parts.test, text) for name, text in texts.items()}
+    table |= {name: values(parts.test, NAMED[name].expression) for name in PEERS}
+    sizes = ", ".join(f"{part.pages:,} x {part.cycles}" for part in parts[:3])
+    print(f"\n{history.source}, seed {choices.seed}: training, validation, test of {sizes} pages x cycles")
+    best = max(PEERS, key=lambda name: float(table[name][0].mean()))
+    for name, rival in ((ALONE, best), *((f"prefer {one}", RIVALS[one]) for one in PREFERENCES)):
+        print(f"  {name}: {texts[name]}")
+        for metric, own, other in zip(METRICS, table[name], table[rival], strict=True):
+            lead = own - other
+            print(
+                f"    {metric} {own.mean():.4f}; {rival} {other.mean():.4f}: "
+                f"{lead.mean():+.4f} ± {half_width(lead):.4f}"
+            )
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns 1 if one of the verdicts was missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("histories", nargs="*", metavar="HISTORY")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--population", type=int, default=100)
+    parser.add_argument("--generations", type=int, default=15)
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args(arguments)
+    choices = Choices(
+        seeds=2,
+        forget=FORGET,
+        selection="guarded",
+        policy=FOUR_ROUNDS,
+        division="halves",
+        parameters=Parameters(RELATED, population=given.population, generations=given.generations),
+    )
+    print(machine(("numpy", "numba", "deap", "joblib")))
+    with workers(given.jobs) as pool:
+        cases = [
+            case(history, replace(choices, seed=seed), pool)
+            for history in (map(read_history, given.histories) if given.histories else [synthetic()])
+            for seed in range(1, given.seeds + 1)
+        ]
+    means = {name: np.mean([one[name].mean(axis=1) for one in cases], axis=0) for name in cases[0]}
+    print(f"\nmeans of {len(cases)} cases: NDCG, freshness")
+    for name, (ndcg, freshness) in sorted(means.items(), key=lambda item: -item[1][0]):
+        print(f"  {name:20s} {ndcg:.4f} {freshness:.4f}")
+    best = max(means[name][0] for name in PEERS)
+    balanced, default = means["prefer balanced"], means[RIVALS["balanced"]]
+    fresh = means["prefer freshness"][1], means[RIVALS["freshness"]][1]
+    held = [
+        verdict(f"{what}, as a share", own / other, 1.0, at_least=True)
+        for what, own, other in (
+            (f"{ALONE}, NDCG of the best named function", means[ALONE][0], best),
+            ("prefer freshness, freshness of t * near", *fresh),
+            ("prefer balanced, NDCG of explore-last", balanced[0], default[0]),
+            ("prefer balanced, freshness of explore-last", balanced[1], default[1]),
+        )
+    ]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

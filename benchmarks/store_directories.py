@@ -1,0 +1,138 @@
+"""What directories cost a store: a million of one page each, against one for all pages.
+
+    python -m benchmarks.store_directories [--pages 1000000] [--cycles 9] [--visited 0.05] [--directory DIR]
+
+Adds the pages in bulk, then finishes that many cycles: the first visits all pages, the others judge that
+share of them. Prints what both stores take: bytes of the tables per page, processor time of adding and of a
+fold, the peak of the process. Then it makes the former a store of schema 3 and converts it. Targets: a
+directory of one page, with what is kept of the visits to it, takes at most what that page takes with all of
+its visits; a conversion takes at most 60 s of processor time per million pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c.store.lmdb_store.migration import convert
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.records import NewVisit, StoredRequest
+from tests.support.older_stores import make_older
+
+OF_GROUPS = ("groups", "group_visits", "first_urls")
+TARGET_CONVERSION_S = 60.0
+"""For a million pages."""
+
+
+class Cost(NamedTuple):
+    """What a store of so many pages takes."""
+
+    of_pages: float
+    """Bytes per page: all tables but those of directories."""
+    of_directories: float
+    """Bytes per page."""
+    adding_s: float
+    """Processor time, as is the next."""
+    folding_s: float
+    """Of a cycle, the median."""
+    memory_mb: float
+    """Peak of the process, what it maps of the file included."""
+
+
+def requests(pages: int, own_directories: bool) -> Iterator[tuple[int, StoredRequest]]:
+    """Yield pages: each in a directory of its own, or all in one."""
+    for page in range(pages):
+        name = f"{page:09}/page" if own_directories else f"page/{page:09}"
+        yield page * 0x9E3779B97F4A7C15 % 2**64, {"url": f"http://site.example/{name}", "callback": "parse"}
+
+
+def measure(path: Path, pages: int, cycles: int, share: float, own_directories: bool) -> Cost:
+    """Fill a store and weigh it."""
+    generator = np.random.default_rng(1)
+    folding_s = []
+    with Store(path, sizes=USUAL._replace(commit_visits=100_000)) as store:
+        start = time.process_time()
+        store.add_pages(requests(pages, own_directories))
+        adding_s = time.process_time() - start
+        for cycle in range(cycles):
+            store.begin_cycle({})
+            visited = generator.permutation(pages)[: round(share * pages) if cycle else pages]
+            for page in visited.tolist():
+                outcome = "changed" if page % 5 == 0 else "unchanged"
+                store.record(NewVisit(page, outcome if cycle else "first", 1.0))
+            store.commit()
+            start = time.process_time()
+            store.finish_cycle({})
+            folding_s.append(time.process_time() - start)
+        used = {name: table_bytes(store.tables, name) / pages for name in store.tables.db}
+    of_directories = sum(used[name] for name in OF_GROUPS)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Cost(
+        sum(used.values()) - of_directories, of_directories, adding_s, statistics.median(folding_s), peak_mb
+    )
+
+
+def table_bytes(tables: Tables, name: str) -> int:
+    """Bytes of the LMDB pages that a table has."""
+    with tables.transaction() as txn:
+        stat: dict[str, int] = txn.stat(tables.db[name].handle)
+    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
+def conversion(path: Path) -> float:
+    """Processor time to convert a store of the version before."""
+    make_older(path)
+    start = time.process_time()
+    convert(path, USUAL)
+    return time.process_time() - start
+
+
+def main() -> int:
+    """Print the costs; 1 if a target was missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=1_000_000)
+    parser.add_argument("--cycles", type=int, default=9)
+    parser.add_argument("--visited", type=float, default=0.05)
+    parser.add_argument("--directory", help="where the stores are written (default: a temporary directory)")
+    options = parser.parse_args()
+    print(machine())
+    costs = {}
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        for name, own in (("one directory", False), ("a directory per page", True)):
+            path = Path(directory) / name
+            costs[name] = cost = in_fresh_process(
+                measure, path, options.pages, options.cycles, options.visited, own
+            )
+            print(
+                f"{options.pages:,} pages, {name}: {cost.of_pages:.1f} bytes per page and "
+                f"{cost.of_directories:.1f} of directories; added in {cost.adding_s:.1f} s, a fold takes "
+                f"{cost.folding_s:.2f} s, peak {cost.memory_mb:.0f} MB"
+            )
+        converting_s = in_fresh_process(conversion, path)
+    share = costs["a directory per page"].of_directories / costs["a directory per page"].of_pages
+    per_million_s = converting_s / options.pages * 1e6
+    holds = [
+        verdict("bytes of directories by those of pages", share, 1.0, at_least=False),
+        verdict(
+            "processor seconds to convert a million pages", per_million_s, TARGET_CONVERSION_S, at_least=False
+        ),
+    ]
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

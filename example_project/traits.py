@@ -1,0 +1,188 @@
+"""Traits of a change history: what of its pages, directories and sites makes it easy or hard to crawl.
+
+``python -m example_project.traits FILE... --without TEXT`` prints a column per file. docs/demo.md has what it
+gives for recorded histories and for the monitored web (`example_project.history`), whose constants it led to.
+"""
+
+import argparse
+import json
+import lzma
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scrapy_gp4c.errors import Gp4cError
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+
+CYCLES_OF_TEXTS = 57
+LEAST_PAGES = 5  # of a group that may tell something about its pages
+LEAST_SWEPT = 8  # pages of a directory in which half of them at once is no chance
+LEAST_DIVIDED = 50  # pages of a site whose directories are measured
+WEEK = 7
+
+
+class Bits(NamedTuple):
+    """A change history's changes, and where its pages are."""
+
+    changed: NDArray[np.bool_]  # [cycles, P]
+    site: NDArray[np.int64]  # [P]
+    directory: NDArray[np.int64]  # [P], all sites counted through
+
+
+def bits_of(history: ChangeHistory, without: Sequence[str] = ()) -> Bits:
+    """Return the changes of a history whose pages have names: a directory is a path but for its last segment.
+
+    ``without``: pages whose site, slash and name have one of these texts in them are left out.
+    """
+    if history.page_names is None:
+        raise ValueError(f"{history.source}: directories are told by page names, and it has none; use TSV")
+    sites = history.site_names or [str(site) for site in range(int(history.site.max()) + 1)]
+    names = [
+        f"{sites[site]}/{name.removeprefix('/')}"
+        for site, name in zip(history.site.tolist(), history.page_names, strict=True)
+    ]
+    kept = np.flatnonzero([not any(part in name for part in without) for name in names])
+    if not kept.size:
+        raise ValueError(f"{history.source}: no page is left")
+    seen: dict[str, int] = {}
+    directory = [seen.setdefault(names[page].rpartition("/")[0], len(seen)) for page in kept.tolist()]
+    site = np.unique(history.site[kept], return_inverse=True)[1]
+    return Bits(history.changed[:, kept], site, np.array(directory))
+
+
+def read_texts(path: str) -> ChangeHistory:
+    """Return the changes of pages with recorded versions: .jsonl.xz, a line per page (docs/demo.md)."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        pages = [(one["site"], one["page"], [*map(int, one["versions"])]) for one in map(json.loads, file)]
+    changed = np.zeros((CYCLES_OF_TEXTS, len(pages)), dtype=bool)
+    sites: dict[str, int] = {}
+    for page, (_, _, versions) in enumerate(pages):
+        changed[[cycle - 1 for cycle in versions if cycle], page] = True
+    number = np.array([sites.setdefault(site, len(sites)) for site, _, _ in pages])
+    return ChangeHistory(changed, number, site_names=[*sites], page_names=[name for _, name, _ in pages])
+
+
+def _counts(bits: Bits, group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Changes per group and cycle, [groups, cycles]."""
+    cycle, page = np.nonzero(bits.changed)
+    cycles, groups = len(bits.changed), int(group.max()) + 1
+    return np.bincount(group[page] * cycles + cycle, minlength=groups * cycles).reshape(groups, cycles)
+
+
+def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, float]:
+    """Of a page that changed: which share of its group's other pages changed ``lag`` cycles later.
+
+    Every change counts the same, in groups of `LEAST_PAGES` and more. The second number is what the share
+    would be if each page changed as often as it does, in cycles of its own.
+    """
+    cycles = len(bits.changed) - lag
+    counts, size = _counts(bits, group), np.bincount(group)
+    first, then = bits.changed[:cycles], bits.changed[lag:]
+    itself = np.bincount(group, (first & then).sum(0), len(size))
+    pairs = (counts[:, :cycles] * counts[:, lag:]).sum(1) - itself
+    rate = bits.changed.mean(0)
+    apart = np.bincount(group, rate, len(size)) ** 2 - np.bincount(group, rate**2, len(size))
+    told = size >= LEAST_PAGES
+    changes = counts[told, :cycles].sum()
+    if not changes:
+        return float("nan"), float("nan")
+    others = size[told] - 1
+    return float((pairs[told] / others).sum() / changes), float(
+        (apart[told] * cycles / others).sum() / changes
+    )
+
+
+def _alike(bits: Bits, group: NDArray[np.int64]) -> float:
+    """Intraclass correlation of the square roots of the pages' changes (one-way analysis of variance)."""
+    root = np.sqrt(bits.changed.sum(0) + 3 / 8)  # Anscombe: of a Poisson number, of constant variance
+    size = np.bincount(group)
+    if not 1 < len(size) < len(root):
+        return float("nan")
+    mean = np.bincount(group, root) / size
+    within = ((root - mean[group]) ** 2).sum() / (len(root) - len(size))
+    between = (size * (mean - root.mean()) ** 2).sum() / (len(size) - 1)
+    usual = (len(root) - (size**2).sum() / len(root)) / (len(size) - 1)
+    return float((between - within) / (between + (usual - 1) * within))
+
+
+def _directories(bits: Bits) -> tuple[float, float]:
+    """Pages per directory, and the deviation of their sizes' logarithms: medians over large sites."""
+    means, deviations = [], []
+    for site in np.flatnonzero(np.bincount(bits.site) >= LEAST_DIVIDED):
+        size = np.unique(bits.directory[bits.site == site], return_counts=True)[1]
+        means.append(size.mean())
+        deviations.append(np.log(size).std())
+    return (float(np.median(means)), float(np.median(deviations))) if means else (float("nan"),) * 2
+
+
+def traits(bits: Bits) -> dict[str, float]:
+    """Return the traits by their names."""
+    cycles, pages = bits.changed.shape
+    times = bits.changed.sum(0)
+    busiest = np.sort(times)[::-1][: pages // 20]
+    found = {"pages": pages, "cycles": cycles, "changes per page and cycle": bits.changed.mean()}
+    found["pages that never changed"] = (times == 0).mean()
+    for most in (1, 3, 5):
+        found[f"pages with at most {most} changes"] = (times <= most).mean()
+    for least in (0.2, 0.5, 0.9):
+        found[f"pages that changed in {least:.0%} of the cycles or more"] = (times >= least * cycles).mean()
+    found["changes of the busiest 5% of the pages"] = busiest.sum() / times.sum()
+    for name, group in (("directory", bits.directory), ("site", bits.site)):
+        for lag, when in ((0, "same cycle"), (1, "next cycle")):
+            real, apart = _together(bits, group, lag)
+            found[f"{name}: others changed in the {when}"] = real
+            found[f"{name}: the same by their rates alone, {when}"] = apart
+        found[f"{name}: correlation of the numbers of changes"] = _alike(bits, group)
+    again, rate = (bits.changed[:-1] & bits.changed[1:]).sum(), bits.changed.mean(0)
+    found["a page's next cycle: changed again, to its rate"] = again / ((rate**2).sum() * (cycles - 1))
+    size = np.bincount(bits.directory)
+    counts = _counts(bits, bits.directory)[size >= LEAST_SWEPT]
+    swept = counts >= 0.5 * size[size >= LEAST_SWEPT, None]
+    found["sweeps (half a directory at once): per directory and cycle"] = swept.mean() if swept.size else 0.0
+    found["sweeps: share of all changes"] = counts[swept].sum() / times.sum()
+    shares = counts / size[size >= LEAST_SWEPT, None]
+    found["sweeps: share of the directory"] = shares[swept].mean() if swept.any() else float("nan")
+    mean, deviation = _directories(bits)
+    found["pages per directory (median of sites)"] = mean
+    found["sigma of their logarithm (median of sites)"] = deviation
+    for day in range(min(WEEK, cycles)):
+        name = f"cycles {day + 1}, {day + 1 + WEEK}, ...: to the mean of all"
+        found[name] = bits.changed[day::WEEK].mean() / bits.changed.mean()
+    return {name: float(value) for name, value in found.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; 2 with one message where a file cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="python -m example_project.traits", description="Traits of histories."
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="history with page names, or texts (.jsonl.xz)"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="leave out pages with this in site/name",
+    )
+    given = parser.parse_args(arguments)
+    columns = []
+    try:
+        for path in given.files:
+            history = read_texts(path) if path.endswith(".jsonl.xz") else read_history(path)
+            columns.append(traits(bits_of(history, given.without)))
+    except (Gp4cError, ValueError, OSError) as problem:
+        print(f"example_project.traits: {problem}", file=sys.stderr)
+        return 2
+    for name in columns[0]:
+        print(name, *(f"{column[name]:.4g}" for column in columns), sep="\t")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

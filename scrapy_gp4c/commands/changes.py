@@ -1,0 +1,132 @@
+"""``scrapy gp4c changes``: which pages changed in the last cycles."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.commands.numbers import positive
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.store.records import local_time
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.store.page_store import PageStore
+
+HELP = "pages that changed in the last cycles"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change that a visit found."""
+
+    cycle: int
+    time: float
+    """Of the visit, s since 1970."""
+    url: str
+    distance: int
+    """Bits in which the fingerprints differ."""
+    changes: int
+    """Found on this page so far, this one included."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes in order of time."""
+
+    first_cycle: int
+    last_cycle: int
+    changes: list[Change]
+
+
+DOCUMENT = Changes
+"""What ``--json`` prints."""
+
+
+def _date(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise ArgumentTypeError(f"expected a date such as 2026-11-01; found {text!r}") from None
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--cycle", type=positive, metavar="N", help="those of this cycle")
+    when.add_argument(
+        "--since", type=_date, metavar="DATE", help="those found since a date, or date and time"
+    )
+    when.add_argument(
+        "--last", type=positive, default=1, metavar="N", help="those of the last N cycles (default: 1)"
+    )
+    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL contains TEXT")
+    form = parser.add_mutually_exclusive_group()
+    add_json(form.add_argument)
+    form.add_argument("--csv", action="store_true", help="print comma-separated values")
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Print the changes, those of a cycle under way included."""
+    with project.open_store() as store:
+        newest = store.open_cycle or store.last_cycle
+        first, last = max(1, newest - options.last + 1), newest
+        if options.cycle is not None:
+            first = last = options.cycle
+        if options.since is not None:
+            first = next(
+                (one["cycle"] for one in store.cycles() if (one.get("finished") or np.inf) >= options.since),
+                newest + 1,
+            )
+        found = list(_changes(project, store, first, last, options))
+    if options.json:
+        print_json(Changes(first, last, found))
+    elif options.csv:
+        writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Change)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(asdict, found))
+    else:
+        rows = [
+            (str(one.cycle), local_time(one.time), str(one.distance), str(one.changes), one.url)
+            for one in found
+        ]
+        print_table([("cycle", "found", "bits", "changes", "URL"), *rows])
+
+
+def _changes(
+    project: Project, store: PageStore, first: int, last: int, options: Namespace
+) -> Iterator[Change]:
+    """Yield the changes of cycles first..last; memory: the changes since the first."""
+    found = _found(store, first)
+    since = Counter(page for _, visits in found for page in visits["page"].tolist())
+    is_open = store.open_cycle is not None and store.open_cycle >= first
+    in_open = Counter(found[-1][1]["page"].tolist()) if is_open else Counter()
+    so_far = {page: store.page(page).X + in_open[page] - count for page, count in since.items()}
+    for cycle, visits in found:
+        requests = store.requests(visits["page"])
+        times, pages, distances = (visits[name].tolist() for name in ("time", "page", "distance"))
+        for request, time, page, distance in zip(requests, times, pages, distances, strict=True):
+            so_far[page] += 1
+            url = project.credentials.url(request["url"])
+            wanted = cycle <= last and time >= (options.since or -np.inf)
+            if wanted and (options.match is None or options.match in url):
+                yield Change(cycle, time, url, distance, so_far[page])
+
+
+def _found(store: PageStore, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
+    """Visits since a cycle that found changes, by cycle; those of the open one last."""
+    parts = list(store.visits(max(1, first)))
+    if store.open_cycle is not None and store.open_cycle >= first:
+        parts.append((store.open_cycle, store.open_visits()))
+    return [(cycle, visits[visits["outcome"] == CHANGED]) for cycle, visits in parts]

@@ -1,0 +1,171 @@
+"""All that there is to say of one page: what is known of it, its score, its rank, its visits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from scrapy_gp4c.crawling.forecast import forecasts, is_shut_out, pages_before, standing, state_of
+from scrapy_gp4c.crawling.past import PastCycle, past
+from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.scoring import terminals
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.crawling.evidence import KnownPages
+    from scrapy_gp4c.store.page_store import PageStore
+
+PAST_CYCLES: Final = 5
+AHEAD: Final = 200
+"""Cycles ahead that are looked at for the next visit."""
+PAGE_CYCLES: Final = 20_000_000
+"""Fewer of them in large stores: planning reads every page."""
+STAGES: Final = ("gone", "unfetched", "warming", "settled")
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of the page in the first round of the next cycle."""
+
+    formula: str
+    clock: str
+    filled: str | None
+    """The formula with the page's numbers: it gives `value` bit for bit. None for a callable."""
+    value: float
+    rank: int | None
+    """Among the candidates, from 1; None: the page is none of them."""
+    candidates: int
+    chosen: int
+    """Candidates that the round visits."""
+    cut_off: float | None
+    """Score of the last of these; None: nothing is cut off."""
+
+
+@dataclass(frozen=True)
+class NextVisit:
+    """When the page is visited at the latest, if every page is found unchanged from now on."""
+
+    cycle: int | None
+    """None: in none of the cycles looked at."""
+    round: int | None
+    never: bool
+    """For certain: as long as nothing changes, others are always ahead."""
+    looked_until: int
+    """Last cycle looked at."""
+
+
+@dataclass(frozen=True)
+class Different:
+    """What would get the page into the plan of the next cycle; None: nothing that can be told."""
+
+    budget: int | None
+    """This budget, in pages; for policies of one round."""
+    cycle: int | None
+    """Waiting until this cycle: then its score reaches today's cut-off."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a page."""
+
+    stage: str
+    """One of `STAGES`."""
+    panel: bool
+    awake: bool
+    """False: it rests after failed visits."""
+    first_cycle: int
+    last_visit: int
+    """Cycle of the last visit with any outcome; 0: none."""
+    last_outcome: str | None
+    n: int
+    X: int
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a page is visited, or not."""
+
+    url: str
+    cycle: int
+    """The next one, of which all this is told."""
+    known: Known
+    terminals: dict[str, float]
+    score: Score
+    next_visit: NextVisit
+    different: Different
+    past: list[PastCycle]
+    """The last cycles, newest first."""
+
+
+def explain(project: Project, store: PageStore, page: int) -> Why:
+    """All that there is to say of a page. Raises PolicyError or ScoreError."""
+    settings = project.settings
+    function = settings.score_function
+    pages, cycle = pages_before(store)
+    state = state_of(pages, page, cycle, settings)
+    values = terminals.compute(terminals.TOLD, state, cycle, function.clock)
+    numbers = {name: float(value[0]) for name, value in values.items()}
+    stand = standing(pages, page, cycle, settings)
+    filled = None if function.expression is None else function.expression.filled(numbers).text
+    stage = stages(state, settings.warmup_visits, settings.gone_after)
+    last_attempt = int(state["last_attempt"][0])
+    known = Known(
+        next(name for name in STAGES if getattr(stage, name)[0]),
+        bool(stage.settled[0] and in_panel(state["key"], settings.panel)[0]),
+        bool(is_awake(state, cycle)[0]),
+        int(state["first_cycle"][0]),
+        last_attempt,
+        OUTCOMES[state["outcome"][0]] if last_attempt else None,
+        int(state["n"][0]),
+        int(state["X"][0]),
+    )
+    score = Score(
+        function.formula,
+        function.clock,
+        filled,
+        stand.score,
+        stand.rank,
+        stand.candidates,
+        stand.chosen,
+        stand.cut,
+    )
+    coming, panel = _next_visit(project, pages, page, cycle, known)
+    different = Different(None, None)
+    if stand.rank is not None and stand.rank > stand.chosen:
+        budget = stand.rank + panel if settings.policy.text == "top_k" else None
+        different = Different(budget, _waiting(project, pages, page, cycle, stand.cut))
+    url = project.credentials.url(store.request(page)["url"])
+    return Why(url, cycle, known, numbers, score, coming, different, past(store, page, settings, PAST_CYCLES))
+
+
+def _next_visit(
+    project: Project, pages: KnownPages, page: int, cycle: int, known: Known
+) -> tuple[NextVisit, int]:
+    """The next visit if nothing changes, and the panel pages of the next cycle."""
+    settings = project.settings
+    ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
+    panel = 0
+    for found in islice(forecasts(pages, cycle, settings), ahead):
+        number = found.round_of(page)
+        if number is not None:
+            return NextVisit(found.cycle, number, False, found.cycle), panel
+        if found.cycle == cycle:
+            panel = found.counts["panel"]
+            never = known.stage == "gone" or (
+                known.stage == "settled" and is_shut_out(pages, page, cycle, settings, found.counts["budget"])
+            )
+            if never:
+                return NextVisit(None, None, True, cycle), panel
+    return NextVisit(None, None, False, cycle + ahead - 1), panel
+
+
+def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: float | None) -> int | None:
+    """The first cycle in which the page's score, nothing else being new, reaches a cut-off."""
+    function = project.settings.score_function
+    state = state_of(pages, page, cycle, project.settings)
+    if cut is None:
+        return None
+    reached = (later for later in range(cycle, cycle + AHEAD) if function.scores(state, later)[0] >= cut)
+    return next(reached, None)

@@ -1,0 +1,32 @@
+"""What all actions print alike: JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def add_json(add: Callable[..., object]) -> None:
+    """Add ``--json``; ``add``: ``add_argument`` of a parser or group."""
+    add("--json", action="store_true", help="print one JSON document instead")
+
+
+def print_json(document: DataclassInstance) -> None:
+    """Print a record as JSON; a number that is not finite as null."""
+    json.dump(_plain(dataclasses.asdict(document)), sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

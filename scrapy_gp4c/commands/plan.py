@@ -1,0 +1,154 @@
+"""``scrapy gp4c plan``: what the next cycle would visit, by these settings or by others, without a crawl."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.forecast import forecast, pages_before
+from scrapy_gp4c.page_state.outcomes import KINDS
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.scoring.arguments import as_given
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "what the next cycle would visit"
+PLANNED = ("hub", "ranked", "warmup", "panel", "new")
+SITES = 20
+"""Sites in the table; JSON has all."""
+BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class Site:
+    """Planned pages of one site, by kind."""
+
+    site: str
+    pages: int
+    hub: int
+    ranked: int
+    warmup: int
+    panel: int
+    new: int
+
+
+@dataclass(frozen=True)
+class PlannedPage:
+    """One page of the plan."""
+
+    url: str
+    kind: str
+    round: int
+    score: float | None
+    """None: no score decided."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of the next cycle."""
+
+    cycle: int
+    known: int
+    budget: float
+    budget_pages: int
+    """Visits to hubs, panel and ranked pages that the budget allows."""
+    score_function: str
+    formula: str
+    policy: str
+    rounds: int
+    pages: int
+    kinds: dict[str, int]
+    sites: list[Site]
+    """Those with most planned pages first."""
+    urls: list[PlannedPage] | None
+    """In the order of the plan; None without ``--urls``."""
+
+
+DOCUMENT = Plan
+"""What ``--json`` prints."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
+    parser.add_argument("--score", metavar="F", type=as_given, help="with this score function")
+    parser.add_argument("--urls", action="store_true", help="list the pages, the first to visit first")
+    add_json(parser.add_argument)
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Print the plan. Raises PolicyError or ScoreError."""
+    plan = plan_of(project, options.urls)
+    if options.json:
+        print_json(plan)
+        return
+    print(
+        f"cycle {plan.cycle} would visit {plan.pages:,} of {plan.known:,} pages: budget {plan.budget:g} "
+        f"({plan.budget_pages:,} pages), score function {plan.score_function}, policy {plan.policy}"
+    )
+    if plan.rounds > 1:
+        print("Rounds after the first are planned as if every visit before found its page unchanged.")
+    print()
+    print_table([("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())], left=1)
+    print()
+    counted = [tuple(f"{getattr(site, name):,}" for name in ("pages", *PLANNED)) for site in plan.sites]
+    rows = [(*counts, site.site) for counts, site in zip(counted, plan.sites, strict=True)]
+    print_table([("pages", *PLANNED, "site"), *rows[:SITES]])
+    if len(rows) > SITES:
+        print(f"and {len(rows) - SITES:,} sites more (--json has all)")
+    if plan.urls is not None:
+        print()
+        pages = [
+            (str(one.round), one.kind, "-" if one.score is None else f"{one.score:.4g}", one.url)
+            for one in plan.urls
+        ]
+        print_table([("round", "kind", "score", "URL"), *pages])
+
+
+def plan_of(project: Project, with_urls: bool) -> Plan:
+    """The plan of the next cycle."""
+    settings = project.settings
+    with project.open_store() as store:
+        pages, cycle = pages_before(store)
+        found = forecast(pages, cycle, settings)
+        rows = found.plan
+        rounds = np.repeat(np.arange(1, len(found.rounds) + 1), [len(one) for one in found.rounds])
+        sites: dict[str, Counter[str]] = {}
+        urls = []
+        for url, row, number in zip(_urls(project, store, rows), rows, rounds.tolist(), strict=True):
+            kind = KINDS[row["kind"]]
+            sites.setdefault(place_of_url(url).site, Counter())[kind] += 1
+            if with_urls:
+                score = float(row["score"])
+                urls.append(PlannedPage(url, kind, number, None if np.isnan(score) else score))
+    counts = [Site(name, of.total(), *(of[kind] for kind in PLANNED)) for name, of in sites.items()]
+    kinds = np.bincount(rows["kind"], minlength=len(KINDS)).tolist()
+    return Plan(
+        cycle,
+        pages.merged_pages,
+        settings.budget,
+        found.counts["budget"] + found.counts["panel"] + found.counts["hub"],
+        settings.score_function.text,
+        settings.score_function.formula,
+        settings.policy.text,
+        len(found.rounds),
+        len(rows),
+        {kind: kinds[KINDS.index(kind)] for kind in PLANNED},
+        sorted(counts, key=lambda site: (-site.pages, site.site)),
+        urls if with_urls else None,
+    )
+
+
+def _urls(project: Project, store: Any, rows: npt.NDArray[Any]) -> Iterator[str]:
+    for start in range(0, len(rows), BATCH):
+        for request in store.requests(rows["page"][start : start + BATCH]):
+            yield project.credentials.url(request["url"])

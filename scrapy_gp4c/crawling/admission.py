@@ -1,0 +1,193 @@
+"""What becomes of a request: a new page, the visit of a planned one, dropped, or Scrapy's as ever."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy_gp4c.crawling import messages
+from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of
+from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
+from scrapy_gp4c.crawling.rebuilding import Rebuilder
+from scrapy_gp4c.crawling.setup_requests import SetupRequests
+from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
+from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.store.records import StoredRequest
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+
+MAX_SETTLED: Final = 100_000
+"""Keys whose next request is skipped without a look into the store: about 10 MB."""
+DUPLICATE: Final = "gp4c/skipped/duplicate"
+NOT_PLANNED: Final = "gp4c/skipped/not_planned"
+POSTPONED: Final = "gp4c/skipped/new_page_postponed"
+"""Statistics of the requests that are dropped, and why."""
+NOT_STORABLE: Final = "gp4c/not_storable"
+SECRET_DIFFERS: Final = "gp4c/secret_differs"
+"""Statistics of the requests that are fetched as without the add-on, and why."""
+Enqueue = Callable[["Request"], bool]
+"""Scrapy's own queue: False when its duplicate filter drops the request."""
+
+
+class Admission:
+    """Decides about each request of a run.
+
+    A plain GET to an unknown page is a new page; to a known page it is admitted if the plan has it, or if
+    only the spider can make it, and dropped otherwise. All else (POST, ``meta={"gp4c": False}``, retries,
+    redirects) is Scrapy's as ever.
+    """
+
+    def __init__(
+        self, cycle: Cycle, rebuilder: Rebuilder, setup: SetupRequests, spider: Spider, enqueue: Enqueue
+    ) -> None:
+        """Take the cycle, and Scrapy's queue."""
+        given = cycle.settings
+        extra = {"spider": spider}
+        self._limits = Limits(cycle.store, given.max_pages, given.max_pages_per_site, extra)
+        self._cycle = cycle
+        self._rebuilder = rebuilder
+        self._setup = setup
+        self._spider = spider
+        self._enqueue = enqueue
+        self._stats = cycle.stats
+        self._settled: dict[int, str] = {}
+        self._asked_as: dict[int, int] = {}
+        """Key of a page asked for with secrets in its URL -> key of that request, secrets and all."""
+
+    def forget_settled(self) -> None:
+        """Look at pages anew that were skipped: a further round is planned."""
+        self._settled.clear()
+
+    def admit(self, request: Request) -> bool:
+        """Queue, drop or pass a request; False when it is dropped."""
+        mark = request.meta.get(META)
+        if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
+            return self._queue_again(request, mark)
+        if mark == PASSED or not is_page_request(request):
+            return self._queue_untouched(request)
+        return self._admit_page(request)
+
+    def _queue_again(self, request: Request, claim: Claim) -> bool:
+        """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
+        claim = dataclasses.replace(claim, host=None)
+        if self.queue_claim(request, claim):
+            self._cycle.back_in_queue(claim)
+            return True
+        # Scrapy drops a redirect onto a URL it has already seen, and tells nobody.
+        request.meta[META] = self._cycle.end(claim, "excluded")
+        return False
+
+    def _queue_untouched(self, request: Request) -> bool:
+        if request.meta.get(META) is not False:
+            request.meta[META] = PASSED
+        queued = self._enqueue(request)
+        if queued:
+            self._setup.queued()
+        return queued
+
+    def _admit_page(self, request: Request) -> bool:
+        cycle, store = self._cycle, self._cycle.store
+        key, full_key = self._rebuilder.keys(request)
+        if full_key != key and self._is_asked_otherwise(key, full_key, request):
+            return self._queue_untouched(request)
+        if not request.dont_filter and (why := self._settled.get(key)) is not None:
+            self._stats.inc_value(why)
+            return False
+        page = store.find(key)
+        if page is None and full_key != key:  # an earlier version told pages apart by their secrets
+            page = store.find(full_key)
+        finder = finder_of(request, store)
+        if page is not None and finder == START and store.page(page).found_by == UNKNOWN:
+            store.note(page, "found_by", START)  # of a store that is older than this column
+        if page is not None and cycle.is_claimed(page):
+            if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
+                return self._queue_untouched(request)
+            cycle.asked.add(page)
+            return self._skip(key, DUPLICATE)
+        try:
+            stored = self._rebuilder.stored(request)
+        except ValueError as error:
+            bare = self._rebuilder.credentials.url(str(request))
+            self._count(NOT_STORABLE, messages.not_storable(bare, error))
+            return self._queue_untouched(request)
+        claim: Claim | None
+        if page is None:
+            if not self._limits.takes(stored):
+                return self._skip(key, TOO_MANY)
+            page = store.add_page(key, stored)
+            if finder != UNKNOWN:
+                store.note(page, "found_by", finder)
+            claim = cycle.claim_new(page)
+            self._stats.inc_value("gp4c/new_pages")
+            if claim is None:
+                return self._skip(key, POSTPONED)
+        else:
+            claim = self._claim_known(page, stored)
+            if claim is None:
+                return self._skip(key, NOT_PLANNED)
+        cycle.asked.add(page)
+        self._settle(key, DUPLICATE)
+        if self.queue_claim(request, claim):
+            return True
+        request.meta[META] = cycle.end(claim, "excluded")
+        return False
+
+    def _claim_known(self, page: int, stored: StoredRequest) -> Claim | None:
+        """Start the visit of a known page, and keep how it is asked for now; None: there is no visit."""
+        cycle, store = self._cycle, self._cycle.store
+        claim = cycle.claim(page)
+        if claim is None and stored.get("lacks") and not self._rebuilder.is_given(stored):
+            # No plan can ever have it, hence the spider's request is its visit, budget or not.
+            claim = cycle.claim(page, "")
+            claim = claim and dataclasses.replace(claim, host=None)
+            self._count(messages.NOT_GIVEN, messages.not_given(stored))
+        known = store.request(page)
+        if stored != known and (claim is not None or _callbacks(stored) != _callbacks(known)):
+            store.set_request(page, stored)
+        return claim
+
+    def _is_asked_otherwise(self, key: int, full_key: int, request: Request) -> bool:
+        """Tell whether the spider has asked for the page with another value of a secret in this run.
+
+        For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
+        """
+        if len(self._asked_as) >= MAX_SETTLED:
+            self._asked_as.clear()
+        if request.dont_filter or self._asked_as.setdefault(key, full_key) == full_key:
+            return False
+        self._count(SECRET_DIFFERS, messages.secret_differs(self._rebuilder.credentials.url(request.url)))
+        return True
+
+    def _count(self, name: str, line: str) -> None:
+        messages.tell_first(self._stats, name, line, {"spider": self._spider})
+
+    def _skip(self, key: int, why: str) -> bool:
+        self._settle(key, why)
+        self._stats.inc_value(why)
+        return False
+
+    def _settle(self, key: int, why: str) -> None:
+        """Skip further requests of a page in this round, which are most links of a site, at little cost."""
+        if len(self._settled) >= MAX_SETTLED:
+            self._settled.clear()
+        self._settled[key] = why
+
+    def queue_claim(self, request: Request, claim: Claim) -> bool:
+        """Queue a claimed page; False when Scrapy's duplicate filter drops it, which it may do to new pages.
+
+        A known page ends with an outcome of its own: what other pages redirect to, or what an earlier run
+        with the same JOBDIR fetched, must not decide it.
+        """
+        request.meta[META] = claim
+        dont_filter = request.dont_filter  # it stays what the spider set: it bypasses the off-site filter too
+        request.dont_filter = dont_filter or claim.host is not None or claim.kind != "new"
+        queued = self._enqueue(request)
+        request.dont_filter = dont_filter
+        return queued
+
+
+def _callbacks(stored: StoredRequest) -> tuple[Any, Any]:
+    return stored.get("callback"), stored.get("errback")

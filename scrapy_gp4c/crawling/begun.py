@@ -1,0 +1,63 @@
+"""What a cycle was begun with: in its record, and from there into the settings of the run that goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.records import CycleRecord
+
+
+def record_of(settings: Settings) -> CycleRecord:
+    """What the record of a cycle begins with: all that its plan follows from."""
+    return {
+        "started": time.time(),
+        "budget": settings.budget,
+        "policy": settings.policy.text,
+        "score_function": settings.score_function.text,
+        "formula": settings.score_function.formula,
+        "score_file_sha256": settings.score_function.sha256,
+        "clock": settings.score_function.clock,
+        "seed": settings.seed,
+        "discovery": settings.discovery,
+        "discovery_function": settings.discovery_function.formula,
+        "discovery_clock": settings.discovery_function.clock,
+    }
+
+
+def as_begun(settings: Settings, record: CycleRecord) -> Settings:
+    """The settings by which the rounds of a resumed cycle are planned: those of its record.
+
+    What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
+    Gp4cError where it is not.
+    """
+    policy, function = settings.policy, settings.score_function
+    recorded = record.get("policy", table.DEFAULT)
+    formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
+    hubs = settings.discovery_function
+    of_hubs = record.get("discovery_function", hubs.formula), record.get("discovery_clock", hubs.clock)
+    try:
+        if of_hubs != (hubs.formula, hubs.clock):
+            hubs = functions.recorded(of_hubs[0], hubs).on_clock(of_hubs[1])
+        if recorded != policy.text:
+            policy = table.load(recorded, trusted=False)
+        if (formula, clock) != (function.formula, function.clock):
+            function = functions.recorded(formula, function).on_clock(clock)
+    except (PolicyError, ScoreError, ExpressionError) as error:
+        raise type(error)(
+            f"cycle {record.get('cycle')} was begun with the policy {recorded!r} and the score function "
+            f"{formula!r} (of hubs: {of_hubs[0]!r}), and goes on by these; here it cannot: {error}"
+        ) from error
+    return dataclasses.replace(
+        settings,
+        policy=policy,
+        score_function=function,
+        budget=record.get("budget", settings.budget),
+        discovery=record.get("discovery", 0.0),
+        discovery_function=hubs,
+        seed=record.get("seed", settings.seed),
+    )

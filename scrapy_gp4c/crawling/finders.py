@@ -1,0 +1,56 @@
+"""Who found whom: requests carry the page whose response yielded them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
+from scrapy_gp4c.scoring.growth import START
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_gp4c.store.page_store import PageStore
+
+UNKNOWN: Final = 0
+"""Finder of pages of which nobody knows who found them."""
+_taken_off: WeakKeyDictionary[Response, int] = WeakKeyDictionary()
+"""Response in its callback -> who found its request."""
+
+
+def mark(request: Request, response: Response | None) -> None:
+    """Let a spider's request carry who found it, as the column ``found_by`` has it; None: the spider's start.
+
+    A response that is no visit, of a POST say, hands on who found its own request; so do redirects, which end
+    the visit of the page that was asked for.
+    """
+    finder = START if response is None else _finder(response)
+    if finder != UNKNOWN:
+        request.meta[FOUND_BY] = finder
+    else:
+        request.meta.pop(FOUND_BY, None)  # copied from another request
+
+
+def take_off(response: Response) -> None:
+    """Take the mark off the request of a response that goes to its callback."""
+    asked = response.request
+    finder = None if asked is None else asked.meta.pop(FOUND_BY, None)
+    if finder is not None:
+        _taken_off[response] = finder
+
+
+def _finder(response: Response) -> int:
+    asked = response.request
+    visit = None if asked is None else asked.meta.get(META)
+    if isinstance(visit, dict):
+        return int(visit["page"]) + 1
+    return _taken_off.get(response, UNKNOWN)
+
+
+def finder_of(request: Request, store: PageStore) -> int:
+    """Who found a request, `UNKNOWN` where its mark is none of this store: a JOBDIR may be older."""
+    finder = request.meta.get(FOUND_BY, UNKNOWN)
+    is_page = isinstance(finder, int) and 0 < finder <= store.pages
+    return finder if is_page or finder == START else UNKNOWN

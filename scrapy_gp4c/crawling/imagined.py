@@ -1,0 +1,138 @@
+"""A store of which only the plan matters: what cycles would visit, and nothing written.
+
+`Imagined` is what planning asks a store, over the pages of a real one (`PageStore`) or of `InMemory`, which
+visits change as a fold would change a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.crawling.evidence import KnownPages
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
+from scrapy_gp4c.scoring.terminals import change_probability
+from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundCounts, StoredRequest
+
+Array = npt.NDArray[Any]
+
+
+class InMemory:
+    """The columns of all pages, 100 bytes each, and what the last cycles tell of their directories."""
+
+    def __init__(
+        self,
+        state: Columns,
+        directories: Array,
+        group_visits: dict[int, Array],
+        requests: Callable[[Array], list[StoredRequest]],
+    ) -> None:
+        """Take columns ``[P]``, which `fold` changes in place, and directories of dtype `GROUP`."""
+        self.requests = requests
+        self.state = state
+        self._directories = directories
+        self._group_visits = group_visits
+
+    @classmethod
+    def of(cls, pages: KnownPages, last_cycle: int) -> InMemory:
+        """A copy of a store's pages as its last finished cycle left them."""
+        parts = [block for _, block in pages.blocks()]
+        empty = columns.new_columns(np.empty(0, np.uint64))
+        state = {name: np.concatenate([*(part[name] for part in parts), empty[name]]) for name in empty}
+        kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
+        visits = {cycle: pages.group_visits(cycle) for cycle in kept}
+        return cls(state, pages.directories(), visits, pages.requests)
+
+    @property
+    def merged_pages(self) -> int:
+        """P."""
+        return len(self.state["key"])
+
+    def blocks(self) -> Iterator[tuple[int, Columns]]:
+        """All in one, which `fold` changes."""
+        yield 0, self.state
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+        """Columns of some pages."""
+        return {name: column[pages] for name, column in self.state.items()}
+
+    def directories(self) -> Array:
+        """Directories of the pages."""
+        return self._directories
+
+    def group_visits(self, cycle: int) -> Array:
+        """What the visits of a cycle told of directories."""
+        return self._group_visits.get(cycle, NO_VISITS)
+
+    def fold(self, visits: Array, cycle: int) -> None:
+        """Do to the pages what the visits of a cycle came to, dtype `VISIT`."""
+        judged = visits[among(visits["outcome"], JUDGED)]
+        state = self.columns_of(judged["page"])
+        self._group_visits[cycle] = count_visits(
+            state["group"], judged["outcome"] == CHANGED, change_probability(state, cycle)
+        )
+        columns.apply_visits(self.state, visits["page"].astype(np.intp), visits, cycle)
+
+
+class Imagined:
+    """A cycle over known pages: what is planned and visited in it is kept here alone."""
+
+    def __init__(self, known: KnownPages, cycle: int) -> None:
+        """Open a cycle."""
+        self._known = known
+        self.open_cycle = cycle
+        self.last_cycle = cycle - 1
+        self.pages = self.merged_pages = known.merged_pages
+        self.visits = np.empty(0, VISIT)
+        self.counts: PlanCounts = {}
+        """Of the rounds so far."""
+        self.planned = np.empty(0, PLAN)
+        """The last round's plan."""
+        self._rounds: list[RoundCounts] = []
+
+    def visit(self, visits: Array) -> None:
+        """Note visits, dtype `VISIT`."""
+        self.visits = np.concatenate((self.visits, visits))
+
+    def rounds(self) -> list[RoundCounts]:
+        """Rounds planned so far."""
+        return self._rounds
+
+    def add_round(self, chunks: Iterable[Array], seen: int, **about: Unpack[CycleRecord]) -> None:
+        """Take the plan of a round."""
+        self.planned = np.concatenate([*chunks, np.empty(0, PLAN)])
+        self.counts = about["plan"]
+        self._rounds = [*self._rounds, {"planned": len(self.planned), "seen": seen}]
+
+    def open_visits(self) -> Array:
+        """Visits so far."""
+        return self.visits
+
+    def commit(self) -> None:
+        """Write nothing."""
+
+    def blocks(self) -> Iterator[tuple[int, Columns]]:
+        """The pages before the cycle."""
+        return self._known.blocks()
+
+    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+        """Columns of some pages before the cycle."""
+        return self._known.columns_of(pages)
+
+    def directories(self) -> Array:
+        """Directories of the pages."""
+        return self._known.directories()
+
+    def group_visits(self, cycle: int) -> Array:
+        """What the visits of a cycle before told of directories."""
+        return self._known.group_visits(cycle)
+
+    def requests(self, pages: Array) -> list[StoredRequest]:
+        """How some pages are requested."""
+        return self._known.requests(pages)

@@ -1,0 +1,124 @@
+"""F_q: which rank a score comes to among the results of a query of one term, in few numbers.
+
+Pandey & Olston 2005, section 5.1.2: a function from score to rank, piecewise linear on log-log scale, its
+pieces equally long in log rank; three pieces take 20 bytes a term.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.index.quality import inspection, inspection_sum
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+
+PIECES: Final = 3
+_APART: Final = 1e-6
+"""Equal scores, where F has no inverse, are taken this far apart, in parts of the score."""
+
+
+class Curves(NamedTuple):
+    """F of T terms."""
+
+    results: npt.NDArray[np.int32]
+    """``[T]``: n, pages that have the term."""
+    score: npt.NDArray[np.float32]
+    """``[T, pieces + 1]``: scores at the ranks n^(i / pieces), strictly falling; 0 for n = 0."""
+
+    @property
+    def knots(self) -> Floats:
+        """Ranks that the scores belong to: ``[T, pieces + 1]``."""
+        parts = np.linspace(0.0, 1.0, self.score.shape[1])
+        found: Floats = np.maximum(self.results, 1)[:, None] ** parts
+        return found
+
+
+def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
+    """Fit F to the scores of all results.
+
+    ``term``, ``score``: of every pair of a term and a page that has it, ``[E]``; ``terms``: T.
+    """
+    order = np.lexsort((-score, term))
+    falling = score[order]
+    results = np.bincount(term, minlength=terms).astype(np.int32)
+    start = np.concatenate(([0], np.cumsum(results, dtype=np.int64)))[:-1]
+    n = np.maximum(results, 1)
+    knots = n[:, None] ** np.linspace(0.0, 1.0, pieces + 1)
+    lower = np.clip(np.floor(knots * (1 + 1e-12)).astype(np.int64), 1, n[:, None])
+    upper = np.minimum(lower + 1, n[:, None])
+    if not len(falling):
+        return Curves(results, np.zeros((terms, pieces + 1), np.float32))
+    ends = [
+        np.log(falling[np.minimum(start[:, None] + rank - 1, len(falling) - 1)]) for rank in (lower, upper)
+    ]
+    width = np.log(upper) - np.log(lower)
+    along = np.divide(np.log(knots) - np.log(lower), width, out=np.zeros_like(width), where=width > 0)
+    at_knots = np.exp(ends[0] + np.clip(along, 0.0, 1.0) * (ends[1] - ends[0])).astype(np.float32)
+    for knot in range(1, pieces + 1):
+        highest = at_knots[:, knot - 1] * np.float32(1.0 - _APART)
+        at_knots[:, knot] = np.minimum(at_knots[:, knot], highest)
+    at_knots[results == 0] = 0.0
+    return Curves(results, at_knots)
+
+
+class Results:
+    """F of the terms of E occurrences, one term each, ready to be asked."""
+
+    def __init__(self, curves: Curves, term: Ints) -> None:
+        """Take the terms, ``[E]``."""
+        self.n = curves.results[term].astype(np.int64)
+        self._knots = np.log(curves.knots[term])
+        scores = curves.score[term].astype(np.float64)
+        self._scores = np.log(np.where(scores > 0.0, scores, 1.0))
+        self._some = self.n > 0
+
+    def rank_of(self, score: Floats) -> Floats:
+        """F(s): ``[E]``, 1 above the first score, n below the last, and 1 where there are no results."""
+        with np.errstate(divide="ignore"):
+            wanted = np.log(score)
+        return self._along(self._scores, self._knots, wanted, -1.0, np.maximum(self.n, 1).astype(np.float64))
+
+    def score_at(self, rank: Floats) -> Floats:
+        """F^-1(r): ``[E]``, that of rank n for ranks beyond; 0 where there are no results."""
+        wanted = np.log(np.maximum(rank, 1.0))
+        return self._along(
+            self._knots, self._scores, wanted, 1.0, np.where(self._some, np.exp(self._scores[:, -1]), 0.0)
+        )
+
+    def _along(self, of: Floats, to: Floats, wanted: Floats, sign: float, found: Floats) -> Floats:
+        """From one log scale to the other; ``found``: beyond the last knot; ``sign``: -1 where `of` falls."""
+        for piece in range(of.shape[1] - 2, -1, -1):
+            width = of[:, piece + 1] - of[:, piece]
+            part = np.divide(wanted - of[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
+            value = np.exp(to[:, piece] + np.clip(part, 0.0, 1.0) * (to[:, piece + 1] - to[:, piece]))
+            inside = self._some & (sign * wanted <= sign * of[:, piece + 1])
+            found = np.where(inside, value, found)
+        return found
+
+    def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
+        """What users lose, or win, where the pages at ranks first..last move: ``[E]``, 0 for none.
+
+        The sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks. With by = 1 pages sink from r to
+        r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users win. By
+        parts (section 5.1.2) it is I(a - 1 + by) F^-1(a) - sum of I(r + by) d(r) over r = a..b - 1 -
+        I(b + by) F^-1(b) with a = first, b = last, where d(r), the fall of F^-1 from r to r + 1, is taken as
+        its mean over the part of each piece that lies in a..b.
+        """
+        some = (first <= last) & (self.n > 0)
+        first, last = np.where(some, first, 2), np.where(some, last, 2)
+        before = self.score_at(first.astype(np.float64))
+        total = inspection(first - 1 + by) * before
+        cut = first
+        inner = np.ceil(np.exp(self._knots[:, 1:-1]) * (1 - 1e-12)).astype(np.int64)
+        for end in (*inner.T, last):
+            end = np.clip(end, cut, last)
+            after = self.score_at(end.astype(np.float64))
+            looks = inspection_sum(end - 1 + by) - inspection_sum(cut - 1 + by)
+            total -= looks * (before - after) / np.maximum(end - cut, 1)
+            cut, before = end, after
+        total -= inspection(last + by) * before
+        return np.where(some, total, 0.0)

@@ -1,0 +1,113 @@
+"""Workloads: which queries users ask, and how often."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import QueryLogError
+from scrapy_gp4c.words.tokens import tokens
+
+Floats = npt.NDArray[np.float64]
+LAYOUT = "a line per query, query<TAB>count, in UTF-8"
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Q distinct queries of terms, numbered in the order of the log, and their frequencies."""
+
+    queries: tuple[tuple[int, ...], ...]
+    """Numbers of each query's terms, ascending."""
+    frequency: Floats
+    """``[Q]``: f_q, with sum 1."""
+    terms: tuple[str, ...]
+    """Every term of a query, in the order in which they appear."""
+    dropped: int = 0
+    """Lines of the log whose query has no term."""
+
+    @cached_property
+    def number(self) -> Mapping[str, int]:
+        """Term -> its number."""
+        return {term: number for number, term in enumerate(self.terms)}
+
+    @cached_property
+    def term_frequency(self) -> Floats:
+        """``[T]``: of Q', the queries of single terms: the sum of f_q over the queries that have the term.
+
+        Pandey & Olston 2005, section 5.1.1.
+        """
+        summed = np.zeros(len(self.terms))
+        for terms, frequency in zip(self.queries, self.frequency.tolist(), strict=True):
+            summed[list(terms)] += frequency
+        return summed
+
+    def take(self, kept: npt.NDArray[np.intp]) -> Workload:
+        """Some of the queries, their frequencies scaled to sum 1."""
+        weights = {
+            tuple(self.terms[term] for term in self.queries[query]): float(self.frequency[query])
+            for query in kept.tolist()
+        }
+        return workload(weights)
+
+    def texts(self) -> list[str]:
+        """The queries as text."""
+        return [" ".join(self.terms[term] for term in query) for query in self.queries]
+
+
+def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workload:
+    """Number queries and terms; ``counts``: how often the query of these terms is asked, above 0."""
+    merged: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    order = {term: None for query in counts for term in query}
+    place = {term: number for number, term in enumerate(order)}
+    for query, count in counts.items():
+        merged[tuple(sorted(set(query), key=place.__getitem__))] += count
+    frequency = np.array(list(merged.values()), np.float64)
+    queries = tuple(tuple(place[term] for term in query) for query in merged)
+    return Workload(queries, frequency / frequency.sum(), tuple(order), dropped)
+
+
+def read_query_log(path: str | Path) -> Workload:
+    """Read a log of queries: ``query<TAB>count`` a line, UTF-8. Equal sets of terms are one query.
+
+    Raises QueryLogError naming file, line, what was expected and what was found.
+    """
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        raise QueryLogError(f"cannot read the query log {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise QueryLogError(f"{path} is no UTF-8 ({error}): expected {LAYOUT}; convert the log") from None
+    return parse_query_log(text.split("\n"), str(path))
+
+
+def parse_query_log(lines: Iterable[str], source: str) -> Workload:
+    """What `read_query_log` makes of the lines of a log."""
+    counts: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    dropped = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        query, tab, count = line.rstrip("\r").rpartition("\t")
+        try:
+            times = float(count) if tab else 0.0
+        except ValueError:
+            times = 0.0
+        if not 0.0 < times < np.inf:
+            found = f"no count above 0, {count[:40]!r}" if tab else f"no tab in {line[:60]!r}"
+            raise QueryLogError(f"{source}, line {number}: expected {LAYOUT}; found {found}")
+        terms = tuple(dict.fromkeys(tokens(query)))
+        if terms:
+            counts[terms] += times
+        else:
+            dropped += 1
+    if not counts:
+        raise QueryLogError(
+            f"{source} has no query with a letter or digit ({dropped:,} dropped): expected {LAYOUT}"
+        )
+    return workload(counts, dropped)

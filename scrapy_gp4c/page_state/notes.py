@@ -1,0 +1,39 @@
+"""What a cycle learns of pages beside its visits: who found them. Its fold puts that in their columns."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.scoring.growth import START
+
+Array = npt.NDArray[Any]
+
+WHAT: Final = ("found_by",)
+"""Columns that notes set; a note holds the position in this tuple."""
+NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
+"""What one note sets for a page."""
+NO_NOTES: Final = np.empty(0, NOTE)
+
+
+def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
+    """Set the columns, in place, as notes say; of several for a page the last counts.
+
+    ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
+    """
+    for what, name in enumerate(WHAT):
+        chosen = notes["what"] == what
+        columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
+
+
+def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
+    """How many new pages each page has brought by the notes of a cycle: ``[pages]``."""
+    finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
+    return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
+
+
+def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:
+    """Ids of the pages that found others, by the column ``found_by`` of these; -1: no page did."""
+    return np.where(found_by == START, 0, found_by).astype(np.int64) - 1

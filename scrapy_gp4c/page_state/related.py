@@ -1,0 +1,273 @@
+"""What the pages around a page tell of it: the columns that a round adds to those of the pages.
+
+With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
+
+* ``near``: that of the directory, shrunk to that of its site, and this to that of the crawl, each worth one
+  visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``;
+* ``near_dir``, ``near_site``: ``(C + 0.1) / (V + 1)`` of the group alone;
+* ``surprise_dir``, ``surprise_site``: ``(found + 1) / (predicted + 1)`` in the group since the page's own
+  last visit, as far as the last 8 finished cycles tell; predicted are the sums of p at the visits;
+* ``site_now``, ``directory_now``, ``cluster_now``: (found + s) / (visits + 1) of this cycle so far, where s
+  is the share (C + 0.1) / (V + 1) of the finished cycles of the window; ``cluster_recent`` is that s;
+* ``site_rate``: changes per cycle of all pages of the site, as finished cycles left them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
+from scrapy_gp4c.page_state.shares import Sums, near, share, so_far, surprise
+from scrapy_gp4c.scoring import rates
+from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+WINDOW_CYCLES: Final = 3
+"""Finished cycles whose visits say how much changes near a page."""
+
+
+class Recent(NamedTuple):
+    """Visits to groups, as a round may see them."""
+
+    cycle: int
+    """The one that is planned."""
+    finished: Sequence[Array]
+    """Of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
+    now: Array = NO_VISITS
+    """Of this cycle, before the round."""
+    spent: float = 0.0
+    """Share of this cycle's budget that earlier rounds used."""
+
+
+class Clustered(NamedTuple):
+    """Visits to clusters, as a round may see them; a page's column ``cluster`` has the number of its own."""
+
+    clusters: int
+    finished: Sequence[Array]
+    """Of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
+    now: Array
+    """Of this cycle, before the round."""
+
+
+class SiteSums(NamedTuple):
+    """Sums over the pages of each site, ``[S]``."""
+
+    expected: Floats
+    cycles: Floats
+
+
+class Tells(Protocol):
+    """What tells the columns of a round."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that it can tell, of `scrapy_gp4c.scoring.terminals.ROUND`."""
+
+    def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
+        """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read."""
+
+
+class Related:
+    """The columns of one round: `scrapy_gp4c.scoring.terminals.ROUND` but for the draws."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        recent: Recent,
+        site_sums: Callable[[], SiteSums],
+        clustered: Clustered | None = None,
+    ) -> None:
+        """Take what is known; ``site_sums``: asked once if a column needs it."""
+        self._clustered = clustered
+        self._directories = directories
+        self._recent = recent
+        self._site_sums = site_sums
+        self._tables: dict[str, Floats] = {}
+        self._window: Sums | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All, but for those of directories and clusters where these are not known."""
+        unknown = (BY_DIRECTORY if self._directories.unnamed else ()) + (() if self._clustered else CLUSTERED)
+        return tuple(name for name in ROUND if name not in unknown)
+
+    def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
+        """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read.
+
+        Raises ScoreError where only the sites of pages are known and directories are asked for.
+        """
+        if name == "spent":
+            return np.full(rows, self._recent.spent)
+        if self._directories.unnamed and name in BY_DIRECTORY:
+            raise ScoreError(
+                f"the terminal {name!r} is told by the directories of pages, and the history has no names of "
+                "pages to tell these by: use a history with names, or another terminal, such as 'near_site'"
+            )
+        if self._clustered is None and name in CLUSTERED:
+            raise ScoreError(
+                f"the terminal {name!r} is told by clusters, which only a replay knows that is given "
+                "`--groups` of `python -m training.cluster`: use another, such as 'directory_now'"
+            )
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = _TABLES[name](self)
+        group = state["cluster" if name in CLUSTERED else "group"]
+        if table.ndim == 1:
+            return np.asarray(table.take(group))
+        seen_cycles = np.minimum(self._recent.cycle - 1 - state["last_cycle"], table.shape[1] - 1)
+        return np.asarray(table.ravel().take(group * np.intp(table.shape[1]) + seen_cycles))
+
+    def _sums(self, names: Sequence[str], parts: Sequence[Array], level: Level) -> Iterator[Floats]:
+        """Sums over some cycles, by directory or site."""
+        group = np.concatenate([part["group"] for part in parts]).astype(np.intp)
+        number = group if level == "directory" else self._directories.site[group]
+        size = len(self._directories) if level == "directory" else self._directories.sites
+        for name in names:
+            values = np.concatenate([part[name] for part in parts])
+            yield np.bincount(number, values, size).astype(np.float64)  # of no visits it counts in integers
+
+    def window(self, level: Level) -> Sums:
+        """Changes and visits of the last cycles and of this one so far, by directory or site."""
+        if self._window is None:
+            parts = [self._recent.now, *self._recent.finished[:WINDOW_CYCLES]]
+            self._window = Sums(*self._sums(("found", "visits"), parts, "directory"))
+        if level == "directory":
+            return self._window
+        number, sites = self._directories.site, self._directories.sites
+        found, visits = (np.bincount(number, one, sites).astype(np.float64) for one in self._window)
+        return Sums(found, visits)
+
+    def since(self, level: Level) -> Sums:
+        """Changes found and expected in the 0, 1, 2, ... last finished cycles and this one so far.
+
+        ``[G or S, finished cycles + 1]``.
+        """
+        found, predicted = self._sums(("found", "predicted"), [self._recent.now], level)
+        columns = [(found, predicted)]
+        number = self._directories.site if level == "site" else np.arange(len(self._directories))
+        for visits in self._recent.finished[:KEPT_CYCLES]:
+            of_group = number[visits["group"]]
+            found = found + np.bincount(of_group, visits["found"], len(found))
+            predicted = predicted + np.bincount(of_group, visits["predicted"], len(found))
+            columns.append((found, predicted))
+        return Sums(*(np.stack(one, axis=1) for one in zip(*columns, strict=True)))
+
+    def sites_of(self, groups: Array) -> Array:
+        """Sites of directories."""
+        return np.asarray(self._directories.site[groups])
+
+    def site_sums(self) -> SiteSums:
+        """Sums over the pages of each site."""
+        return self._site_sums()
+
+    def _by_directory(self, table: Floats) -> Floats:
+        """A table of sites as one of directories, so that a page needs only the latter."""
+        return np.asarray(table[self._directories.site])
+
+    def _near(self) -> Floats:
+        directory, site = self.window("directory"), self.window("site")
+        return near(directory, Sums(*map(self._by_directory, site)), Sums(*(one.sum() for one in site)))
+
+    def _share(self, level: Level) -> Floats:
+        table = share(*self.window(level))
+        return table if level == "directory" else self._by_directory(table)
+
+    def begun(self, level: Level) -> Sums:
+        """Changes and visits of this cycle so far, by directory or site."""
+        return Sums(*self._sums(("found", "visits"), [self._recent.now], level))
+
+    def _now(self, level: Level) -> Floats:
+        table = so_far(self.begun(level), self.window(level))
+        return table if level == "directory" else self._by_directory(table)
+
+    def _clusters(self, begun: bool) -> Floats:
+        """By cluster: this cycle so far, or the cycles before alone."""
+        assert self._clustered is not None
+        clusters, finished, now = self._clustered
+
+        def count(parts: Sequence[Array]) -> Sums:
+            joined = np.concatenate([NO_VISITS, *parts])
+            found, visits = (
+                np.bincount(joined["group"], joined[name], clusters) for name in ("found", "visits")
+            )
+            return Sums(found.astype(np.float64), visits.astype(np.float64))
+
+        recent = count(finished[:WINDOW_CYCLES])
+        return so_far(count([now]), count([now, *finished[:WINDOW_CYCLES]])) if begun else share(*recent)
+
+    def _surprise(self, level: Level) -> Floats:
+        """``[G, finished cycles + 1]``: by the number of finished cycles since a page's last visit."""
+        table = surprise(self.since(level))
+        return table if level == "directory" else self._by_directory(table)
+
+    def _site_rate(self) -> Floats:
+        return self._by_directory(rates.rate_of_group(*self._site_sums()))
+
+
+Level = Literal["site", "directory"]
+BY_DIRECTORY: Final = ("near", "near_dir", "surprise_dir", "directory_now")
+"""Columns that need more than the sites of pages."""
+_TABLES: Final[dict[str, Callable[[Related], Floats]]] = {
+    "near": Related._near,
+    "near_site": lambda related: related._share("site"),
+    "near_dir": lambda related: related._share("directory"),
+    "site_rate": Related._site_rate,
+    "surprise_site": lambda related: related._surprise("site"),
+    "surprise_dir": lambda related: related._surprise("directory"),
+    "site_now": lambda related: related._now("site"),
+    "directory_now": lambda related: related._now("directory"),
+    "cluster_now": lambda related: related._clusters(True),
+    "cluster_recent": lambda related: related._clusters(False),
+}
+
+
+class RoundState(Mapping[str, Array]):
+    """Columns of some pages in a round, each made when it is asked for: most scores need few."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, Array],
+        rows: npt.NDArray[np.intp] | slice,
+        related: Tells,
+        draw: Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]],
+    ) -> None:
+        """Take columns ``[P]``, the rows that are meant, and what draws for rows."""
+        self._columns = columns
+        self._rows = rows
+        self._related = related
+        self._draw = draw
+        self._made: dict[str, Array] = {}
+
+    @property
+    def rows(self) -> int:
+        """Pages."""
+        first = next(iter(self._columns))
+        return len(self[first])
+
+    def __getitem__(self, name: str) -> Array:
+        made = self._made.get(name)
+        if made is None:
+            if name in self._columns:
+                made = self._columns[name][self._rows]
+            elif name == "draw":
+                made = self._draw(self._rows)
+            elif name in ROUND:
+                made = self._related.column(name, self, self.rows)
+            else:
+                raise KeyError(name)
+            self._made[name] = made
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._columns
+        yield from self._related.names
+
+    def __len__(self) -> int:
+        return len(self._columns) + len(self._related.names)

@@ -1,0 +1,85 @@
+"""What the visits to a page brought: new pages, counted with weights that halve every few cycles.
+
+A visit after a gap of g cycles that found b pages nobody knew adds b to one sum and g to another, both first
+decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma posterior,
+``(sum + 0.5) / (cycles + 1)``, so that a page which was never looked at again begins at one in two cycles,
+and one that never brought anything sinks. A first visit counts in neither: what a page linked to before
+anybody looked is no growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+COLUMNS: Final[dict[str, str]] = {
+    "found_by": "<u4",  # number of the page whose visit found this one, plus 1; 0: not known; see `START`
+    "entered": "<i4",  # cycle in which the page became known; 0: not known
+    "brought_sum": "<f2",  # decayed number of new pages that its visits brought
+    "brought_cycles": "<f2",  # decayed number of cycles that these visits looked back on
+    "brought_cycle": "<i4",  # cycle of the last visit that brought one; of the first fetch if none did
+}
+"""Column name -> little-endian dtype."""
+START: Final = 2**32 - 1
+"""``found_by`` of the spider's start requests."""
+HALF_LIFE_CYCLES: Final = 8.0
+PRIOR_PAGES: Final = 0.5
+PRIOR_CYCLES: Final = 1.0
+LEAST_EXPECTED: Final = 0.2
+"""New pages that a visit has to promise: with fewer, a page is no hub."""
+LEAST_BROUGHT: Final = 0.05
+"""Decayed number of new pages from which on a page has a yield: half of one, three half-lives ago."""
+_MOST: Final = float(np.finfo(np.float16).max)
+
+
+def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> None:
+    """Add what one visit at `cycle` brought to every row, in place, before `terminals.observe` dates it.
+
+    ``state``: ``last_cycle`` and the last three of `COLUMNS`, each ``[P]``, of pages that have a copy;
+    ``brought``: new pages ``[P]``.
+    """
+    gap_cycles = (cycle - state["last_cycle"]).astype(np.float64)
+    kept = np.exp2(-gap_cycles / HALF_LIFE_CYCLES)
+    for name, more in (("brought_sum", brought), ("brought_cycles", gap_cycles)):
+        state[name][:] = np.minimum(state[name] * kept + more, _MOST)
+    np.copyto(state["brought_cycle"], cycle, where=np.asarray(brought) > 0)
+
+
+def rate(state: Mapping[str, Array], cycle: int) -> Array:
+    """Posterior mean of the new pages that a page comes to link to per cycle: float64 ``[P]``."""
+    return np.asarray(
+        (state["brought_sum"].astype(np.float64) + PRIOR_PAGES)
+        / (state["brought_cycles"].astype(np.float64) + PRIOR_CYCLES)
+    )
+
+
+def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
+    """Tell which pages with a copy are worth a visit for what it may bring: bool ``[P]``.
+
+    Those that have brought pages since their first visit and promise to bring one in five visits; and start
+    requests as long as that is not refuted.
+    """
+    expected = rate(state, cycle)
+    is_start = (state["found_by"] == START) & (expected >= LEAST_EXPECTED)
+    expected = expected * (cycle - state["last_cycle"])
+    return np.asarray((is_start | (state["brought_sum"] >= LEAST_BROUGHT)) & (expected >= LEAST_EXPECTED))
+
+
+TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
+    "brought": (
+        ("brought_sum", "brought_cycles"),
+        rate,
+        "new pages that its visits bring per cycle: (decayed sum + 0.5) / (decayed cycles + 1)",
+    ),
+    "brought_t": (
+        ("brought_cycle",),
+        lambda s, cycle: cycle - s["brought_cycle"],
+        "cycles since a visit last brought a new page",
+    ),
+}
+"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""

@@ -1,0 +1,103 @@
+"""The named score functions: what each says, where it comes from, and which policy belongs to it.
+
+``GP4C_SCORE_FUNCTION = NAME`` and ``--score NAME`` take a row of `NAMED`. A row that names a policy brings it
+along, unless ``GP4C_POLICY`` or ``--policy`` says otherwise.
+
+With λ = `rate`, the changes per cycle, and x = λ t, the rows beyond the papers' are indices: what a visit
+after t cycles is worth in the long run, for different ideas of what a missed change costs. A page whose copy
+costs c(s) per cycle, s cycles after the last visit, has the index t c(t) - ∫ c(s) ds over 0..t: visiting all
+pages at one height of it is optimal where visits cost the same (P. Whittle 1988, "Restless bandits", Journal
+of Applied Probability 25A).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Named(NamedTuple):
+    """A score function with a name."""
+
+    expression: str
+    """In the score language."""
+    source: str
+    """Who it is from."""
+    meaning: str
+    """What it puts first, in one line."""
+    policy: str | None = None
+    """Text of the policy that belongs to it, see `scrapy_gp4c.policies.table.load`; None: any will do."""
+
+
+TAN_MITRA: Final = "Tan & Mitra 2010"
+SANTOS: Final = "Santos et al. 2013"
+OURS: Final = "scrapy-gp4c"
+
+DEFAULT: Final = "default"
+"""Name of the row that a crawl uses unless it is told otherwise."""
+
+FOUR_ROUNDS: Final = "rounds(rounds=4)"
+
+NAMED: Final[dict[str, Named]] = {
+    "random": Named("random", "baseline", "any page, drawn anew in every cycle"),
+    "age": Named("t", "baseline", "the page that was visited longest ago"),
+    "cg": Named(
+        "cg", "Cho & Garcia-Molina 2003", "the page that changes most often, corrected for few visits"
+    ),
+    "nad": Named("nad", TAN_MITRA, "the likeliest change, by the share of visits that found one"),
+    "sad": Named("sad", TAN_MITRA, "the likeliest change, by the last visit alone"),
+    "aad": Named("aad", TAN_MITRA, "the likeliest change, recent visits weighing more, arithmetically"),
+    "gad": Named("gad", TAN_MITRA, "the likeliest change, recent visits weighing more, geometrically"),
+    "t*X": Named("t * X", SANTOS, "the page with many changes found that has waited long"),
+    "probability": Named("p", "Poisson changes", "the likeliest change: 1 − exp(−λt)"),
+    "whittle": Named(
+        "p - t * (1 - exp(-rate)) * (1 - p)",
+        "Avrachenkov & Borkar 2018",
+        "index for changes found: waits where waiting makes a change much likelier",
+    ),
+    "freshness-greedy": Named(
+        "(1 - (1 + rate * t) * exp(-rate * t)) / rate",
+        "Cho & Garcia-Molina 2003; Azar et al. 2018",
+        "index for the share of current copies: leaves pages alone that are outdated again at once",
+    ),
+    "harmonic": Named(
+        "(rate * t - 1 + exp(-rate * t)) / rate",
+        "Kolobov et al. 2019",
+        "index for harmonic staleness: every further change missed costs less, yet still something",
+    ),
+    "user-centric": Named(
+        "dq_rate * t + 1e-9 * t",
+        "Pandey & Olston 2005",
+        "what users of a search gain most by; needs a log of queries",
+    ),
+    "neighbours": Named("t * (X + 0.5) * near", OURS, "many changes found, long waits, changes nearby"),
+    "oldest-neighbours": Named(
+        "t * near", OURS, "long waits and changes nearby, whatever the page itself did"
+    ),
+    "floor-0.02": Named("t * (rate + 0.02) * near", OURS, "a change is due, and nearby pages have changed"),
+    "floor-0.1": Named("t * (rate + 0.1) * near", OURS, "the same, quiet pages coming sooner"),
+    "floor-0.2": Named("t * (rate + 0.2) * near", OURS, "the same, quiet pages coming sooner still"),
+    "explore-last": Named(
+        "t * (rate + spent ** 2) * near * sqrt(surprise_site)",
+        OURS,
+        "what is likely in the first rounds of a cycle, what is old in the last",
+        FOUR_ROUNDS,
+    ),
+}
+"""Name -> score function: the baselines of the papers (journal 5.1), indices, and those for a purpose."""
+
+PURPOSES: Final[dict[str, tuple[str, str]]] = {
+    "changes": ("floor-0.02", "for as many changes as can be seen"),
+    "balanced": ("floor-0.1", "for changes, copies no older than `age` has them"),
+    "freshness": ("oldest-neighbours", "for copies that are current"),
+    DEFAULT: ("explore-last", "what a crawl does out of the box"),
+}
+"""Name by purpose -> which function rules chose for it (docs/choosing.md), in four rounds; what it is for."""
+NAMED.update(
+    (purpose, NAMED[name]._replace(meaning=meaning, policy=FOUR_ROUNDS))
+    for purpose, (name, meaning) in PURPOSES.items()
+)
+
+BASELINES: Final[dict[str, str]] = {
+    name: NAMED[name].expression for name in ("random", "age", "cg", "nad", "sad", "aad", "gad", "t*X")
+}
+"""Name -> expression: what the papers compare with (journal 5.1), and what learning is held against."""

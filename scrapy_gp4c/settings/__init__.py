@@ -1,0 +1,82 @@
+"""The ``GP4C_*`` settings of one crawl: one frozen dataclass, read and checked by `table.TABLE`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.utils.project import data_path
+
+from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.policies import table as policies
+from scrapy_gp4c.policies.budget import budget_pages
+from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.settings.table import TABLE
+from scrapy_gp4c.settings.values import LOADING
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The validated ``GP4C_*`` settings of one crawl."""
+
+    store: str | None
+    score_function: functions.ScoreFunction
+    policy: policies.PolicyChoice
+    budget: int | float
+    discovery: float
+    discovery_function: functions.ScoreFunction
+    new_pages: int | None
+    new_pages_per_site: int | None
+    warmup_visits: int
+    panel: float
+    distance_bits: int
+    skip_unchanged: bool
+    gone_after: int
+    features: Callable[[Response], list[str]] | None
+    seed: int
+    max_pages: int
+    max_pages_per_site: int
+    map_size_bytes: int | None
+    keep_cycles: int | None
+    secret_params: tuple[str, ...]
+
+    @classmethod
+    def load(cls, settings: BaseSettings) -> Settings:
+        """Read and check every setting; raises SettingsError that names the setting and the remedy."""
+        values = []
+        for name, setting in TABLE.items():
+            given = settings.get(name, setting.default)
+            try:
+                values.append(setting.read(given))
+            except Gp4cError as error:
+                raise SettingsError(f"{name}: {error}") from None
+            except (ValueError, TypeError, LookupError, OverflowError, *LOADING) as error:
+                reason = f" ({error})" if isinstance(error, LOADING) else ""
+                raise SettingsError(
+                    f"{name} must be {setting.expected}; found {given!r}{reason}. "
+                    f"Correct it in the settings, or remove it for the default {setting.default!r}."
+                ) from None
+        unknown = {name for name in settings if name.startswith("GP4C_")} - TABLE.keys()
+        if unknown:
+            raise SettingsError(
+                f"there is no setting {', '.join(sorted(unknown))}; the settings are {', '.join(TABLE)}"
+            )
+        loaded = cls(*values)
+        if loaded.policy is None:
+            own = loaded.score_function.policy or policies.DEFAULT
+            loaded = replace(loaded, policy=policies.load(own))
+        return loaded
+
+    def store_path(self, spider_name: str) -> Path:
+        """Directory of the store of this spider."""
+        return Path(self.store or data_path(str(Path("gp4c", spider_name))))
+
+    def budget_pages(self, known: int) -> int:
+        """Revisits per cycle, k, when `known` pages are known."""
+        return budget_pages(self.budget, known)

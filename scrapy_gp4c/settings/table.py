@@ -1,0 +1,133 @@
+"""Every ``GP4C_*`` setting: default, unit, meaning.
+
+`TABLE` is the single list of settings: docs/settings.md documents each (a test holds that), and
+`scrapy_gp4c.settings.Settings` has one field for each, in this order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scrapy_gp4c.scoring.named import DEFAULT
+from scrapy_gp4c.settings import values
+from scrapy_gp4c.store.credentials import SECRET_PARAMS
+
+TABLE: Final[dict[str, values.Setting]] = {
+    "GP4C_STORE": values.Setting(
+        None,
+        "a directory path, or None for .scrapy/gp4c/<spider name>",
+        values.path,
+        "directory of the page store",
+    ),
+    "GP4C_SCORE_FUNCTION": values.Setting(
+        DEFAULT,
+        "the name of a score function, an expression, the path of a score file, or a dotted path",
+        values.crawled_function,
+        "ranks the pages that may be revisited",
+    ),
+    "GP4C_POLICY": values.Setting(
+        None,
+        "the name of a policy, with its parameters, a dotted path, or None for the score function's own",
+        values.optional_policy,
+        "chooses the pages that are revisited, in one or several rounds",
+    ),
+    "GP4C_BUDGET": values.Setting(
+        0.05,
+        "a share of the known pages above 0.0 and at most 1.0 (float), or a count of at least 1 (int)",
+        values.budget,
+        "revisits per cycle",
+    ),
+    "GP4C_DISCOVERY": values.Setting(
+        0.1,
+        "a share of the budget from 0.0 to 1.0",
+        values.share,
+        "share of the budget for hubs: pages whose visits bring new pages",
+    ),
+    "GP4C_DISCOVERY_FUNCTION": values.Setting(
+        "brought * t",
+        "the name of a score function, an expression, the path of a score file, or a dotted path",
+        values.crawled_function,
+        "ranks the hubs",
+    ),
+    "GP4C_NEW_PAGES": values.Setting(
+        None, "a count of pages, or None for no cap", values.optional_count, "cap on first visits per cycle"
+    ),
+    "GP4C_NEW_PAGES_PER_SITE": values.Setting(
+        None,
+        "a count of pages, or None for no cap",
+        values.optional_count,
+        "cap on first visits per cycle and site",
+    ),
+    "GP4C_WARMUP_VISITS": values.Setting(
+        2,
+        "a count from 0 to 1000",
+        lambda value: values.count(value, 0, 1000),
+        "judged visits that every page gets, outside the budget, before it is ranked",
+    ),
+    "GP4C_PANEL": values.Setting(
+        0.0,
+        "a share of the known pages from 0.0 to 1.0",
+        values.share,
+        "share of pages visited in every cycle whatever their score",
+    ),
+    "GP4C_DISTANCE": values.Setting(
+        3,
+        "a number of bits from 1 to 64",
+        lambda value: values.count(value, 1, 64),
+        "Hamming distance of two fingerprints from which on a page counts as changed",
+    ),
+    "GP4C_SKIP_UNCHANGED": values.Setting(
+        False,
+        "True or False",
+        values.flag,
+        "send validators (ETag, Last-Modified) and do not call callbacks for unchanged pages",
+    ),
+    "GP4C_GONE_AFTER": values.Setting(
+        3,
+        "a count from 1 to 255",
+        lambda value: values.count(value, 1, 255),
+        "`gone` outcomes (404, 410) in a row after which a page is no longer visited",
+    ),
+    "GP4C_FEATURES": values.Setting(
+        None,
+        "the dotted path of a callable features(response) -> list[str], or None for the page's text",
+        values.loaded_callable,
+        "what the fingerprint is made of",
+    ),
+    "GP4C_SEED": values.Setting(
+        0,
+        "a whole number from 0 to 2**63",
+        lambda value: values.count(value, 0, 2**63),
+        "decides ties between equal scores",
+    ),
+    "GP4C_MAX_PAGES": values.Setting(
+        100_000_000,
+        "a count of pages of at least 1",
+        lambda value: values.count(value, 1, 2**32 - 1),
+        "pages of a store from which on no new one is remembered",
+    ),
+    "GP4C_MAX_PAGES_PER_SITE": values.Setting(
+        10_000_000,
+        "a count of pages of at least 1",
+        lambda value: values.count(value, 1, 2**32 - 1),
+        "pages of a host from which on no new one is remembered",
+    ),
+    "GP4C_MAP_SIZE": values.Setting(
+        None,
+        "a number of bytes from 2**20 to 2**46, or None for 2**40",
+        lambda value: None if value in (None, "", "None") else values.count(value, 2**20, 2**46),
+        "address space for the store: the most that it can grow to",
+    ),
+    "GP4C_KEEP_CYCLES": values.Setting(
+        None,
+        "a count of cycles of at least 1, or None for all",
+        lambda value: None if value in (None, "", "None") else values.count(value, 1),
+        "finished cycles whose visits are kept; what pages came to by older ones stays in their columns",
+    ),
+    "GP4C_SECRET_PARAMS": values.Setting(
+        " ".join(SECRET_PARAMS),
+        "names, as a list or as one text with blanks or commas between",
+        values.names,
+        "parameters of URLs, headers, keys of meta and of cb_kwargs whose values are never stored",
+    ),
+}

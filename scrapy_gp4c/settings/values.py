@@ -1,0 +1,111 @@
+"""Values of settings, as a project's file or a command line gives them: conversion and checks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from scrapy.utils.misc import load_object
+
+from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.budget import read_budget
+from scrapy_gp4c.scoring import functions, worth
+from scrapy_gp4c.scoring.terminals import TOLD
+
+LOADING: Final = (ImportError, AttributeError, NameError)
+"""What `load_object` raises for a dotted path that leads nowhere."""
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    default: Any
+    expected: str
+    """What a valid value is, for the error message."""
+    read: Callable[[Any], Any]
+    """Convert and check a value; raises ValueError or TypeError when it is not as expected."""
+    meaning: str
+
+
+def count(value: Any, low: int, high: float = math.inf) -> int:
+    """A whole number from `low` to `high`; raises ValueError."""
+    number = int(value) if isinstance(value, str) else value  # command-line settings arrive as text
+    if isinstance(number, bool) or number != int(number) or not low <= number <= high:
+        raise ValueError
+    return int(number)
+
+
+def share(value: Any, low: float = 0.0) -> float:
+    """A share from `low` to 1; raises ValueError."""
+    number = float(value)
+    if isinstance(value, bool) or not low <= number <= 1.0:
+        raise ValueError
+    return number
+
+
+def budget(value: Any) -> int | float:
+    """A whole number without a decimal point is a count of pages; anything else is a share."""
+    if isinstance(value, bool):
+        raise ValueError
+    budget = read_budget(value) if isinstance(value, str) else value
+    if isinstance(budget, int):
+        return count(budget, 1)
+    part = share(budget)
+    if part == 0.0:
+        raise ValueError
+    return part
+
+
+def flag(value: Any) -> bool:
+    """True or False, as text too; raises LookupError."""
+    return {"1": True, "0": False, "true": True, "false": False}[str(value).strip().lower()]
+
+
+def path(value: Any) -> str | None:
+    """A path as text, or None; raises TypeError."""
+    if value is not None and not isinstance(value, str | Path):
+        raise TypeError
+    return str(value) if value else None
+
+
+def optional_count(value: Any) -> int | None:
+    """A count of at least 0, or None; raises ValueError."""
+    return None if value is None or value in ("", "None") else count(value, 0)
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """Names with blanks or commas between; raises TypeError."""
+    names = re.split(r"[,\s]+", value) if isinstance(value, str) else value
+    if value is None or not all(isinstance(name, str) for name in names):
+        raise TypeError
+    return tuple(name for name in names if name)
+
+
+def loaded_callable(value: Any) -> Callable[..., Any] | None:
+    """What a dotted path leads to, or None; raises TypeError and what `LOADING` names."""
+    if value is None or value == "":
+        return None
+    loaded: Callable[..., Any] = load_object(value)
+    if not callable(loaded):
+        raise TypeError
+    return loaded
+
+
+def crawled_function(value: Any) -> functions.ScoreFunction:
+    """A score function of terminals that a crawl can tell; raises ScoreError."""
+    loaded = functions.load(value)
+    if not worth.COLUMNS.keys().isdisjoint(loaded.columns):
+        raise ScoreError(
+            f"the score function {loaded.formula!r} reads what visits were worth to a search, which replays "
+            f"of contents measure and a crawl does not; use terminals of {', '.join(TOLD)}"
+        )
+    return loaded
+
+
+def optional_policy(value: Any) -> table.PolicyChoice | None:
+    """A policy, or None for the score function's own."""
+    return None if value is None else table.load(value)

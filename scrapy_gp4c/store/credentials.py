@@ -1,0 +1,205 @@
+"""What of a request is secret, told by the name of what holds it; a store keeps the name, never the value.
+
+Kept of it is where it was, such as ``query api_key``, ``header authorization``, ``cookie session``, ``meta
+token``: the `lacks` of a stored request, which a visit needs from the spider.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from scrapy_gp4c.store.records import CycleRecord, StoredRequest
+
+SECRET_PARAMS: Final = (
+    "access_key",
+    "access_token",
+    "api_key",
+    "api_token",
+    "auth",
+    "auth_key",
+    "auth_token",
+    "bearer",
+    "client_secret",
+    "credentials",
+    "csrf_token",
+    "http_pass",
+    "http_user",
+    "id_token",
+    "jsessionid",
+    "jwt",
+    "key",
+    "passwd",
+    "password",
+    "phpsessid",
+    "private_key",
+    "pwd",
+    "refresh_token",
+    "secret",
+    "secret_key",
+    "session_id",
+    "session_token",
+    "sig",
+    "signature",
+    "subscription_key",
+    "token",
+    "x-amz-credential",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-signature",
+)
+"""Names of what is secret, unless ``GP4C_SECRET_PARAMS`` says otherwise; not their case.
+
+``-``, ``_`` and ``.`` do not matter, nor does a leading ``x-``.
+"""
+_HEADERS: Final = frozenset({"authorization", "proxyauthorization", "cookie"})
+"""Headers that are secret whatever the setting."""
+_NO_HEADERS_OF_ITS_OWN: Final = frozenset({"referer"})
+"""Headers that a visit can do without: what is secret in them is not missed."""
+
+_USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
+_NAME: Final = re.compile(
+    r"(?:(?P<mark>[?&;#])|%3f|%26|%23)(?P<name>(?:(?!%3f|%26|%23|%3d)[^?&;#=/\s])++)(?:=|%3d)", re.I
+)
+"""The name of a parameter, in a URL or, encoded, in a URL that is the value of a parameter."""
+_QUERY: Final = re.compile(r"[?#]|\Z")
+_END: Final = re.compile(r"[&#\s]|\Z")
+_ENCODED_END: Final = re.compile(r"%26|%23|[&#\s]|\Z", re.I)
+_IN_PATH: Final = re.compile(r"(?P<head>;(?P<name>[^=;/?#\s]++)=)[^;/?#\s]++")
+_SCHEME_VALUE: Final = re.compile(r"(?:basic|bearer|digest|negotiate|token)\s+\S", re.I)
+"""A header's value that is a credential by its form (RFC 9110, section 11.4)."""
+
+
+@lru_cache(4096)
+def _plain(name: str) -> str:
+    """A name as it is compared."""
+    return re.sub("[-_.]", "", unquote(name).lower().removeprefix("x-").removeprefix("x_"))
+
+
+class Credentials:
+    """Takes out of requests and URLs what is secret."""
+
+    def __init__(self, names: Iterable[str] = SECRET_PARAMS) -> None:
+        """Take the names of parameters, headers and arguments that are secret."""
+        self._names = frozenset(map(_plain, names))
+
+    @classmethod
+    def of_store(cls, records: Iterable[CycleRecord]) -> Credentials:
+        """Return what is secret in a store where there are no settings, by its cycles' records."""
+        named = [name for record in records for name in record.get("secret_params", ())]
+        return cls((*SECRET_PARAMS, *named))
+
+    def has(self, name: str) -> bool:
+        """Tell whether what is called so is secret."""
+        return _plain(name) in self._names
+
+    def url(self, url: str) -> str:
+        """Return a URL, or a text with URLs in it, with no user and no values of secret parameters."""
+        return self._url(url)[0]
+
+    def stripped(self, stored: StoredRequest) -> StoredRequest:
+        """Return a stored request without what is secret; the same object if there is nothing of that.
+
+        A secret parameter of the URL keeps its name: pages with and without it are two. `lacks` has what was
+        taken out, after what was missing before.
+        """
+        lacks: list[str] = []
+        kept = cast(dict[str, Any], dict(stored))
+        kept["url"], found = self._url(str(stored.get("url", "")))
+        lacks += found
+        if "headers" in stored:
+            kept["headers"] = self._headers(stored["headers"], lacks)
+        if cookies := kept.pop("cookies", None):
+            lacks += (f"cookie {name}" for name in cookie_names(cookies))
+        for argument in ("meta", "cb_kwargs"):
+            if argument in stored:
+                kept[argument] = self._arguments(kept[argument], argument, lacks)
+        for argument in ("headers", "meta", "cb_kwargs"):
+            if argument in stored and not kept[argument]:
+                del kept[argument]
+        if kept == stored:
+            return stored
+        if lacks:
+            kept["lacks"] = sorted({*stored.get("lacks", ()), *lacks})
+        return cast(StoredRequest, kept)
+
+    def _url(self, url: str) -> tuple[str, list[str]]:
+        if "@" not in url and "=" not in url and "%3" not in url:
+            return url, []
+        bare = _USER.sub("", url)
+        lacks = ["userinfo"] if bare != url else []
+
+        def blanked(pair: re.Match[str]) -> str:
+            if not self.has(pair["name"]):
+                return pair[0]
+            lacks.append(_query(pair["name"]))
+            return pair["head"]
+
+        start = _QUERY.search(bare).start()  # type: ignore[union-attr] # it matches the end, too
+        parts = [_IN_PATH.sub(blanked, bare[:start])]
+        done = position = start
+        while (found := _NAME.search(bare, position)) is not None:
+            position = found.end()
+            if self.has(found["name"]):
+                end = (_END if found["mark"] else _ENCODED_END).search(bare, position)
+                assert end is not None
+                if end.start() > position:
+                    lacks.append(_query(found["name"]))
+                    parts.append(bare[done:position])
+                    done = position = end.start()
+        return "".join((*parts, bare[done:])), lacks
+
+    def _headers(self, headers: Any, lacks: list[str]) -> dict[str, list[str]]:
+        kept: dict[str, list[str]] = {}
+        for name, given in headers.items() if isinstance(headers, dict) else ():
+            values = [str(value) for value in given] if isinstance(given, list) else [str(given)]
+            secret = _plain(name) in _HEADERS or self.has(name)
+            if secret or any(map(_SCHEME_VALUE.match, values)):
+                if _plain(name) == "cookie":
+                    lacks += (f"cookie {cookie}" for value in values for cookie in names_in_header(value))
+                else:
+                    lacks.append(f"header {name.lower()}")
+                continue
+            kept[name] = [self.url(value) for value in values]
+            if kept[name] != values and name.lower() not in _NO_HEADERS_OF_ITS_OWN:
+                lacks.append(f"header {name.lower()}")
+        return kept
+
+    def _arguments(self, value: Any, place: str, lacks: list[str]) -> Any:
+        """Return arguments without those that are secret, however deep they lie."""
+        if isinstance(value, str):
+            bare = self.url(value) if "://" in value else value
+            if bare != value:
+                lacks.append(place)
+            return bare
+        if isinstance(value, list):
+            return [self._arguments(one, place, lacks) for one in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for name, one in value.items():
+            where = f"{place} {name}" if " " not in place else place
+            if self.has(str(name)) and one not in (None, "") and not isinstance(one, bool):
+                lacks.append(where)
+            else:
+                kept[name] = self._arguments(one, where, lacks)
+        return kept
+
+
+def _query(name: str) -> str:
+    return f"query {unquote(name).lower()}"
+
+
+def cookie_names(cookies: Any) -> list[str]:
+    """Return the names of a request's ``cookies``: a dictionary, or a list of dictionaries."""
+    if isinstance(cookies, dict):
+        return [str(name) for name in cookies]
+    return [str(cookie.get("name", "")) for cookie in cookies if isinstance(cookie, dict)]
+
+
+def names_in_header(value: str) -> list[str]:
+    """Return the names of the cookies in a Cookie header."""
+    return [pair.partition("=")[0].strip() for pair in value.split(";")]

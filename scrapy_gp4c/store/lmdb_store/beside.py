@@ -1,0 +1,78 @@
+"""Building what replaces a store beside it, on the same disk, so that a kill leaves the store as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.store.lmdb_store.environment import OUR_FILES, WriterLock
+from scrapy_gp4c.store.lmdb_store.failures import DATA
+from scrapy_gp4c.store.whole_files import sync
+
+IMPORT: Final = "import"
+REWRITE: Final = "rewrite"
+
+
+@contextmanager
+def beside(place: Path, purpose: str) -> Iterator[Path]:
+    """A directory to build in, which is gone afterwards, and what a kill left of one before it begins.
+
+    For those who hold the lock of the store at `place`; raises StoreError where other files are in it.
+    """
+    work = _work(place, purpose)
+    remove_leftovers(place, purpose)
+    if work.exists():
+        raise StoreError(
+            f"the directory {work} is needed for the {purpose} and holds other files: move it away."
+        )
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Hold the right to write to the store at `place`, whatever its file is like; raises StoreInUseError."""
+    lock = WriterLock(place)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def keep_aside(place: Path, why: str) -> Path:
+    """Give a store's file a second name, beside the store; returns the directory that holds it."""
+    real = Path(os.path.realpath(place))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = next(
+        path
+        for number in count()
+        if not (path := real.with_name(f"{real.name}.{why}-{stamp}{f'-{number}' if number else ''}")).exists()
+    )
+    aside.mkdir(0o700)
+    try:
+        os.link(place / DATA, aside / DATA)
+    except OSError:  # a file system without links
+        shutil.copy2(place / DATA, aside / DATA)
+    sync(aside / DATA)
+    return aside
+
+
+def remove_leftovers(place: Path, purpose: str = IMPORT) -> None:
+    """Remove what a kill left beside a store; for those who hold its lock. Other files stay."""
+    work = _work(place, purpose)
+    if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
+        shutil.rmtree(work)
+
+
+def _work(place: Path, purpose: str) -> Path:
+    real = Path(os.path.realpath(place))
+    return real.with_name(f"{real.name}.{purpose}")

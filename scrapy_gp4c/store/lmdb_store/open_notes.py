@@ -1,0 +1,45 @@
+"""The notes of the open cycle: buffered until a commit, then in the table `notes` until the fold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.notes import NO_NOTES, NOTE, WHAT
+from scrapy_gp4c.store.lmdb_store.sealed import U32_PAIR, Table
+
+
+class OpenNotes:
+    """What the open cycle learnt of pages beside its visits."""
+
+    def __init__(self, txn: Any, table: Table) -> None:
+        """Read what is committed; ``table``: `notes`."""
+        self._table = table
+        self._kept = [np.frombuffer(bytes(value), NOTE) for _, value in table.items(txn)]
+        self._buffer: list[tuple[int, int, float]] = []
+
+    def __len__(self) -> int:
+        """Notes that are not committed."""
+        return len(self._buffer)
+
+    def add(self, page: int, what: str, value: float) -> None:
+        """Note a value for a column of `WHAT`."""
+        self._buffer.append((page, WHAT.index(what), value))
+
+    def write(self, txn: Any, cycle: int) -> None:
+        """Write what is buffered; `written` when the transaction is committed."""
+        if self._buffer:
+            notes = np.array(self._buffer, NOTE)
+            self._table.put(txn, U32_PAIR.pack(cycle, len(self._kept)), notes.tobytes())
+
+    def written(self) -> None:
+        """Note that what was buffered is committed."""
+        if self._buffer:
+            self._kept.append(np.array(self._buffer, NOTE))
+            self._buffer = []
+
+    def all(self) -> npt.NDArray[Any]:
+        """All of the cycle, dtype `NOTE`, in the order in which they were made."""
+        return np.concatenate([NO_NOTES, *self._kept, np.array(self._buffer, NOTE)])

@@ -1,0 +1,211 @@
+"""Values with checksums: what every table of a store but `ids` keeps, and how a flipped bit is noticed.
+
+A value is followed by 4 bytes: of the XXH3 hash of its bytes, seeded with its table and key, the lowest. So a
+value is known as wrong, and so is one under another key than its own, or in another table. That there is no
+value is believed if the neighbours of its place are right: a key that was altered is one of them, as long as
+the keys are in order, which `structure` looks at.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from scrapy_gp4c.errors import StoreDamagedError
+from scrapy_gp4c.store.lmdb_store.failures import damaged
+
+U32: Final = struct.Struct(">I")
+U32_PAIR: Final = struct.Struct(">II")
+"""Keys of tables by (cycle, number): big-endian, so that they sort."""
+KEY: Final = struct.Struct(">Q")
+SUM_BYTES: Final = 4
+UNSEALED: Final = b"schema"
+"""The one value of other tables without a checksum, as any version has to read it."""
+
+TABLES: Final = (
+    "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
+    "group_visits", "first_urls", "notes",
+)  # fmt: skip
+"""Tables of a store. A new one goes to the end: their places in this row are in the seeds of checksums."""
+
+_PRIME: Final = 2**32 - 5
+_LOWEST: Final = 2**32 - 1
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+def encode(content: Any) -> bytes:
+    """JSON as the store keeps it."""
+    return _JSON.encode(content).encode()
+
+
+def split(buffer: bytes, size: int) -> list[bytes]:
+    """Cut a buffer into pieces of `size` bytes."""
+    pieces: list[bytes] = np.frombuffer(buffer, f"V{size}").tolist()
+    return pieces
+
+
+def seed_of(table: str, key: bytes) -> int:
+    """Seed of a value's checksum: place of the table times 2^32, and the key, big-endian, modulo 2^32 - 5."""
+    return TABLES.index(table) << 32 | int.from_bytes(key, "big") % _PRIME
+
+
+def checksum(seed: int, value: bytes | memoryview) -> int:
+    """Lowest 32 bits of the hash of a value."""
+    return xxh3_64_intdigest(value, seed) & _LOWEST
+
+
+def seal(seed: int, value: bytes) -> bytes:
+    """Append the checksum to a value."""
+    return value + checksum(seed, value).to_bytes(SUM_BYTES, "little")
+
+
+def is_sealed(seed: int, value: bytes | memoryview) -> bool:
+    """Tell whether a value ends with its checksum."""
+    return checksum(seed, value[:-SUM_BYTES]) == int.from_bytes(value[-SUM_BYTES:], "little")
+
+
+class Table:
+    """A table of an open LMDB file. All that is read is checked; raises StoreDamagedError that names it."""
+
+    __slots__ = ("_path", "_place", "_plain", "handle", "name")
+
+    def __init__(self, path: Path, name: str, handle: object, *, plain: bool = False) -> None:
+        """``plain``: without checksums, as `ids` and all tables of older stores."""
+        self._path = path
+        self.name = name
+        self.handle = handle
+        self._plain = plain
+        self._place = 0 if plain else seed_of(name, b"")
+
+    def get(self, txn: Any, key: bytes) -> bytes | None:
+        """Read a value, or None where there is none."""
+        value: bytes | None = txn.get(key, db=self.handle)
+        if value is None:
+            self._check_neighbours(txn, key)
+            return None
+        return value if self._plain else bytes(self.checked(key, value))
+
+    def view(self, txn: Any, key: bytes, *, trusted: bool = False) -> memoryview:
+        """Read a value that there must be, without copying it; ``trusted``: nor checking it."""
+        value = txn.get(key, db=self.handle)
+        if value is None:
+            raise self.wrong(key, "it is missing")
+        return memoryview(value)[:-SUM_BYTES] if trusted and not self._plain else self.checked(key, value)
+
+    def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
+        """Return a value without its checksum, which must be right."""
+        if self._plain or key == UNSEALED:
+            return memoryview(value)
+        if not is_sealed(self._seed(key), value):
+            raise self.wrong(key, "its checksum is another")
+        return memoryview(value)[:-SUM_BYTES]
+
+    def _seed(self, key: bytes) -> int:
+        return self._place | int.from_bytes(key, "big") % _PRIME
+
+    def get_many(self, txn: Any, numbers: Sequence[int]) -> list[bytes] | None:
+        """Read the values of all these numbers, as keys of 4 bytes; None where one is missing."""
+        keys = split(np.array(numbers, ">u4").tobytes(), U32.size)
+        values = [value for _, value in txn.cursor(self.handle).getmulti(keys)]
+        if len(values) < len(keys):
+            return None
+        if self._plain:
+            return values
+        found = [value[:-SUM_BYTES] for value in values]
+        seeds = (np.array(numbers, np.int64) + self._place).tolist()
+        sums = np.fromiter(map(xxh3_64_intdigest, found, seeds), np.uint64, len(found))
+        kept = np.frombuffer(b"".join([value[-SUM_BYTES:] for value in values]), "<u4")
+        wrong = np.flatnonzero(sums.astype(np.uint32) != kept)
+        if len(wrong):
+            raise self.wrong(keys[wrong[0]], "its checksum is another")
+        return found
+
+    def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
+        """Write a value."""
+        txn.put(
+            key, value if self._plain else seal(self._seed(key), value), db=self.handle, overwrite=overwrite
+        )
+
+    def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
+        """Write many values; ``options``: of LMDB's ``putmulti``."""
+        sealed = items if self._plain else ((key, seal(self._seed(key), value)) for key, value in items)
+        txn.cursor(self.handle).putmulti(sealed, **options)
+
+    def delete(self, txn: Any, key: bytes) -> None:
+        """Remove a value, if there is one."""
+        txn.delete(key, db=self.handle)
+
+    def drop(self, txn: Any) -> None:
+        """Remove all values."""
+        txn.drop(self.handle, delete=False)
+
+    def entries(self, txn: Any) -> int:
+        """Count the values, as LMDB does."""
+        count: int = txn.stat(self.handle)["entries"]
+        return count
+
+    def items(
+        self, txn: Any, first: bytes = b"", stop: bytes | None = None, *, goes_on: bool = False
+    ) -> Iterator[tuple[bytes, memoryview]]:
+        """Yield keys and values from key `first` on, up to `stop`, which is left out; both ends are checked.
+
+        ``goes_on``: what stands before `first` was read just before.
+        """
+        if first and not goes_on:
+            self._check_neighbours(txn, first)
+        cursor = txn.cursor(self.handle)
+        found = cursor.set_range(first) if first else cursor.first()
+        while found:
+            key = bytes(cursor.key())
+            content = self.checked(key, cursor.value())
+            if stop is not None and key >= stop:
+                return
+            yield key, content
+            found = cursor.next()
+
+    def wrong_keys(self, txn: Any) -> Iterator[bytes]:
+        """Yield the keys of all values whose checksum is another."""
+        if self._plain:
+            return
+        for key, value in txn.cursor(self.handle):
+            if key != UNSEALED and not is_sealed(self._seed(bytes(key)), value):
+                yield bytes(key)
+
+    def keys(self, txn: Any) -> list[bytes]:
+        """All keys."""
+        return [bytes(key) for key in txn.cursor(self.handle).iternext(values=False)]
+
+    def last(self, txn: Any) -> bytes | None:
+        """Read the last value, or None where there is none."""
+        cursor = txn.cursor(self.handle)
+        return bytes(self.checked(bytes(cursor.key()), cursor.value())) if cursor.last() else None
+
+    def neighbours(self, txn: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield what stands behind and before a key, as it is kept; raises where one is out of order."""
+        cursor = txn.cursor(self.handle)
+        behind = cursor.set_range(key)
+        if behind:
+            found = bytes(cursor.key())
+            if found < key:
+                raise self.wrong(found, "it is out of order")
+            yield found, cursor.value()
+        if cursor.prev() if behind else cursor.last():
+            found = bytes(cursor.key())
+            if found >= key:
+                raise self.wrong(found, "it is out of order")
+            yield found, cursor.value()
+
+    def _check_neighbours(self, txn: Any, key: bytes) -> None:
+        for found, value in self.neighbours(txn, key):
+            self.checked(found, value)
+
+    def wrong(self, key: bytes, why: str) -> StoreDamagedError:
+        """Return the error for a value."""
+        parts = struct.unpack(f">{len(key) // 4}I", key) if len(key) in (4, 8) else (key.decode("latin-1"),)
+        return damaged(self._path, f"{self.name} {', '.join(map(str, parts))}: {why}")

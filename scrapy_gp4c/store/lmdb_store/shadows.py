@@ -1,0 +1,55 @@
+"""The panel's shadows as the last two cycles left them, also those that an older version wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.store.lmdb_store.sealed import encode
+from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.records import SHADOW
+
+Array = npt.NDArray[Any]
+
+
+def read(tables: Tables, cycle: int) -> Array:
+    """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
+    with tables.transaction() as txn:
+        value = tables.db["meta"].get(txn, _key(cycle)) or b""
+    head, _, rows = value.partition(b"\n")
+    about = json.loads(head or b"{}")
+    if about.get("cycle") != cycle:
+        return np.empty(0, SHADOW)
+    return _converted(np.frombuffer(rows, [(name, dtype) for name, dtype in about["columns"]]))
+
+
+def keep(tables: Tables, cycle: int, shadows: Array) -> None:
+    """Keep the shadows as `cycle` left them; those of the cycle before stay."""
+    head = encode({"cycle": cycle, "columns": SHADOW.descr})
+    with tables.transaction(write=True) as txn:
+        tables.db["meta"].put(txn, _key(cycle), head + b"\n" + shadows.tobytes())
+
+
+def _key(cycle: int) -> bytes:
+    return b"shadows%d" % (cycle % 2)
+
+
+def _converted(old: Array) -> Array:
+    """Shadows with all columns of today: those of schema 3 did not keep what the rate is made of.
+
+    Each change then stands for one, all time since the first visit was looked back on, and the last change
+    was found by the last visit, or never.
+    """
+    if old.dtype == SHADOW:
+        return old
+    shadows = np.zeros(len(old), SHADOW)
+    for name in set(SHADOW.names or ()) & set(old.dtype.names or ()):
+        shadows[name] = old[name]
+    if "E" not in (old.dtype.names or ()):
+        shadows["E"] = old["X"]
+        shadows["T"] = old["last_cycle"] - old["first_cycle"]
+        shadows["found_cycle"] = np.where(old["last"], old["last_cycle"], old["first_cycle"])
+    return shadows

@@ -1,0 +1,24 @@
+"""How much a store takes at a time."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Sizes(NamedTuple):
+    """How much a store takes at a time; a test takes little, to have many of each."""
+
+    block_rows: int = 16_384
+    """Pages per block of a new store; an existing store remembers its own."""
+    commit_visits: int = 100
+    visits_per_chunk: int = 16_384
+    plan_rows: int = 16_384
+    """Pages per chunk of a plan."""
+    chunks_per_transaction: int = 64
+    blocks_per_transaction: int = 64
+    pages_per_transaction: int = 65_536
+    map_size: int = 2**40
+    """Address space in bytes, not disk: the most that a store can grow to."""
+
+
+USUAL: Final = Sizes()

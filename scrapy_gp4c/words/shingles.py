@@ -1,0 +1,63 @@
+"""From a text to numbers: one 64-bit hash per word 3-shingle.
+
+Whole-array work on the bytes of a text: a call of a hash function per shingle would cost three times the
+parsing of the page. Hashes do not depend on the machine or on where in a text a shingle stands.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+SHINGLE_WORDS: Final = 3
+
+UInt64s = npt.NDArray[np.uint64]
+
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, TAOCP 3, section 6.4): odd
+_PLACE: Final = np.array([0xE7037ED1A0B428DB, 0xA0761D6478BD642F, 0xD6E8FEB86659FD93], np.uint64)  # all odd
+_FIRST_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+_MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own: bounds the time of any text
+
+
+def shingle_hashes(normal: str) -> UInt64s:
+    """Return one hash per shingle of a normalised text, uint64 [words + 2] ([0] without words)."""
+    words = _word_hashes(normal.encode("utf-8", "surrogatepass"))
+    if words.size == 0:
+        return words
+    # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
+    hashes = np.convolve(words, _PLACE)
+    # xor-shift, multiply, xor-shift: every bit of the sum reaches the low half and the highest byte.
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= _MULTIPLIER
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+def _word_hashes(text: bytes) -> UInt64s:
+    """Return one number per word, uint64 [words]: the bytes of a word of at most 8, a hash of a longer one.
+
+    Bytes up to 32 stand between words.
+    """
+    data = np.frombuffer(b" " + text + b" " * 9, np.uint8)
+    inside = data > 32
+    edges = (inside[1:] != inside[:-1]).nonzero()[0]
+    edges += 1
+    starts = edges[::2]
+    sizes = edges[1::2] - starts
+    eight = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))  # eight[i]: the bytes i..i+7 as one number
+    words: UInt64s = eight[starts]
+    words &= _FIRST_BYTES.take(sizes, mode="clip")
+    longer = (sizes > 8).nonzero()[0]
+    for done in range(8, _MAX_VECTOR_BYTES, 8):
+        if not longer.size:
+            return words
+        further = eight[starts[longer] + done] & _FIRST_BYTES.take(sizes[longer] - done, mode="clip")
+        words[longer] = words[longer] * _MULTIPLIER + further
+        longer = longer[sizes[longer] > done + 8]
+    for word in longer.tolist():
+        start = int(starts[word])
+        words[word] = xxhash.xxh64_intdigest(data[start : start + int(sizes[word])].tobytes())
+    return words

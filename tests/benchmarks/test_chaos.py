@@ -1,0 +1,34 @@
+"""A short part of `make chaos`: nothing is lost, doubled, silent, hangs, or ends badly."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.chaos import HEADER, TROUBLE, Count, run
+
+SHORT = {
+    "kill -9 of crawls": 0.002,
+    "kill -9 of backup": 0.02,
+    "power cuts": 0.05,
+    "disks without room": 0.03,
+    "flipped bits": 0.02,
+    "lost ends": 0.03,
+    "four writers": 0.03,
+    "cycles with": 0.03,
+}
+"""Trouble -> the share of its usual times."""
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_nothing_comes_of_some_trouble(name: str) -> None:
+    """Each kind a few times, from a seed of its own."""
+    found = run(SHORT[name], seed=2026, only=name)
+    assert found
+    for count in found.values():
+        assert count[1:6] == (0, 0, 0, 0, 0), count
+
+
+def test_the_table_has_a_column_for_each_count() -> None:
+    """And there is trouble of every kind."""
+    assert len(HEADER) == len(Count._fields) + 1
+    assert len(TROUBLE) == 11

@@ -1,0 +1,171 @@
+"""Clusters of pages from a file of contents, and the file that they are kept in."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import HistoryError
+from training.cluster import main
+from training.clustering.clusters import FEATURES, bisected, group_pages, near_largest, nearest
+from training.clustering.links import links_of
+from training.evaluate import main as evaluate
+from training.histories.contents import read_contents
+from training.histories.groups_file import read_groups
+from training.histories.reading import read_history
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> Path:
+    """Two sites of twelve pages: half of each on bread, half on stars; links within a site."""
+    path = tmp_path / "contents.jsonl"
+    lines = []
+    for site in ("a.org", "b.com"):
+        for number in range(12):
+            topic = "bread flour yeast oven" if number % 2 else "star orbit comet moon"
+            text = f"{topic} " * (5 + number) + f"[next](page{(number + 1) % 12}.md) ![i](i.png)"
+            folder = "x/" if number < 3 else ""
+            versions = {"0": text, str(1 + number % 5): text + " more"}
+            lines.append({"site": site, "page": f"{folder}page{number}.md", "versions": versions})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_pages_that_say_the_same_are_together(contents: Path) -> None:
+    """By words alone; with the same seed the same clusters."""
+    told = read_contents(contents)
+    groups = group_pages(told, clusters=2, features=["content"])
+    topic = np.array(
+        [int(name.rpartition("page")[2].removesuffix(".md")) % 2 for name in told.history.page_names]
+    )
+    assert len({*zip(groups.cluster.tolist(), topic.tolist(), strict=True)}) == 2
+    again = group_pages(told, clusters=2, features=["content"])
+    assert np.array_equal(groups.cluster, again.cluster)
+    assert groups.order.tolist() == [[0, 1], [1, 0]]
+
+
+def test_nearest_centroids_and_ranks() -> None:
+    """Itself first, then by distance; a page's features are ranks of its cluster from the largest ones."""
+    assert nearest(np.array([[0.0], [10.0], [4.0]])).tolist() == [[0, 2, 1], [1, 2, 0], [2, 0, 1]]
+    label, centres = bisected(np.array([[0.0], [0.1], [9.0], [9.1]]), 2, seed=0)
+    assert label[0] == label[1] != label[2] == label[3]
+    assert sorted(centres.ravel().round(2).tolist()) == [0.05, 9.05]
+    ranks = near_largest(["bread oven"] * 20 + ["star orbit"] * 10, seed=0)
+    assert ranks.shape == (30, 3)
+    assert (ranks[:20, 0] == 0).all()
+    assert (ranks[20:, 0] > 0).all()
+
+
+def test_links_are_those_to_pages_of_the_site() -> None:
+    """Relative or from the root, with or without an ending; reST documents and proposals; each once."""
+    pages = ["a/one.md", "a/two.md", "index.rst", "pep-0008.rst", "a/one.md"]
+    texts = ["[x](two.md#there) [y](/index) [z](https://a/two.md) ![i](two.md) [x](./two)", None]
+    texts += [":doc:`the first <a/one>` :pep:`8`", "", "[t](two.md)"]
+    links = links_of([0, 0, 0, 0, 1], pages, texts)
+    assert [*zip(links.source.tolist(), links.target.tolist(), strict=True)] == [
+        (0, 1),
+        (0, 2),
+        (2, 0),
+        (2, 3),
+    ]
+
+
+def test_a_file_of_groups_is_of_its_pages(
+    contents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Written by the command, read by an evaluation; other pages and other files are refused."""
+    out = tmp_path / "groups.npz"
+    assert main([str(contents), "-o", str(out), "--clusters", "3"]) == 0
+    assert "24 pages in 3 clusters" in capsys.readouterr().out
+    policies = ["cb", "lb", "cb(phi='pra')", "gsb(level='cluster')", "all"]
+    arguments = [str(contents), "--budget", "0.3", "--warmup", "1", "--score", "nad", "--policy"]
+    assert evaluate([*arguments, *policies, "--groups", str(out)]) == 0
+    assert evaluate([*arguments, "cb"]) == 2
+    assert "python -m training.cluster" in capsys.readouterr().err
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(contents.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(HistoryError, match="groups of other pages"):
+        read_groups(out, read_history(str(other)))
+    with pytest.raises(HistoryError, match="is no file of groups"):
+        read_groups(contents, read_history(str(contents)))
+
+
+def test_what_cannot_be_clustered(
+    contents: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One error each: too many clusters, unknown features, no scikit-learn."""
+    for wrong, message in (
+        (["--clusters", "25"], "from 1 to 24, the number of pages; found 25"),
+        (
+            ["--clusters", "2", "--features", "colour"],
+            "expected some of content,url,page,links; found 'colour'",
+        ),
+    ):
+        assert main([str(contents), "-o", "x.npz", *wrong]) == 2
+        assert message in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert main([str(contents), "-o", "x.npz", "--clusters", "2"]) == 2
+    assert "pip install 'scrapy-gp4c[cluster]'" in capsys.readouterr().err
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=8, unique=True))
+def test_nearest_is_by_euclidean_distance(centres: list[tuple[int, int]]) -> None:
+    """Each cluster first in its own row; of equally far ones the smaller number first."""
+    order = nearest(np.array(centres, np.float64))
+    for own, row in enumerate(order.tolist()):
+        far = [math.dist(centres[own], other) for other in centres]
+        assert row == sorted(range(len(centres)), key=lambda other: (far[other], other))
+
+
+def test_texts_without_a_second_word_are_one_cluster() -> None:
+    """Nothing to project on, and less than twenty pages: every page is at its own cluster."""
+    assert near_largest(["bread"] * 9, seed=3).tolist() == [[0.0]] * 9
+
+
+def test_there_are_ten_columns_at_most() -> None:
+    """One for each of the ten largest first clusters, ranks from 0 to one below their number."""
+    ranks = near_largest([f"word{number % 12} other{number % 7}" for number in range(130)], seed=1)
+    assert ranks.shape == (130, 10)
+    assert set(np.unique(ranks)) <= set(range(13))
+    own = (ranks == 0).sum(axis=1)
+    assert set(own.tolist()) == {0, 1}  # three clusters are not among the ten largest
+    assert (ranks == 0).any(axis=0).all()
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_each_feature_alone_makes_clusters(contents: Path, feature: str) -> None:
+    """Every page is in one of them, and the links are told whatever the features."""
+    told = read_contents(contents)
+    groups = group_pages(told, clusters=4, features=[feature])
+    assert set(groups.cluster.tolist()) <= set(range(4))
+    assert groups.order.shape == (4, 4)
+    assert groups.order[:, 0].tolist() == list(range(4))
+    assert len(groups.links.source) > 0
+    names = told.history.page_names
+    for source, target in zip(groups.links.source.tolist(), groups.links.target.tolist(), strict=True):
+        assert told.history.site[source] == told.history.site[target]
+        assert names[target].rpartition("/")[2] != names[source].rpartition("/")[2]
+
+
+def test_later_versions_do_not_look_ahead(contents: Path, tmp_path: Path) -> None:
+    """Pages that say other things later are clustered as before."""
+    later = tmp_path / "later.jsonl"
+    later.write_text(contents.read_text().replace(" more", " comet comet comet bread"))
+    one, other = (group_pages(read_contents(path), clusters=3) for path in (contents, later))
+    assert np.array_equal(one.cluster, other.cluster)
+    assert np.array_equal(one.links.target, other.links.target)
+
+
+@pytest.mark.parametrize("features", [[], ["content", "colour"]])
+def test_features_are_known_ones(contents: Path, features: list[str]) -> None:
+    """None at all is no choice either."""
+    with pytest.raises(HistoryError, match="--features: expected some of content,url,page,links"):
+        group_pages(read_contents(contents), clusters=2, features=features)

@@ -1,0 +1,128 @@
+"""Every action that only reads, on every kind of store: of a crawl, empty, damaged, in use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+
+from scrapy_gp4c.commands import ACTIONS
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.store.opening import open_store
+from tests.commands.test_commands import in_process, make_project
+from tests.support.loopback import Site, crawl, html
+from tests.support.schemas import checked
+from tests.support.sources import ROOT
+
+SETTINGS = {"GP4C_SCORE_FUNCTION": "default", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1}
+READING = ("changes", "pages", "plan", "status", "why")
+
+
+class News(Spider):
+    """Asks for six pages."""
+
+    name = "news"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for them."""
+        for page in range(6):
+            yield Request(self.site.url(f"/{page}"))
+
+    def parse(self, response: Any) -> None:
+        """Read a page."""
+
+
+def given(action: str, url: str) -> list[str]:
+    """What an action needs."""
+    return [url] if action == "why" else []
+
+
+@pytest_twisted.ensureDeferred
+async def test_actions_on_the_store_of_a_crawl_that_runs(
+    site: Site,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Finished cycles, and one under way in another process: text, and JSON that fits its schema."""
+    for cycle in range(4):
+        for page in range(6):
+            changing = f"cycle{cycle} " * 9 if page < 3 else ""
+            site.pages[f"/{page}"] = html(f"page{page} " * 20 + changing)
+        await crawl(News, store_path, SETTINGS, site=site)
+    hold = (
+        "import sys, time\nfrom scrapy_gp4c.store.opening import open_store\n"
+        "from scrapy_gp4c.store.records import NewVisit\n"
+        "with open_store(sys.argv[1]) as store:\n"
+        "    store.begin_cycle({'started': time.time(), 'score_function': 't'})\n"
+        "    store.record(NewVisit(0, 'changed', time=time.time(), fingerprint=1, distance=9))\n"
+        "    store.add_page(5, {'url': 'http://new/'})\n    store.commit()\n    print(flush=True)\n"
+        "    input()"
+    )
+    command = [sys.executable, "-c", hold, str(store_path)]
+    writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
+    found = {}
+    for action in READING:
+        in_process(project, ACTIONS[action], *given(action, site.url("/0")))
+        assert capsys.readouterr().out
+        in_process(project, ACTIONS[action], *given(action, site.url("/0")), "--json")
+        found[action] = checked(action, capsys.readouterr().out)
+    in_process(project, ACTIONS["changes"], "--last", "4", "--match", site.url("/1"), "--csv")
+    table = capsys.readouterr().out.splitlines()
+    in_process(project, ACTIONS["changes"], "--cycle", "3", "--json")
+    third = checked("changes", capsys.readouterr().out)
+    in_process(project, ACTIONS["changes"], "--since", "2100-01-01", "--json")
+    assert checked("changes", capsys.readouterr().out)["changes"] == []
+    writer.communicate("\n")
+    assert [(one["cycle"], one["distance"]) for one in found["changes"]["changes"]] == [(5, 9)]
+    with open_store(store_path, readonly=True) as store:
+        changed = [one["url"] for one in third["changes"]]
+        ((_, visits),) = store.visits(3, 3)
+        expected = [store.request(page)["url"] for page in visits["page"][visits["outcome"] == 2].tolist()]
+        assert changed == expected
+        assert found["changes"]["changes"][0]["changes"] == store.page(0).X + 1
+    assert table[0] == "cycle,time,url,distance,changes"
+    assert len(table) > 2
+    assert [line.split(",")[-1] for line in table[1:]] == [str(n + 1) for n in range(len(table) - 1)]
+    assert all(site.url("/1") in line for line in table[1:])
+    assert found["status"]["cycles"][-1]["is_finished"] is False
+    assert (found["plan"]["cycle"], found["why"]["cycle"]) == (6, 6)
+
+
+@pytest.mark.parametrize("action", READING)
+def test_actions_without_a_sound_store(
+    action: str,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """None: one error. Without pages: an empty answer, or an error that says so. Damaged: one error."""
+    project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
+    words = given(action, "http://site/1")
+    with pytest.raises(StoreError, match="there is no page store"):
+        in_process(project, ACTIONS[action], *words)
+    open_store(store_path).close()
+    if action == "why":
+        with pytest.raises(ACTIONS[action].UnknownPageError, match="no pages yet"):
+            in_process(project, ACTIONS[action], *words)
+    else:
+        in_process(project, ACTIONS[action], *words)
+        assert capsys.readouterr().out
+        in_process(project, ACTIONS[action], *words, "--json")
+        checked(action, capsys.readouterr().out)
+    data = store_path / "data.mdb"
+    data.write_bytes(data.read_bytes()[:5000])
+    with pytest.raises(StoreError, match=r"damaged|truncated"):
+        in_process(project, ACTIONS[action], *words)

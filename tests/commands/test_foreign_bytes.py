@@ -1,0 +1,133 @@
+"""Files that `import` reads and requests that a store holds: whatever is in them, an error that says what."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy import Spider
+
+from scrapy_gp4c.commands import import_file
+from scrapy_gp4c.crawling.frontier import host_of
+from scrapy_gp4c.crawling.stored_requests import check_stored, from_stored
+from scrapy_gp4c.errors import Gp4cError, ImportFileError
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.history_text import check_pages, read_header, read_page
+from scrapy_gp4c.store.opening import open_store, restore
+from tests.commands.test_commands import crawl_cycles, exported, make_project, urls
+from tests.support.foreign import fuzzed, mutated, mutated_json
+
+
+@pytest.fixture(scope="module")
+def written(project_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The project, and lines of a history that it has exported."""
+    with pytest.MonkeyPatch.context() as patch:
+        project = make_project(project_directory, tmp_path_factory.mktemp("stores") / "store", patch)
+        with project.open_store(readonly=False) as store:
+            stored: list[Any] = [{"url": url, "meta": {"a": 1}, "headers": {"A": ["b"]}} for url in urls(4)]
+            store.add_pages([project.page(one) for one in stored])
+        ends = [
+            {0: "first", 1: "first", 2: "error"},
+            {0: "changed", 1: "unchanged"},
+            {0: "unchanged"},
+        ]
+        crawl_cycles(project, ends)
+        yield project, exported(project).encode()
+
+
+@fuzzed
+@given(data=st.data())
+def test_foreign_lines_of_a_history(written: Any, data: st.DataObject) -> None:
+    """Each line is read, or named in one error; what is read can be checked."""
+    project, text = written
+    lines = text.splitlines()
+    told: list[str] = []
+    line = data.draw(mutated(lines[1:])).decode("utf-8", "replace")
+    try:
+        page = read_page("file", 2, line, project.page)
+        check_pages("file", [page], 3, lambda key: False)
+    except ImportFileError as error:
+        told.append(str(error))
+    header = data.draw(mutated(lines[:1])).decode("utf-8", "replace")
+    try:
+        read_header("file", header)
+    except ImportFileError as error:
+        told.append(str(error))
+    assert all(", line " in line for line in told)
+
+
+@fuzzed
+@given(data=st.data())
+def test_foreign_histories_and_lists_of_urls(written: Any, data: st.DataObject) -> None:
+    """A file is restored into a sound store, or one error; then there is no store."""
+    project, text = written
+    content = data.draw(mutated([text, text.split(b"\n", 1)[1], b"http://h/a\nhttp://h/b\n"]))
+    directory = Path(tempfile.mkdtemp())
+    try:
+        (directory / "file").write_bytes(content)
+        try:
+            first = next(import_file.content_lines(str(directory / "file")), (0, ""))[1]
+            if first.startswith("#") or "\t" in first:
+                restore(
+                    directory / "store",
+                    "file",
+                    import_file.content_lines(str(directory / "file")),
+                    project.page,
+                )
+            else:
+                for _, line in import_file.content_lines(str(directory / "file")):
+                    with contextlib.suppress(ValueError):
+                        project.page({"url": line})
+                return
+        except Gp4cError:
+            assert not (directory / "store" / "data.mdb").exists()
+            return
+        with open_store(directory / "store") as store:
+            assert store.verify() == []
+    finally:
+        shutil.rmtree(directory)
+
+
+class Reading(Spider):
+    name = "reading"
+
+    def parse_page(self, response: Any) -> None:
+        """Be a callback."""
+
+
+SPIDER = Reading()
+STORED: list[Any] = [
+    {"url": "http://h/a?b=1"},
+    {
+        "url": "http://h:1/a", "callback": "parse_page", "errback": "parse_page", "cb_kwargs": {"a": 1},
+        "meta": {"a": {"b": [1]}}, "cookies": {"a": "b"}, "headers": {"A": ["b"]}, "priority": 3,
+        "dont_filter": True, "lacks": ["cookie a"],
+    },
+]  # fmt: skip
+
+
+@fuzzed
+@given(mutated_json(STORED))
+def test_foreign_stored_requests(stored: Any) -> None:
+    """Built, or an error of one page; the host and what is shown of it never raise."""
+    try:
+        check_stored(stored)
+    except ValueError:
+        pass
+    else:
+        host_of(stored)
+        bare = Credentials().stripped(stored)
+        assert Credentials().stripped(bare) == bare
+        json.dumps(bare)
+    try:
+        request = from_stored(stored, SPIDER)
+    except Exception:  # whatever it is, the feeder takes it as the page's own failure
+        return
+    assert request.url.startswith(("http://", "https://"))

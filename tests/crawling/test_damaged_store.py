@@ -1,0 +1,82 @@
+"""A store that is found damaged in the middle of a crawl: one line, a finish reason, and no traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+
+from tests.store.test_sealed import flipped
+from tests.support.loopback import Site, crawl, html
+
+PAGES = 150
+
+
+class Listed(Spider):
+    """Asks for every page."""
+
+    name = "listed"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for them."""
+        for page in range(PAGES):
+            yield Request(self.site.url(f"/{page}"))
+
+    def parse(self, response: Any) -> None:
+        """Read a page."""
+
+
+def damage(path: Path, table: str, which: int) -> None:
+    """Flip a bit of a value."""
+    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+        db = environment.open_db(table.encode())
+        with environment.begin(write=True) as txn:
+            key, value = list(txn.cursor(db))[which]
+            txn.put(key, flipped(value, 9), db=db)
+
+
+@pytest.mark.parametrize("table", ["urls", "validators", "ids"])
+@pytest_twisted.ensureDeferred
+async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, table: str
+) -> None:
+    """It is said what is damaged, whether a request, its validators or the way to its page are read."""
+
+    def page(request: Any) -> bytes:
+        request.setHeader("ETag", '"1"')
+        return html("a page with a few words on nothing").encode()
+
+    site.pages |= {f"/{number}": page for number in range(PAGES)}
+    settings = {"GP4C_SKIP_UNCHANGED": True, "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0}
+    for _ in range(2):
+        await crawl(Listed, store_path, settings, site=site)
+    damage(store_path, table, 148)  # a sample of pages is looked at before
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        crawler = await crawl(Listed, store_path, settings, site=site)
+    critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    (line,) = critical
+    assert f"is damaged: {table} " in line
+    assert "scrapy gp4c repair" in line
+    assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
+    assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_crawl_says_what_it_found_right(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, before its cycle begins."""
+    site.pages |= {f"/{number}": html("text") for number in range(PAGES)}
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            await crawl(Listed, store_path, site=site)
+    lines = [record.getMessage() for record in caplog.records if "checksums are right" in record.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith(f"Store {store_path}: 0 of 0 pages of its file and 0 checksums are right")

@@ -1,0 +1,367 @@
+"""Secrets of requests: in no file, log or report; given anew to planned visits, or the spider asks itself."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.settings import Settings as ScrapySettings
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.commands import export, pages, status
+from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.commands.test_commands import in_process
+from tests.support.loopback import Site, crawl, html, outcomes, stats
+from training import report, store_history
+
+SECRETS = [f"s3cr3t{number:02d}" for number in range(14)]
+MARK = "s3cr3t"
+
+
+class UserOfUrl:
+    """Sends the user of a URL as a header: Scrapy cannot fetch such URLs."""
+
+    def process_request(self, request: Request) -> Request | None:
+        """Replace a request for such a URL."""
+        scheme, _, rest = request.url.partition("://")
+        user, found, host = rest.partition("@")
+        return request.replace(url=f"{scheme}://{host}", headers={"X-User": user}) if found else None
+
+
+EVERYTHING = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "LOG_LEVEL": "INFO"}
+USERS = {**EVERYTHING, "DOWNLOADER_MIDDLEWARES": {UserOfUrl: 10}}
+
+
+class Secretive(Spider):
+    """Asks for pages with a secret in a place of its own each."""
+
+    name = "secretive"
+    root = ""
+
+    def asked(self) -> Iterator[Request]:
+        """Return all requests."""
+        host = self.root.removeprefix("http://")
+        yield Request(f"{self.root}/0", headers={"Authorization": f"Token {SECRETS[0]}"})
+        yield Request(f"{self.root}/1", headers={"Proxy-Authorization": SECRETS[1]})
+        yield Request(f"{self.root}/2", headers={"Cookie": f"session={SECRETS[2]}"})
+        yield Request(f"{self.root}/3", cookies={"session": SECRETS[3]})
+        yield Request(f"http://user:{SECRETS[4]}@{host}/4")
+        yield Request(f"{self.root}/5?api_key={SECRETS[5]}&n=1")
+        yield Request(f"{self.root}/6", headers={"X-Api-Key": SECRETS[6]})
+        yield Request(f"{self.root}/7", meta={"access_token": SECRETS[7]})
+        yield Request(f"{self.root}/8", cb_kwargs={"password": SECRETS[8]})
+        yield Request(f"{self.root}/9", meta={"deep": {"list": [{"client_secret": SECRETS[9]}]}})
+        yield Request(f"{self.root}/10", headers={"Referer": f"{self.root}/?sig={SECRETS[10]}"})
+        yield Request(f"{self.root}/11;jsessionid={SECRETS[11]}#token={SECRETS[11]}")
+        yield Request(f"{self.root}/12", headers={"X-Other": f"Bearer {SECRETS[12]}"})
+        yield Request(
+            f"{self.root}/13", meta={"parent": f"{self.root}/?to=http%3A//h/%3Ftoken%3D{SECRETS[13]}"}
+        )
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for all of them."""
+        for request in self.asked():
+            yield request
+
+    def parse(self, response: Any, password: str = "") -> Iterator[Any]:
+        """Read a page."""
+        yield {"n": response.meta["gp4c"]["n"]}
+
+
+class Giving(Secretive):
+    """Gives planned requests what is missing, and asks for nothing itself once the pages are known."""
+
+    name = "giving"
+    known = False
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for all of them, in the first run."""
+        for request in () if self.known else self.asked():
+            yield request
+
+    def gp4c_request(self, request: Request) -> Request:
+        """Look up the request that is meant."""
+        path = request.url.partition("://")[2].partition("/")[2].split("?")[0].split(";")[0]
+        (meant,) = [one for one in self.asked() if one.url.split("?")[0].split(";")[0].endswith("/" + path)]
+        return meant.replace(priority=request.priority)
+
+
+def show(request: ServerRequest) -> bytes:
+    """A page with what came of the secret in the request: it differs without it."""
+    mine = b"Cookie" if request.path == b"/3" else None
+    seen = [
+        MARK in str(values)
+        for name, values in request.requestHeaders.getAllRawHeaders()
+        if name == mine or name not in (b"Cookie", b"Referer")  # other pages' cookies come along
+    ]
+    return html("one page of many words and more " * 5 + ("with" if any(seen) else "without") * 20).encode()
+
+
+@pytest.fixture(autouse=True)
+def _log_all(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+@pytest.fixture
+def pages_of(site: Site) -> Site:
+    """The site with all pages."""
+    for number in range(len(SECRETS)):
+        path = f"/{number}" + (f";jsessionid={SECRETS[11]}" if number == 11 else "")
+        site.pages[path] = show
+    return site
+
+
+def everything_written(directory: Path, store: Path, caplog: pytest.LogCaptureFixture, capsys: Any) -> bytes:
+    """All files of a store and all that commands and training make of it, and what was logged."""
+    values = {"SPIDER_MODULES": ["tests.crawling.test_rebuilding"], "GP4C_STORE": str(store)}
+    project = Project(ScrapySettings(values), "secretive")
+    for name in ("export.tsv", "export.tsv.gz"):
+        in_process(project, export, "-o", directory / name)
+    for action in (export, status, pages):
+        in_process(project, action)
+    in_process(project, pages, "--match", MARK)
+    assert report.main([str(store), "-o", str(directory / "report.html")]) == 0
+    assert store_history.main([str(store), "-o", str(directory / "history.tsv"), "--max-errors", "9"]) == 0
+    found = [path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()]
+    found += [gzip.decompress((directory / "export.tsv.gz").read_bytes()), capsys.readouterr().out.encode()]
+    found += [record.getMessage().encode() for record in caplog.records if record.levelno > logging.DEBUG]
+    return b"\n".join(found)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_dozen_secrets_in_a_dozen_places_are_in_no_file(
+    pages_of: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
+) -> None:
+    """No file, log, report or JSON has one; all pages are visited in every cycle, as the spider asks."""
+    for cycle in (1, 2, 3):
+        crawler = await crawl(type("Local", (Secretive,), {"root": pages_of.url("")}), store_path, USERS)
+        ends = outcomes(store_path, cycle)
+        assert len(ends) == len(SECRETS)
+        assert ends == {path: ["first" if cycle == 1 else "unchanged"] for path in ends}
+    assert stats(crawler)["secret_not_given"] >= 10
+    lines = [record for record in caplog.records if "gp4c_request" in record.getMessage()]
+    assert len(lines) == 2  # one in each cycle with planned pages
+    assert MARK.encode() not in everything_written(tmp_path, store_path, caplog, capsys)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_spiders_method_gives_planned_requests_what_is_missing(
+    pages_of: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
+) -> None:
+    """The spider asks for nothing, and every planned page is visited as it was the first time."""
+    for cycle in (1, 2, 3):
+        spider = type("Local", (Giving,), {"root": pages_of.url(""), "known": cycle > 1})
+        crawler = await crawl(spider, store_path, USERS)
+        ends = outcomes(store_path, cycle)
+        assert len(ends) == len(SECRETS)
+        assert ends == {path: ["first" if cycle == 1 else "unchanged"] for path in ends}
+        assert "secret_not_given" not in stats(crawler)
+    assert MARK.encode() not in everything_written(tmp_path, store_path, caplog, capsys)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, store_path: Path) -> None:
+    """Another key in every cycle: one page, visited when planned, dropped when the hook could give it."""
+    site.pages["/a"] = html("words of a page " * 9)
+
+    class Rotating(Spider):
+        name = "rotating"
+        cycle = 0
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for the page with today's key, but for two days."""
+            if self.cycle not in (4, 5):
+                yield Request(site.url(f"/a?api_key=K{self.cycle}"))
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    class Hooked(Rotating):
+        def gp4c_request(self, request: Request) -> Request:
+            """Give today's key."""
+            return request.replace(url=request.url + f"H{self.cycle}")
+
+    for cycle in (1, 2, 3):
+        await crawl(Rotating, store_path, EVERYTHING, cycle=cycle)
+    for cycle in (4, 5):
+        await crawl(Hooked, store_path, EVERYTHING, cycle=cycle)
+    # The one visit of the budget is for pages of hosts where the cycle has found changes: none.
+    nothing = {"GP4C_WARMUP_VISITS": 0, "GP4C_POLICY": "tests.support.policies.changed_hosts"}
+    await crawl(Hooked, store_path, nothing, cycle=6)
+    await crawl(Rotating, store_path, nothing, cycle=7)
+    paths = [path for _, path in site.log]
+    assert [path[:-1] for path in paths[:3]] == ["/a?api_key=K"] * 3
+    assert paths == [f"/a?api_key={key}" for key in ("K1", "K2", "K3", "H4", "H5", "K7")]
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 1
+        assert store.last_cycle == 7
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_called_a_key_and_is_none_loses_no_page(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pages that only their ``key`` tells apart are all fetched, and a line says which setting to change."""
+    paths = {f"/product?key={name}" for name in "abc"}
+    site.pages["/product"] = html("a product")
+
+    class Shop(Spider):
+        name = "shop"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for all products, one twice."""
+            for path in (*sorted(paths), "/product?key=a"):
+                yield Request(site.url(path), dont_filter=False)
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    crawler = await crawl(Shop, store_path)
+    assert site.fetched() == paths
+    assert len(site.log) == 3
+    assert stats(crawler)["secret_differs"] == 2
+    assert [record for record in caplog.records if "GP4C_SECRET_PARAMS" in record.getMessage()]
+    site.log.clear()
+    await crawl(Shop, store_path, {"GP4C_SECRET_PARAMS": []})
+    assert site.fetched() == paths
+
+
+@pytest_twisted.ensureDeferred
+async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path: Path) -> None:
+    """The start page brings the cookie; pages asked for with it before wait for that, and are visited."""
+
+    def start(request: ServerRequest) -> bytes:
+        request.addCookie(b"session", b"s3cr3t")
+        return html("start").encode()
+
+    site.pages["/"] = start
+    site.pages["/a"] = lambda request: html(
+        "in " * 9 if request.getCookie(b"session") else "out " * 9
+    ).encode()
+
+    class Session(Spider):
+        name = "session"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Begin the session."""
+            yield Request(site.url("/"), meta={"gp4c": False}, callback=self.follow)
+
+        def follow(self, response: Any) -> Iterator[Any]:
+            """Ask for the page, in the first cycle alone."""
+            if self.settings.getbool("FIRST"):
+                yield Request(
+                    site.url("/a"), headers={"Cookie": "session=s3cr3t"}, cookies={"session": "s3cr3t"}
+                )
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    await crawl(Session, store_path, {**EVERYTHING, "FIRST": True})
+    crawler = await crawl(Session, store_path, EVERYTHING)
+    assert outcomes(store_path, 2) == {"/a": ["unchanged"]}
+    assert "secret_not_given" not in stats(crawler)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_planned_page_that_nobody_asks_for_ends_as_an_error(site: Site, store_path: Path) -> None:
+    """It cannot be requested without its secret; so it sleeps longer and longer, like pages that fail."""
+    site.pages["/a"] = site.pages["/b"] = html("words")
+
+    class Once(Spider):
+        name = "once"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for both pages in the first cycle."""
+            if self.settings.getbool("FIRST"):
+                yield Request(site.url("/a?token=1"))
+                yield Request(site.url("/b"))
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    await crawl(Once, store_path, {**EVERYTHING, "FIRST": True})
+    site.log.clear()
+    crawler = await crawl(Once, store_path, EVERYTHING)
+    assert outcomes(store_path, 2) == {"/a?token=": ["error"], "/b": ["unchanged"]}
+    assert site.fetched() == {"/b"}
+    assert stats(crawler)["secret_not_given"] == 1
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_method_that_gives_another_page_fails_that_page_alone(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other pages, other types and exceptions: a line and an error each."""
+    paths = ["/a", "/b", "/c", "/d"]
+    site.pages.update(dict.fromkeys(paths, html("words")))
+
+    class Wrong(Spider):
+        name = "wrong"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for all pages."""
+            for path in paths:
+                yield Request(site.url(path))
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    class Hooked(Wrong):
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for nothing."""
+            for nothing in ():
+                yield nothing
+
+        def gp4c_request(self, request: Request) -> Any:
+            """Do wrong in three ways."""
+            return {
+                "a": lambda: request.replace(url=site.url("/elsewhere")),
+                "b": lambda: None,
+                "c": lambda: {}["x"],
+                "d": lambda: request,
+            }[request.url[-1]]()
+
+    await crawl(Wrong, store_path, EVERYTHING)
+    await crawl(Hooked, store_path, EVERYTHING)
+    assert outcomes(store_path, 2) == {"/a": ["error"], "/b": ["error"], "/c": ["error"], "/d": ["unchanged"]}
+    assert len([record for record in caplog.records if record.message.startswith("Cannot revisit")]) == 3
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_of_older_stores_stay_the_pages_they_are(
+    site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
+) -> None:
+    """A store with secrets in it: its pages are revisited, found again, shown without them, and healed."""
+    site.pages["/a"] = site.pages["/b"] = html("words")
+
+    class Old(Spider):
+        name = "old"
+        ask = True
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Ask for a page."""
+            if self.ask:
+                yield Request(site.url(f"/a?token={MARK}"))
+
+        def parse(self, response: Any) -> None:
+            """Read a page."""
+
+    await crawl(Old, store_path, {**EVERYTHING, "GP4C_SECRET_PARAMS": ""})
+    with Store(store_path) as store:
+        assert MARK in store.request(0)["url"]
+    site.log.clear()
+    await crawl(Old, store_path, EVERYTHING, ask=False)
+    assert site.fetched() == {f"/a?token={MARK}"}
+    written = everything_written(tmp_path, store_path, caplog, capsys)
+    assert written.count(MARK.encode()) == (store_path / "data.mdb").read_bytes().count(MARK.encode())
+    await crawl(Old, store_path, EVERYTHING)
+    with Store(store_path) as store:
+        assert store.pages == 1
+        assert store.request(0) == {"url": site.url("/a?token="), "lacks": ["query token"]}

@@ -1,0 +1,177 @@
+"""Evolution with two objectives: the crowded order against its definition, and whole runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring.expression import parse
+from training.evolution.evolve import Outcome, Parameters, State, evolve
+from training.evolution.front import FrontEvolution, crowded_order, undominated
+from training.evolution.variation import expression_of
+
+X = np.linspace(0.1, 5.0, 60)
+COLUMNS = {"n": X, "X": X**2, "t": 1.0 / X}
+SMALL = Parameters(population=30, generations=8, kept=10)
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=24)
+
+
+def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """At least as good in both, better in one."""
+    return one != other and one[0] >= other[0] and one[1] >= other[1]
+
+
+def fronts(values: set[tuple[float, float]]) -> list[set[tuple[float, float]]]:
+    """Deb's fronts of different values, straight from the definition."""
+    found = []
+    left = set(values)
+    while left:
+        found.append({one for one in left if not any(dominates(other, one) for other in left)})
+        left -= found[-1]
+    return found
+
+
+@given(PAIRS)
+def test_undominated_is_what_nothing_dominates_each_value_once(values):
+    """The first of equals stands for all of them."""
+    expected = [
+        index
+        for index, one in enumerate(values)
+        if not any(dominates(other, one) for other in values) and values.index(one) == index
+    ]
+    assert undominated(values) == expected
+
+
+@given(PAIRS, st.integers(1, 24))
+def test_the_order_is_by_front_then_by_room_and_equals_come_last(values, count):
+    """Different values come front by front, the ends of each front first; only then what repeats a value."""
+    order = crowded_order(values, count)
+    assert len(order) == len(set(order)) == min(count, len(values))
+    different = set(values)
+    firsts = order[: len(different)]
+    assert len({values[index] for index in firsts}) == len(firsts)
+    assert all(values.index(values[index]) == index for index in firsts)
+    place = {value: number for number, front in enumerate(fronts(different)) for value in front}
+    numbers = [place[values[index]] for index in firsts]
+    assert numbers == sorted(numbers)
+    for number, front in enumerate(fronts(different)):
+        chosen = [values[index] for index in firsts if place[values[index]] == number]
+        if len(chosen) >= 2:
+            assert set(chosen[:2]) == {min(front), max(front)}
+
+
+def closeness(text: str) -> Outcome:
+    """How near an expression is to 3 sqrt(n), and to X: no expression is near both."""
+    scores = parse(text)(COLUMNS)
+    near = [-float(np.minimum(np.abs(scores - wanted), 1e6).mean()) for wanted in (3 * np.sqrt(X), X**2)]
+    return Outcome(near[0], hashlib.sha256(scores.tobytes()).hexdigest(), near[1])
+
+
+def evaluate(texts: list[str]) -> dict[str, Outcome]:
+    """Outcome of every text."""
+    return {text: closeness(text) for text in texts}
+
+
+def run(parameters: Parameters = SMALL, seed: int = 3) -> FrontEvolution:
+    """One run to its end."""
+    evolution = FrontEvolution(parameters, seed)
+    while not evolution.finished:
+        evolution.tell(evaluate(evolution.ask()))
+    return evolution
+
+
+def test_it_comes_to_both_ends_and_keeps_what_lies_between():
+    """Of everything seen, what nothing dominates is kept, no behaviour twice; X itself is found."""
+    seen: dict[str, Outcome] = {}
+    evolution = FrontEvolution(Parameters(population=60, generations=12, kept=25), 3)
+    while not evolution.finished:
+        seen |= evaluate(evolution.ask())
+        evolution.tell(seen)
+    best = {(one.value, one.second) for one in seen.values()}
+    front = fronts(best)[0]
+    kept = [(seen[one.text].value, seen[one.text].second) for one in evolution.kept]
+    assert len(front) > 2
+    assert set(kept[: len(front)]) == front or front > set(kept)
+    assert len({one.behaviour for one in evolution.kept}) == len(evolution.kept)
+    assert max(second for _, second in kept) > -1e-9
+    alone = evolve(evaluate, Parameters(population=60, generations=12), 3)
+    assert max(first for first, _ in kept) > alone.best[0], "better than a first generation"
+    assert evolution.best_so_far == max(first for first, _ in kept)
+
+
+def test_the_front_never_falls_back():
+    """Parents compete with their children: what a generation has, no later one is without."""
+    evolution = FrontEvolution(SMALL, 5)
+    before: list[tuple[float, float]] = []
+    while not evolution.finished:
+        evolution.tell(evaluate(evolution.ask()))
+        outcomes = [closeness(expression_of(tree).text) for tree in evolution.population]
+        now = [(one.value, one.second) for one in outcomes]
+        for one in fronts(set(before))[0] if before else ():
+            assert one in now or any(dominates(other, one) for other in now)
+        before = now
+        assert len(now) == SMALL.population
+
+
+def test_a_front_continues_from_the_state_of_any_generation():
+    """Through JSON, into a new object that knows no outcome: the same ending."""
+    states = []
+    evolution = FrontEvolution(SMALL, 3)
+    while not evolution.finished:
+        evolution.tell(evaluate(evolution.ask()))
+        states.append(json.dumps(evolution.state().to_json()))
+    for text in states:
+        other = FrontEvolution(SMALL, 3)
+        other.restore(State.from_json(json.loads(text)))
+        while not other.finished:
+            other.tell(evaluate(other.ask()))
+        assert other.state() == evolution.state()
+
+
+def test_it_asks_for_children_alone_unless_it_was_restored():
+    """What competes with them is known; asking twice gives the same."""
+    evolution = FrontEvolution(SMALL, 3)
+    evolution.tell(evaluate(evolution.ask()))
+    asked = evolution.ask()
+    assert evolution.ask() == asked
+    assert len(asked) <= SMALL.population
+    other = FrontEvolution(SMALL, 3)
+    evolution = run()
+    other.restore(evolution.state())
+    assert set(other.ask()) >= {kept.text for kept in evolution.kept}
+
+
+@pytest.mark.parametrize("missing", ["value", "second"])
+def test_what_has_no_value_in_one_objective_is_worst(missing):
+    """NaN is a value of neither; such individuals are bred from last and never kept."""
+
+    def spoiled(texts: list[str]) -> dict[str, Outcome]:
+        return {
+            text: one._replace(**{missing: math.nan}) if "log" in text else one
+            for text, one in evaluate(texts).items()
+        }
+
+    evolution = FrontEvolution(SMALL, 2)
+    while not evolution.finished:
+        evolution.tell(spoiled(evolution.ask()))
+    assert evolution.kept
+    assert not any("log" in kept.text for kept in evolution.kept)
+
+
+def test_a_price_of_nodes_shortens_the_front():
+    """Parsimony counts in both objectives."""
+    free, priced = run(), run(Parameters(population=30, generations=8, kept=10, parsimony=0.05))
+    mean = [np.mean([kept.nodes for kept in evolution.kept]) for evolution in (free, priced)]
+    assert mean[1] < mean[0]
+
+
+def test_same_seed_same_front():
+    """Everything follows from the seed."""
+    assert run().state() == run().state()
+    assert run(seed=4).kept != run().kept

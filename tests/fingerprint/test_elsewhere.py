@@ -1,0 +1,114 @@
+"""Fingerprints of large pages: made by a process, equal to those made here, whatever becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
+from twisted.internet.defer import Deferred
+
+from benchmarks.hostile_texts import HOSTILE
+from scrapy_gp4c.fingerprint import elsewhere, fingerprint, main_features
+from scrapy_gp4c.fingerprint.elsewhere import LARGE_BYTES, Elsewhere, is_large
+
+URL = "http://127.0.0.1/"
+
+
+@pytest.fixture
+def beside() -> Iterator[Elsewhere]:
+    """Yield a maker of fingerprints, and end its process."""
+    made = Elsewhere()
+    yield made
+    made.close()
+
+
+async def made(beside: Elsewhere, responses: list[Any], features: Any = None) -> list[int]:
+    """Fingerprints of responses, all asked for at once."""
+
+    async def gather() -> list[int]:
+        futures = [asyncio.wrap_future(beside.fingerprint(one, features)) for one in responses]
+        return list(await asyncio.gather(*futures))
+
+    found: list[int] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
+    return found
+
+
+def pages() -> list[Any]:
+    """Pages of every class and several encodings, hostile texts, and one beyond what is looked at."""
+    texts = [text.text(2 * LARGE_BYTES) for text in list(HOSTILE.values())[::4]]
+    found: list[Any] = [TextResponse(URL, body=text.encode()) for text in texts]
+    body = "<html><body><p>Grüße an alle</p><main>Größe</main>" + "<p>wörter</p>" * 20_000
+    for encoding in ("utf-8", "latin-1", "utf-16", "gb18030"):
+        found.append(HtmlResponse(URL, body=body.encode(encoding), encoding=encoding))
+        found.append(XmlResponse(URL, body=body.encode(encoding), encoding=encoding))
+    for charset in ("hex_codec", "no-such", "punycode", ""):
+        headers = {"Content-Type": f"text/html; charset={charset}"}
+        found.append(HtmlResponse(URL, body=body.encode("latin-1"), headers=headers))
+    found.append(HtmlResponse(URL, body=(body * 6).encode()))
+    return found
+
+
+@pytest_twisted.ensureDeferred
+async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: Elsewhere) -> None:
+    """For every class, encoding and text, in the order asked for, by one process."""
+    responses = pages()
+    assert await made(beside, responses) == [fingerprint(response) for response in responses]
+    assert beside._process is not None
+    last = responses[-1]
+    assert await made(beside, [last], main_features) == [fingerprint(last, main_features)]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_process_that_is_killed_costs_no_fingerprint(beside: Elsewhere) -> None:
+    """What it was asked is made here, and the next page has a new process."""
+    responses = pages()[-3:]
+    expected = [fingerprint(response) for response in responses]
+    assert await made(beside, responses) == expected
+    first = beside._process
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert await made(beside, responses) == expected
+    assert beside._process is not first
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_a_process_pages_are_fingerprinted_here(
+    beside: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room for one, or an interpreter that is none: nothing is lost."""
+    monkeypatch.setattr(elsewhere.sys, "executable", "/no/such/python")
+    responses = pages()[-2:]
+    assert await made(beside, responses) == [fingerprint(response) for response in responses]
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_process_ends_with_the_crawl(beside: Elsewhere) -> None:
+    """Closed, or killed with all its descriptors gone: no process stays."""
+    await made(beside, pages()[-1:])
+    process = beside._process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()  # as the kernel does for who is killed
+    assert process.wait(60) == 0
+    await made(beside, pages()[-2:])
+    process = beside._process
+    assert process is not None
+    beside.close()
+    assert process.poll() is not None
+
+
+def test_only_large_texts_go_elsewhere() -> None:
+    """Small ones would wait longer than they take; what is no text, or the user's own features, stays."""
+    large = b"x" * (LARGE_BYTES + 1)
+    assert is_large(TextResponse(URL, body=large), None)
+    assert is_large(HtmlResponse(URL, body=large), main_features)
+    assert not is_large(HtmlResponse(URL, body=large), lambda response: [])
+    assert not is_large(HtmlResponse(URL, body=large[1:]), None)
+    assert not is_large(Response(URL, body=large), None)

@@ -1,0 +1,203 @@
+"""Blocks of page columns: bytes there and back, one row of them, and what visits do to rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.page_state.columns import (
+    COLUMNS,
+    NEW_ROW,
+    ROW_BYTES,
+    Columns,
+    PageRow,
+    apply_visits,
+    key_at,
+    new_columns,
+    pack,
+    row,
+    unpack,
+)
+from scrapy_gp4c.page_state.outcomes import (
+    CHANGED,
+    COPIED,
+    ERROR,
+    FAILED,
+    FIRST,
+    GONE,
+    JUDGED,
+    OUTCOMES,
+    VISIT,
+)
+
+KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=6).map(lambda keys: np.array(keys, np.uint64))
+
+
+@st.composite
+def blocks(draw: st.DrawFn, least: int = 0) -> Columns:
+    """Any bytes at all, as columns; no NaN, which equals nothing."""
+    rows = draw(st.integers(least, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    found = {}
+    for name, dtype in COLUMNS.items():
+        values = np.frombuffer(rng.bytes(rows * np.dtype(dtype).itemsize), dtype).copy()
+        if values.dtype.kind == "f":
+            values[~np.isfinite(values)] = -0.0
+        found[name] = values
+    return found
+
+
+def copied(columns: Columns) -> Columns:
+    """The same, writable."""
+    return {name: values.copy() for name, values in columns.items()}
+
+
+@given(blocks())
+def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
+    """Every bit of every column, in little-endian order, whatever lay in memory."""
+    packed = pack(columns)
+    rows = len(columns["key"])
+    assert len(packed) == rows * ROW_BYTES
+    back = unpack(packed)
+    assert list(back) == list(COLUMNS)
+    for name, values in back.items():
+        assert values.dtype == np.dtype(COLUMNS[name])
+        assert values.tobytes() == columns[name].tobytes()
+    strided = {name: np.repeat(values, 2)[::2] for name, values in columns.items()}
+    other = {name: values.astype(values.dtype.newbyteorder(">")) for name, values in columns.items()}
+    assert pack(strided) == pack(other) == pack(back) == packed
+
+
+@given(blocks(least=1))
+def test_a_row_is_read_without_the_others(columns: Columns) -> None:
+    """As Python numbers, each from its own column; the key alone likewise, from a view as well."""
+    packed = pack(columns)
+    for index in range(len(columns["key"])):
+        found = row(packed, index)
+        assert found == row(memoryview(packed), index)
+        assert found._asdict() == {name: columns[name][index].item() for name in COLUMNS}
+        assert key_at(packed, index) == found.key
+        assert key_at(memoryview(packed), index) == found.key
+
+
+def test_a_row_has_the_columns_in_their_order() -> None:
+    """Whoever adds a column adds it to both."""
+    assert PageRow._fields == tuple(COLUMNS)
+    assert sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values()) == ROW_BYTES
+
+
+@given(KEYS)
+def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
+    """Each row is `NEW_ROW` with a key of its own."""
+    packed = pack(new_columns(keys))
+    assert [row(packed, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
+    assert not any(NEW_ROW)
+
+
+def test_views_of_bytes_write_to_them_only_if_they_may() -> None:
+    """A block read from the store is not altered by mistake; one of a bytearray is altered in place."""
+    packed = pack(new_columns(np.arange(3, dtype=np.uint64)))
+    with pytest.raises(ValueError, match="read-only"):
+        unpack(packed)["n"][0] = 1
+    own = bytearray(packed)
+    unpack(own)["failures"][2] = 7
+    assert row(own, 2).failures == 7
+    assert row(packed, 2).failures == 0
+
+
+def test_blocks_of_other_columns_are_read_by_their_dtypes() -> None:
+    """As those of an older version are; bytes that are no whole row are left."""
+    found = unpack(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
+    assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 2], "b": [5, 6]}
+
+
+def visits_of(outcomes: list[int]) -> np.ndarray:
+    """A visit of each outcome, with a fingerprint."""
+    visits = np.zeros(len(outcomes), VISIT)
+    visits["outcome"] = outcomes
+    visits["fingerprint"] = np.arange(len(outcomes)) + 100
+    return visits
+
+
+def after(outcomes: list[int], brought: list[int] | None = None) -> PageRow:
+    """One page after a visit in each of the cycles 1, 2, ..., between two that nobody visits."""
+    columns = new_columns(np.array([8, 9, 10], np.uint64))
+    for cycle, outcome in enumerate(outcomes, start=1):
+        new = None if brought is None else np.array([brought[cycle - 1]])
+        apply_visits(columns, np.array([1]), visits_of([outcome]), cycle, new)
+    packed = pack(columns)
+    assert [row(packed, at) for at in (0, 2)] == [NEW_ROW._replace(key=key) for key in (8, 10)]
+    return row(packed, 1)
+
+
+@given(st.lists(st.integers(0, len(OUTCOMES) - 1), max_size=12))
+def test_a_page_is_what_its_visits_were(outcomes: list[int]) -> None:
+    """Counts, runs of failures and dates by their definitions, from the list of outcomes."""
+    found = after(outcomes)
+    judged = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome in JUDGED]
+    copies = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome in COPIED]
+    dated = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome not in FAILED]
+    run = outcomes[max((at + 1 for at, one in enumerate(outcomes) if one not in FAILED), default=0) :]
+    assert found.n == len(judged)
+    assert outcomes.count(CHANGED) == found.X
+    assert found.last == (bool(judged) and outcomes[judged[-1] - 1] == CHANGED)
+    assert found.last_cycle == max(dated, default=0)
+    assert found.last_attempt == len(outcomes)
+    assert found.outcome == (outcomes[-1] if outcomes else 0)
+    assert found.has_copy == bool(copies)
+    assert found.failures == len(run)
+    assert found.gone == run.count(GONE)
+    before = [
+        at for at, one in enumerate(outcomes, start=1) if one == FIRST and not set(judged) & set(range(at))
+    ]
+    assert found.first_cycle == max(before, default=0)
+    changes = [at for at in judged if outcomes[at - 1] == CHANGED]
+    assert found.found_cycle == max([*before, *changes], default=0)
+
+
+def test_counts_of_failures_stay_within_their_byte() -> None:
+    """The 256th in a row is the 255th again; one success ends both counts."""
+    for outcomes, wanted in (
+        ([GONE] * 300, (255, 255)),
+        ([ERROR] * 300 + [GONE], (255, 1)),
+        ([GONE] * 300 + [CHANGED], (0, 0)),
+    ):
+        found = after([FIRST, *outcomes])
+        assert (found.failures, found.gone) == wanted
+
+
+def test_the_last_copy_is_compared_with() -> None:
+    """A visit without one, failed or not modified, keeps the fingerprint before."""
+    columns = new_columns(np.zeros(len(OUTCOMES), np.uint64))
+    columns["fingerprint"][:] = 7
+    apply_visits(columns, np.arange(len(OUTCOMES)), visits_of(list(range(len(OUTCOMES)))), 1)
+    wanted = [100 + code if code in COPIED else 7 for code in range(len(OUTCOMES))]
+    assert columns["fingerprint"].tolist() == wanted
+    assert columns["has_copy"].tolist() == [int(code in COPIED) for code in range(len(OUTCOMES))]
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_what_a_first_visit_brings_is_no_growth(brought: list[int]) -> None:
+    """Nor what a failed visit might have; later ones count with their cycles, decayed each time."""
+    found = after([FIRST, CHANGED, ERROR, CHANGED], brought)
+    kept = 2 ** (-2 / 8)
+    assert found.brought_sum == pytest.approx(brought[1] * kept + brought[3], rel=2e-3)
+    assert found.brought_cycles == pytest.approx(1 * kept + 2, rel=2e-3)
+    assert found.brought_cycle == (4 if brought[3] else 2 if brought[1] else 1)
+
+
+@given(blocks(least=3), st.permutations(range(3)))
+def test_rows_of_visits_may_come_in_any_order(columns: Columns, order: list[int]) -> None:
+    """Each visit meets its own page; a block like that of a crawl in which much has happened."""
+    for name in ("n", "X", "first_cycle", "last_cycle", "found_cycle", "brought_cycle", "T"):
+        columns[name] %= 50
+    for name in ("A", "G", "A_cycles", "G_cycles", "E", "brought_sum", "brought_cycles"):
+        columns[name][:] = np.arange(len(columns[name]))
+    visits, one, other = visits_of([CHANGED, GONE, FIRST]), copied(columns), copied(columns)
+    apply_visits(one, np.arange(3), visits, 60, np.array([1, 2, 0]))
+    chosen = np.array(order)
+    apply_visits(other, chosen, visits[chosen], 60, np.array([1, 2, 0])[chosen])
+    assert pack(one) == pack(other)
+    assert pack(one) != pack(columns)

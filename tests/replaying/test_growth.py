@@ -1,0 +1,230 @@
+"""Replays of growth: by hand, and against crawls of the same web into a real store."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.growing import brought, columns, crawl, random_web
+from tests.support.live_replay import CYCLE_STEP
+from training.histories.formats import write_npz
+from training.histories.growth import NOBODY, GrowthHistory, write_growth
+from training.histories.growth_reading import read_growth
+from training.histories.growth_store import read_store_growth
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.replaying.arranged import CrawlChoices
+from training.replaying.growth import HUBS, GrowthCrawl, Web, growth_crawl, replay_growth
+
+GROWTH = ("brought_sum", "brought_cycles")
+TOLD = ("n", "X", "E", "T", *GROWTH)
+
+
+def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: float = 0.2) -> GrowthCrawl:
+    """A replayed crawl with the draws of a live one, which is one cycle further."""
+    seed = (CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
+    return GrowthCrawl(budget, load(score), table.load(policy), load(HUBS), discovery, 2, seed)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(
+        (
+            ("t * (X + 0.5)", "top_k", 0.1),
+            ("t * near * brought", "rounds(rounds=2)", 0.5),
+            ("default", "rounds(rounds=4)", 0.0),
+        )
+    ),
+    st.booleans(),
+)
+def test_a_replay_finds_what_a_crawl_finds(seed: int, how: tuple[str, str, float], reopen: bool) -> None:
+    """Every page in the same cycle, as many visits to hubs, and the same columns, bit for bit."""
+    score, policy, discovery = how
+    grown = random_web(seed)
+    settings_ = {
+        "GP4C_SCORE_FUNCTION": score,
+        "GP4C_POLICY": policy,
+        "GP4C_DISCOVERY": discovery,
+        "GP4C_BUDGET": 0.2,
+    }
+    choices = crawl_of(score, policy, discovery)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "store")
+        crawled = crawl(path, grown, settings_, reopen)
+        with Store(path) as store:
+            assert store.verify() == []
+            live = dict(
+                zip((page[0] - 1 for page in columns(store, "key")), columns(store, *TOLD), strict=True)
+            )
+            assert brought(store) == columns(store, *GROWTH, "brought_cycle")
+    web = Web(grown, choices)
+    hubs = [web.cycle(cycle)[2] for cycle in range(1, grown.history.cycles + 1)]
+    assert hubs == crawled.by_hubs[1:]
+    known = np.flatnonzero(web.known)
+    assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit
+    for page in known:
+        assert tuple(web.state[name][page].item() for name in TOLD) == live[page]
+
+
+def by_hand() -> GrowthHistory:
+    """A list, a page that it always had, and one that it links to from cycle 4 on; the list changes then."""
+    changed = np.zeros((6, 3), np.bool_)
+    changed[3, 0] = True
+    history = ChangeHistory(changed, np.zeros(3, np.int32))
+    return GrowthHistory(history, np.array([0, 0, 4], np.int32), np.array([NOBODY, 0, 0], np.int32))
+
+
+def test_a_small_web_by_hand() -> None:
+    """One visit a cycle after two of warm-up: taking turns finds the page at once or a cycle later."""
+    found = replay_growth(by_hand(), crawl_of("t", "top_k", 0.0, budget=1))
+    assert found.visited.tolist() == [1, 1, 1, 1]
+    assert found.missed == 0
+    assert found.delay[0] <= 1
+    assert found.changed.sum() == 1
+    never = replay_growth(by_hand(), crawl_of("t", "top_k", 0.0, budget=0.0))
+    assert (never.missed, never.delay.tolist(), never.visited.sum()) == (1, [3], 0)
+    assert never.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
+    assert never.current.tolist() == [1.0, 1 / 3, 1 / 3, 1 / 3]
+
+
+def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
+    """A crawl of everything is a history of growth; at a lower budget its replay tells a crawl's delay."""
+    grown = random_web(5)
+    crawl(tmp_path / "all", grown, {"GP4C_BUDGET": 1.0})
+    told = read_store_growth(tmp_path / "all")
+    order = np.argsort(told.history.key)
+    assert told.born[order].tolist() == grown.born.tolist()
+    assert told.history.changed[:, order].tolist() == grown.history.changed.tolist()
+    finder = np.append(np.asarray(told.history.key).astype(int) - 1, NOBODY)[told.finder[order]]
+    assert finder.tolist() == grown.finder.tolist()
+    score = "t * (X + 0.5) * (1 + 0.001 * brought)"
+    given_ = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.2}
+    crawled = crawl(tmp_path / "some", grown, given_)
+    new = np.flatnonzero(grown.born)
+    delay = [crawled.first_visit.get(page, grown.history.cycles + 1) - grown.born[page] for page in new]
+    replayed = replay_growth(told, crawl_of(score))
+    assert sorted(replayed.delay.tolist()) == sorted(delay)
+
+
+@given(st.sampled_from(("born", "finder", "itself")))
+def test_growth_that_does_not_fit_is_refused(wrong: str) -> None:
+    """Births after the last cycle, finders that are no pages, a page that finds itself: an error names it."""
+    grown = by_hand()
+    born, finder = grown.born.copy(), grown.finder.copy()
+    if wrong == "born":
+        born[2] = 7
+    else:
+        finder[2] = 3 if wrong == "finder" else 2
+    with pytest.raises(HistoryError, match=wrong.replace("itself", "its own finder")):
+        GrowthHistory(grown.history, born, finder)
+
+
+def test_an_archive_of_growth_is_a_history_too(tmp_path: Path) -> None:
+    """It comes back as it was; read as a plain history it has the pages that were always there."""
+    grown = random_web(3)
+    write_growth(tmp_path / "x.npz", grown)
+    back = read_growth(tmp_path / "x.npz")
+    assert (back.born == grown.born).all()
+    assert (back.finder == grown.finder).all()
+    assert (back.history.changed == grown.history.changed).all()
+    plain = read_history(tmp_path / "x.npz")
+    assert plain.pages == np.count_nonzero(grown.born == 0)
+    write_npz(tmp_path / "y.npz", grown.history)
+    with pytest.raises(HistoryError, match="born and finder"):
+        read_growth(tmp_path / "y.npz")
+
+
+def a_chain(pages: int, cycles: int) -> GrowthHistory:
+    """Each page is found by the one before; all but the first appear in cycle 3, at once."""
+    history = ChangeHistory(np.zeros((cycles, pages), np.bool_), np.zeros(pages, np.int32))
+    born = np.where(np.arange(pages) > 0, 3, 0).astype(np.int32)
+    return GrowthHistory(history, born, np.arange(-1, pages - 1, dtype=np.int32))
+
+
+def test_what_a_new_page_leads_to_is_fetched_in_the_same_cycle() -> None:
+    """A chain of pages behind one visited page is known to its end; each has brought its next."""
+    web = Web(a_chain(6, 5), crawl_of("t", discovery=0.0, budget=1.0))
+    known = []
+    for cycle in range(1, 4):
+        web.cycle(cycle)
+        known.append(int(web.known.sum()))
+    assert known == [1, 1, 6]
+    assert web.state["entered"].tolist() == [0, 3, 3, 3, 3, 3]
+    assert web.state["n"].tolist() == [3, 0, 0, 0, 0, 0]
+    assert web.state["found_by"][1:].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_pages_that_nobody_finds_are_known_when_they_appear() -> None:
+    """New start requests: no visit is needed; a page found by an unknown one waits for that."""
+    history = ChangeHistory(np.zeros((5, 3), np.bool_), np.zeros(3, np.int32))
+    grown = GrowthHistory(history, np.array([0, 4, 2], np.int32), np.array([NOBODY, NOBODY, 1], np.int32))
+    found = replay_growth(grown, crawl_of("t", discovery=0.0, budget=0))
+    assert (found.missed, found.delay.tolist()) == (0, [0, 2])
+    assert found.coverage.tolist() == [0.5, 1.0, 1.0]
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    budget=st.sampled_from([0.0, 0.3, 1.0, 5]),
+    discovery=st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_the_sums_of_a_replay_fit_together(seed: int, budget: float, discovery: float) -> None:
+    """Shares lie between 0 and 1, changes and hubs are visits, and no visit is above the budget."""
+    grown = random_web(seed)
+    found = replay_growth(grown, crawl_of("t * X", discovery=discovery, budget=budget))
+    pages, cycles = grown.history.pages, grown.history.cycles
+    most = budget if isinstance(budget, int) else int(budget * pages + 1e-9)
+    assert (found.visited <= most).all()
+    assert ((found.changed >= 0) & (found.changed <= found.visited)).all()
+    assert (found.hubs <= (found.visited if discovery else 0)).all()
+    assert ((found.current >= 0) & (found.current <= found.coverage)).all()
+    assert (found.coverage <= 1).all()
+    assert len(found.delay) == np.count_nonzero(grown.born)
+    assert (found.delay >= 0).all()
+    assert (len(found.visited), len(found.coverage)) == (cycles - 2, cycles - 2)
+    assert found.change_rate == found.changed.sum() / max(1, found.visited.sum())
+    again = replay_growth(grown, crawl_of("t * X", discovery=discovery, budget=budget))
+    assert again.current.tolist() == found.current.tolist()
+
+
+def test_a_crawl_of_everything_misses_nothing_and_is_current() -> None:
+    """With a visit for every page in every cycle the copies are those of the web."""
+    found = replay_growth(random_web(11), crawl_of("t", discovery=0.0, budget=1.0))
+    assert (found.missed, found.delay.sum()) == (0, 0)
+    assert set(found.coverage.tolist()) == set(found.current.tolist()) == {1.0}
+
+
+def test_importance_weighs_what_is_current_but_not_what_is_covered() -> None:
+    """A missed page of weight 6 among others of weight 1 leaves a quarter of the weight, two thirds known."""
+    own = by_hand()
+    history = ChangeHistory(own.history.changed * False, own.history.site, weight=np.array([1.0, 1.0, 6.0]))
+    found = replay_growth(
+        GrowthHistory(history, own.born, own.finder), crawl_of("t", discovery=0.0, budget=0.0)
+    )
+    assert found.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
+    assert found.current.tolist() == [1.0, 0.25, 0.25, 0.25]
+
+
+def test_a_crawl_by_texts_brings_the_policy_of_its_score() -> None:
+    """A policy that is given goes before that; the choices of the crawl stay as they are."""
+    choices = CrawlChoices(budget=0.3, warmup=4, seed=9)
+    crawl_ = growth_crawl("t * X", None, 0.2, HUBS, choices)
+    assert (crawl_.policy.text, crawl_.discovery, crawl_.budget) == ("top_k", 0.2, 0.3)
+    assert (crawl_.warmup, crawl_.seed, crawl_.hub_function.columns) == (4, 9, load(HUBS).columns)
+    assert growth_crawl("t * X", "rounds(rounds=2)", 0.2, HUBS, choices).policy.text == "rounds(rounds=2)"
+    with pytest.raises(PolicyError, match="'best'"):
+        growth_crawl("t", "best", 0.2, HUBS, choices)
+    with pytest.raises(Gp4cError, match="nonsense"):
+        growth_crawl("t", None, 0.2, "nonsense", choices)

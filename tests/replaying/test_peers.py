@@ -1,0 +1,168 @@
+"""Policies of others in a replay: what they remember, how they step, and that all spend the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring import rates
+from tests.support.policies import HEARD
+from training.histories.history import ChangeHistory
+from training.replaying.allocations import HARMONIC, allocate
+from training.replaying.arranged import prepare
+from training.replaying.metrics import METRICS
+from training.replaying.peers import PEERS, Adaptive, Allocated
+from training.replaying.replay import replay, run
+
+PAGES, CYCLES, WARMUP, K = 40, 16, 2, 6
+
+
+def history(seed: int, pages: int = PAGES, cycles: int = CYCLES) -> ChangeHistory:
+    """Pages that change at random, some often, some hardly ever."""
+    rng = np.random.default_rng(seed)
+    probability = rng.random(pages) ** 4
+    return ChangeHistory(rng.random((cycles, pages)) < probability, np.zeros(pages, np.int32))
+
+
+@given(name=st.sampled_from(list(PEERS)), seed=st.integers(0, 2**32), k=st.integers(1, PAGES))
+@settings(deadline=None, max_examples=60)
+def test_every_peer_spends_exactly_the_budget(name: str, seed: int, k: int) -> None:
+    """Whatever its own bookkeeping would have spent."""
+    assert replay(history(seed), name, budget=k).visited.tolist() == [k] * (CYCLES - WARMUP)
+
+
+def test_fixed_intervals_are_the_age() -> None:
+    """The same interval for all: the page visited longest ago comes first."""
+    one, other = (replay(history(3), name, budget=K) for name in ("fixed", "age"))
+    for metric in METRICS:
+        assert getattr(one, metric).tolist() == getattr(other, metric).tolist()
+
+
+def nutch(interval: float, found: bool, first: float) -> float:
+    """Next interval in cycles: AdaptiveFetchSchedule with the values of nutch-default.xml."""
+    interval *= 0.8 if found else 1.4
+    return min(max(interval, first * 60 / (30 * 24 * 3600), 1.0), first * 365 / 30)
+
+
+def stormcrawler(interval: float, found: bool, first: float) -> float:
+    """Next interval in cycles: AdaptiveScheduler with its defaults."""
+    shortest = max(first * 60 / 1440, 1.0)
+    if found:
+        return 0.5 * interval + 0.5 * shortest
+    return min(interval * 1.5, first * 14)
+
+
+STEPS: Final = {"nutch": nutch, "stormcrawler": stormcrawler}
+
+
+@given(
+    st.sampled_from(list(STEPS)),
+    st.integers(1, 30),
+    st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=60),
+)
+def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[list[bool]]) -> None:
+    """Page by page, by the crawler's own rule, within its bounds scaled to cycles."""
+    pages = 30
+    first = pages / k
+    peer = PEERS[name].make(pages, k, 0)
+    assert isinstance(peer, Adaptive)
+    expected = [first] * 3
+    for cycle, outcomes in enumerate(found, 1):
+        peer.observe(cycle, np.arange(3), np.array(outcomes))
+        expected = [STEPS[name](one, hit, first) for one, hit in zip(expected, outcomes, strict=True)]
+        assert peer.intervals[:3] == pytest.approx(expected)
+    assert (peer.intervals[3:] == first).all()
+    bounds = {"nutch": (1.0, first * 365 / 30), "stormcrawler": (max(first / 24, 1.0), first * 14)}
+    low, high = bounds[name]
+    assert ((peer.intervals >= low - 1e-9) & (peer.intervals <= high + 1e-9)).all()
+
+
+def test_rates_are_those_of_the_terminal() -> None:
+    """An allocating peer knows of every page what the terminal `rate` says, and allots by that."""
+    peer = PEERS["lambda-crawl"].make(4, 2, 0)
+    assert isinstance(peer, Allocated)
+    peer.observe(1, np.arange(4), np.array([True, False, False, False]))
+    peer.observe(3, np.array([2, 0]), np.array([False, True]))
+    expected, cycles = [0.0] * 4, [1, 1, 1, 1]
+
+    def censored(rate: float, gap: int) -> float:
+        x = rate * gap
+        return x / (1 - np.exp(-x))
+
+    expected[0] = censored(0.1, 1)
+    cycles[2] = cycles[0] = 3
+    expected[0] += censored((expected[0] + 0.1) / 2, 2)
+    known = [(found + 0.1) / (seen + 1) for found, seen in zip(expected, cycles, strict=True)]
+    assert rates.rate(peer.state["E"], peer.state["T"]) == pytest.approx(known, abs=1e-6)
+    assert peer.visits_per_cycle() == pytest.approx(allocate(HARMONIC, np.array(known), 2), abs=1e-5)
+
+
+def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
+    """Pages that a peer visits in every scored cycle: the most overdue first, ties by page number."""
+    pages = changed.shape[1]
+    peer = PEERS[name].make(pages, K, WARMUP)
+    assert isinstance(peer, Adaptive | Allocated)
+    last, visited = [0] * pages, []
+    for cycle in range(1, len(changed) + 1):
+        chosen = list(range(pages))
+        if cycle > WARMUP:
+            per_cycle = peer.visits_per_cycle().tolist()
+            due = [per_cycle[page] * (cycle - last[page]) for page in range(pages)]
+            chosen = sorted(range(pages), key=lambda page: (-due[page], page))[:K]
+            visited.append(chosen)
+        found = [bool(changed[last[page] : cycle, page].any()) for page in chosen]
+        peer.observe(cycle, np.array(chosen), np.array(found))
+        for page in chosen:
+            last[page] = cycle
+    return visited
+
+
+@given(name=st.sampled_from(list(PEERS)), seed=st.integers(0, 2**32))
+@settings(deadline=None, max_examples=40)
+def test_the_most_overdue_pages_are_visited_first(name: str, seed: int) -> None:
+    """A replay finds, cycle by cycle, what a plain loop over pages finds."""
+    recorded = history(seed)
+    result = replay(recorded, name, budget=K, warmup=WARMUP, ties="order")
+    last = [WARMUP] * PAGES
+    for number, pages in enumerate(plain_replay(name, recorded.changed)):
+        cycle = WARMUP + number + 1
+        found = sum(bool(recorded.changed[last[page] : cycle, page].any()) for page in pages)
+        assert result.changed[number] == found
+        for page in pages:
+            last[page] = cycle
+
+
+def test_optimal_rates_keep_more_copies_current_than_equal_intervals() -> None:
+    """On pages that change as the theory has it, at very different rates."""
+    rng = np.random.default_rng(11)
+    rate = np.where(np.arange(3000) % 4 == 0, 3.0, 0.02)
+    recorded = ChangeHistory(rng.random((150, 3000)) < -np.expm1(-rate), np.zeros(3000, np.int32))
+    fixed = replay(recorded, "fixed", budget=0.02).freshness
+    assert fixed is not None
+    for name in ("azar", "cho-garcia-molina", "freshness-greedy"):
+        optimal = replay(recorded, name, budget=0.02).freshness
+        assert optimal is not None
+        assert optimal[50:].mean() > fixed[50:].mean() + 0.01
+
+
+def test_a_policy_that_observes_is_told_of_every_cycle() -> None:
+    """Of the warm-up cycles with all pages, of the others with the visits in their order; only then comes the
+    next plan."""
+    recorded = history(5)
+    arranged = prepare(recorded, budget=K, warmup=WARMUP)
+    HEARD.clear()
+    run(arranged, "age", policy="tests.support.policies.listening")
+    cycles, pages, found = zip(*HEARD, strict=True)
+    assert list(cycles) == list(range(1, CYCLES + 1))
+    assert [len(one) for one in pages] == [PAGES] * WARMUP + [K] * (CYCLES - WARMUP)
+    assert found[0].tolist() == recorded.changed[0].tolist()
+    last = np.full(PAGES, WARMUP)
+    for cycle, visited, hits in HEARD[WARMUP:]:
+        missed = [recorded.changed[last[page] : cycle, page].any() for page in visited]
+        assert hits.tolist() == missed
+        last[visited] = cycle

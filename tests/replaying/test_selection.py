@@ -1,0 +1,44 @@
+"""Selecting the k best of all pages of a replay."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring.ranking import top_k
+from training.replaying.selection import Selection
+
+SCORES = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-300, 5e-324, -5e-324, 1e300, -1e300, 0.1, 0.1 + 1e-16]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@example([0.0, 0.0, 0.0, 0.0, -0.0], 2, 1, False)
+@given(st.lists(SCORES, min_size=1, max_size=80), st.integers(0, 80), st.integers(0, 2**32), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
+    """The same rows in the same order as `top_k`, whatever the scores, with equal ties and large ones."""
+    values = np.array(scores)
+    rng = np.random.default_rng(seed)
+    ties = rng.integers(0, 3 if few_ties else 2**64 - 1, len(values), dtype=np.uint64)
+    k = min(k, len(values))
+    selection = Selection(len(values))
+    for _ in range(2):  # its memory is used again
+        found = selection.best(values, k, lambda rows: ties[rows])
+        assert found.tolist() == top_k(values, ties, k).tolist()
+
+
+def test_ties_are_asked_for_where_they_decide():
+    """Neither for pages that are out of the question nor for those whose score is their own."""
+    scores = np.arange(1000.0)
+    scores[900:950] = 900.0
+    asked = []
+
+    def ties_of(rows):
+        asked.append(np.sort(rows).tolist())
+        return rows.astype(np.uint64)
+
+    Selection(1000).best(scores, 75, ties_of)
+    assert asked == [list(range(900, 950)), list(range(900, 925))]

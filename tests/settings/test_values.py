@@ -1,0 +1,198 @@
+"""Readers of values: what each makes of a project's value and of the same value as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import Gp4cError, ScoreError
+from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.settings import values
+from scrapy_gp4c.settings.table import TABLE
+from scrapy_gp4c.settings.values import (
+    LOADING,
+    budget,
+    count,
+    crawled_function,
+    flag,
+    loaded_callable,
+    names,
+    optional_count,
+    optional_policy,
+    path,
+    share,
+)
+
+HANDLED = (ValueError, TypeError, LookupError, OverflowError, Gp4cError, *LOADING)
+"""What settings turn into their one error."""
+
+ANYTHING = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.binary(max_size=3)
+    | st.lists(st.integers() | st.text(max_size=3), max_size=3)
+    | st.dictionaries(st.text(max_size=2), st.integers(), max_size=2)
+)
+
+
+@given(st.integers(-20, 20), st.integers(-20, 20), st.integers(-20, 20))
+def test_a_count_is_what_lies_between_its_limits(number: int, low: int, high: int) -> None:
+    """As a number, as text and as a float without a fraction alike; an int comes back each time."""
+    for given_ in (number, str(number), float(number)):
+        if low <= number <= high:
+            found = count(given_, low, high)
+            assert (found, type(found)) == (number, int)
+        else:
+            with pytest.raises(ValueError):  # noqa: PT011
+                count(given_, low, high)
+
+
+@pytest.mark.parametrize("value", [True, False, 1.5, "1.5", "", "x", math.nan, "nan"])
+def test_what_is_no_count_is_refused(value: Any) -> None:
+    """Truth values are no numbers, and nothing is rounded."""
+    with pytest.raises(ValueError):  # noqa: PT011
+        count(value, -9, 9)
+
+
+@given(st.floats(), st.floats(0.0, 1.0))
+def test_a_share_ends_at_one(number: float, low: float) -> None:
+    """From its lower limit on, text or not; never NaN."""
+    for given_ in (number, repr(number)):
+        if low <= number <= 1.0:
+            assert share(given_, low) == number
+        else:
+            with pytest.raises(ValueError):  # noqa: PT011
+                share(given_, low)
+
+
+@given(st.integers(1, 10**9), st.floats(0.0, 1.0, exclude_min=True))
+def test_a_budget_is_a_count_or_a_share_by_its_point(pages: int, part: float) -> None:
+    """``1`` is one page, ``1.0`` are all, as numbers and on the command line."""
+    for given_ in (pages, str(pages)):
+        found = budget(given_)
+        assert (found, type(found)) == (pages, int)
+    for share_ in (part, repr(part)):
+        found = budget(share_)
+        assert (found, type(found)) == (part, float)
+
+
+@pytest.mark.parametrize("value", [0, "0", 0.0, "0.0", -1, -0.5, 1.5, "1.5", True, False, "nan", "5%"])
+def test_a_budget_that_visits_nothing_or_more_than_all_is_refused(value: Any) -> None:
+    """Nor does a truth value stand for one page."""
+    with pytest.raises(ValueError):  # noqa: PT011
+        budget(value)
+
+
+def test_flags_are_read_as_people_write_them() -> None:
+    """Python's values, digits and words in any case, blanks around; no other word means no."""
+    assert [flag(value) for value in (True, 1, "1", "True", " TRUE ", "true")] == [True] * 6
+    assert [flag(value) for value in (False, 0, "0", "False", "false\n")] == [False] * 5
+    for value in ("yes", "no", "", None, 2, 1.0):
+        with pytest.raises(LookupError):
+            flag(value)
+
+
+def test_a_path_is_text_or_nothing() -> None:
+    """Empty text is no path: it would be the working directory."""
+    assert path(Path("a") / "b") == str(Path("a", "b"))
+    assert path("store") == "store"
+    assert path("") is path(None) is None
+    for value in (0, False, b"store", ["store"]):
+        with pytest.raises(TypeError):
+            path(value)
+
+
+def test_no_count_can_be_written_in_three_ways() -> None:
+    """None, its text and nothing; 0 is a count."""
+    assert [optional_count(value) for value in (None, "None", "")] == [None] * 3
+    assert [optional_count(value) for value in (0, "0", 7, "7")] == [0, 0, 7, 7]
+    for value in (-1, "none", False):
+        with pytest.raises(ValueError):  # noqa: PT011
+            optional_count(value)
+
+
+@given(
+    st.lists(st.text("abcXYZ_0", min_size=1), max_size=5),
+    st.lists(st.text(", \t\n", min_size=1), min_size=6, max_size=6),
+)
+def test_names_stand_between_blanks_and_commas(wanted: list[str], between: list[str]) -> None:
+    """However many of them, before the first and after the last too; a list is taken as it is."""
+    text = between[0] + "".join(name + gap for name, gap in zip(wanted, between[1:], strict=False))
+    assert names(text) == names(wanted) == names(tuple(wanted)) == tuple(wanted)
+
+
+@pytest.mark.parametrize("value", [None, 5, True, [5], ["a", None], b"ab"])
+def test_what_is_no_name_is_refused(value: Any) -> None:
+    """None is not nothing: the default is written as an empty list."""
+    with pytest.raises(TypeError):
+        names(value)
+
+
+def test_a_dotted_path_is_loaded_if_it_leads_to_something_to_call() -> None:
+    """A callable itself is as good; a path to nowhere raises what `LOADING` names."""
+    assert loaded_callable("math.sqrt") is math.sqrt
+    assert loaded_callable(math.sqrt) is math.sqrt
+    assert loaded_callable(None) is loaded_callable("") is None
+    with pytest.raises(TypeError):
+        loaded_callable("math.pi")
+    for nowhere in ("math.no_such_name", "no_such_module.name"):
+        with pytest.raises(LOADING):
+            loaded_callable(nowhere)
+
+
+def test_a_crawl_has_no_function_of_what_only_replays_measure() -> None:
+    """Terminals of search quality are refused by name, those that a crawl tells are listed and load."""
+    assert crawled_function("t * X").formula.replace(" ", "") in ("t*X", "(t*X)")
+    for terminal in worth.FORMULAS:
+        with pytest.raises(ScoreError, match=f"{terminal}.*worth to a search") as caught:
+            crawled_function(f"t * {terminal}")
+        told = str(caught.value).rpartition("use terminals of ")[2].split(", ")
+        assert "brought" in told
+        assert terminal not in told
+        for one in told:
+            crawled_function(f"1 * {one}")
+
+
+def test_without_a_policy_the_function_has_its_own() -> None:
+    """None stays None; text is read as a call."""
+    assert optional_policy(None) is None
+    chosen = optional_policy("rounds(rounds=3)")
+    assert chosen is not None
+    assert "3" in repr(chosen)
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "count": lambda value: count(value, 0, 5),
+    **{
+        name: getattr(values, name) for name in ("share", "budget", "flag", "path", "optional_count", "names")
+    },
+}
+
+
+@given(st.sampled_from(sorted(READERS)), ANYTHING)
+def test_no_value_breaks_a_reader(name: str, value: Any) -> None:
+    """It is read, or refused with an error that settings turn into theirs; what was read reads as itself."""
+    try:
+        found = READERS[name](value)
+    except HANDLED:
+        return
+    again = READERS[name](found)
+    assert (again, type(again)) == (found, type(found))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_default_is_a_valid_value(name: str) -> None:
+    """It would be refused at the start of every crawl otherwise."""
+    row = TABLE[name]
+    row.read(row.default)
+    assert row.expected
+    assert row.meaning

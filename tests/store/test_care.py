@@ -1,0 +1,186 @@
+"""Checking a store, backing it up beside a crawl, bringing a backup back, and giving room back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.care import backup, bring_back, compact
+from scrapy_gp4c.store.lmdb_store.checking import check
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
+from tests.store.test_sealed import flipped, read_all, varied
+from tests.store.test_store_kill import SMALL
+
+DAMAGE = {
+    "urls": "urls: page 0: the request of a page is damaged",
+    "columns": "columns: pages 0 to 3: the state of a block of pages is damaged",
+    "visits": "visits: cycle 1, part 0: visits of a finished cycle is damaged",
+    "cycles": "cycles: cycle 1: the record of a cycle is damaged",
+    "groups": "groups: block 0: a block of directories is damaged",
+    "log": "log: cycle 5, part 0: visits of the cycle under way is damaged",
+}
+
+BACKUP = """
+import sys
+from pathlib import Path
+from scrapy_gp4c.store.opening import USUAL, backup
+backup(Path(sys.argv[1]), Path(sys.argv[2]), None, USUAL)
+"""
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with something in every table."""
+    return varied(tmp_path_factory.mktemp("crawled") / "store")
+
+
+@pytest.fixture
+def path(crawled: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(crawled, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def damage(path: Path, table: str) -> None:
+    """Flip a bit of a table's first value."""
+    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+        db = environment.open_db(table.encode())
+        with environment.begin(write=True) as txn:
+            key, value = next(iter(txn.cursor(db)))
+            txn.put(key, flipped(value, 0), db=db)
+
+
+def test_a_sound_store_is_sound(path: Path) -> None:
+    """Neither way of looking finds a problem, with a cycle under way; no store at all is an error."""
+    assert check(path, SMALL) == check(path, SMALL, deep=True) == []
+    with pytest.raises(StoreError, match="no page store"):
+        check(path / "nothing", SMALL)
+
+
+@pytest.mark.parametrize("table", DAMAGE)
+def test_what_is_damaged_is_said_in_words(path: Path, table: str) -> None:
+    """Table, cycle or pages, and what that is; also where a crawl cannot open the store any more."""
+    damage(path, table)
+    assert check(path, SMALL) == [DAMAGE[table]]
+
+
+def test_a_sample_is_looked_over(path: Path) -> None:
+    """How much is said; a damaged value among it is an error."""
+    with Store(path, readonly=True) as store:
+        said = re.fullmatch(
+            r"(\d+) of (\d+) pages of its file and (\d+) checksums are right", store.look_over()
+        )
+        assert said is not None
+        assert said[1] == said[2]
+        assert 60 < int(said[3]) < 120
+    damage(path, "urls")
+    with Store(path, readonly=True) as store, pytest.raises(StoreDamagedError, match="urls 0"):
+        store.look_over()
+    with Store(path / "new") as store:
+        assert store.look_over() == "0 of 0 pages of its file and 0 checksums are right"
+
+
+def test_ids_are_checked_against_the_columns(path: Path) -> None:
+    """Two that stand under each other's keys."""
+    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+        ids = environment.open_db(b"ids")
+        with environment.begin(write=True) as txn:
+            (first, one), (second, other) = list(txn.cursor(ids))[:2]
+            txn.put(first, other, db=ids)
+            txn.put(second, one, db=ids)
+    with Store(path, readonly=True) as store:
+        pages = store.merged_pages
+    assert check(path, SMALL) == [f"ids: of {pages} pages, 2 cannot be found by their keys"]
+
+
+def test_a_page_of_the_file_is_checked(path: Path) -> None:
+    """Damage that LMDB would have to be spared is found without it."""
+    data = bytearray((path / "data.mdb").read_bytes())
+    page = os.sysconf("SC_PAGE_SIZE")
+    with Store(path, readonly=True) as store, store.tables.transaction() as txn:
+        value = store.tables.db["urls"].view(txn, b"\0\0\0\0").tobytes()
+    at = data.index(value) // page * page
+    data[:] = data.replace(data[at : at + page], bytes(page))
+    (path / "data.mdb").write_bytes(data)
+    with pytest.raises(StoreDamagedError):
+        Store(path, readonly=True)
+    (problem,) = check(path, SMALL)
+    assert problem.startswith("data.mdb has a damaged page")
+
+
+def test_a_backup_is_what_was_committed(path: Path, tmp_path: Path) -> None:
+    """Made beside a crawl, it has what was committed then; it can be crawled on with, and brought back."""
+    before = list(read_all(path))
+    with Store(path, sizes=SMALL) as store:
+        store.record(NewVisit(7, "changed", 1.0))
+        command = [sys.executable, "-c", BACKUP, path, tmp_path / "backups"]
+        subprocess.run(command, check=True, timeout=60)
+    (made,) = (tmp_path / "backups").iterdir()
+    assert made.name.startswith("store-20")
+    assert (made / "data.mdb").stat().st_mode & 0o777 == 0o600
+    assert list(read_all(made)) == before != list(read_all(path))
+    damage(path, "columns")
+    aside = bring_back(path, made, SMALL)
+    assert list(read_all(path)) == before
+    assert aside is not None
+    assert check(aside, SMALL) == [DAMAGE["columns"]]
+    with Store(path, sizes=SMALL) as store:
+        store.finish_cycle({})
+        assert store.verify() == []
+
+
+def test_old_backups_go(path: Path, tmp_path: Path) -> None:
+    """The newest stay, and whatever has another name."""
+    place = tmp_path / "backups"
+    for name in (
+        "store-20200101-000000", "store-20210101-000000", "store-20220101-000000", "store-other",
+        "store-20230101-000000.part",
+    ):  # fmt: skip
+        (place / name).mkdir(parents=True)
+    made = backup(path, place, 2, SMALL)
+    assert sorted(one.name for one in place.iterdir()) == ["store-20220101-000000", made.name, "store-other"]
+
+
+def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
+    """Nothing is left of the copy, and older ones stay."""
+    damage(path, "visits")
+    (tmp_path / "backups" / "store-20200101-000000").mkdir(parents=True)
+    with pytest.raises(StoreDamagedError, match="visits: cycle 1"):
+        backup(path, tmp_path / "backups", 1, SMALL)
+    assert [one.name for one in (tmp_path / "backups").iterdir()] == ["store-20200101-000000"]
+
+
+def test_a_damaged_backup_is_not_brought_back(path: Path, tmp_path: Path) -> None:
+    """The store stays as it is; so it does while a crawl has it."""
+    made = backup(path, tmp_path, None, SMALL)
+    with Store(path, sizes=SMALL), pytest.raises(StoreInUseError):
+        bring_back(path, made, SMALL)
+    assert bring_back(tmp_path / "new", made, SMALL) is None
+    assert list(read_all(tmp_path / "new")) == list(read_all(path))
+    damage(made, "urls")
+    before = (path / "data.mdb").read_bytes()
+    with pytest.raises(StoreDamagedError, match="urls: page 0"):
+        bring_back(path, made, SMALL)
+    assert (path / "data.mdb").read_bytes() == before
+
+
+def test_compacting_gives_room_back(path: Path) -> None:
+    """All stays as it was, in fewer bytes; a damaged store is left alone."""
+    with Store(path, sizes=SMALL) as store:
+        store.finish_cycle({})
+    before = list(read_all(path))
+    done = compact(path, SMALL)
+    assert done.after == (path / "data.mdb").stat().st_size < done.before
+    assert list(read_all(path)) == before
+    damage(path, "urls")
+    with pytest.raises(StoreDamagedError, match="urls: page 0"):
+        compact(path, SMALL)

@@ -1,0 +1,73 @@
+"""Foreign bytes: what a reader accepts, changed here and there, as damage, other versions and hands do.
+
+``GP4C_FUZZ=100000 python -m pytest tests -k foreign`` reads so many of each instead of a few.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+fuzzed: Final = settings(
+    max_examples=int(os.environ.get("GP4C_FUZZ", "50")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+"""Decorator of a property of a reader."""
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["\ud800", "9" * 5000, 2**64, -1, 1e308, "__import__('os')", "a.b.c", "\0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)  # fmt: skip
+PIECES: Final = st.binary(max_size=6) | st.sampled_from(
+    [b"\t", b"\n", b"\r", b"{", b"[" * 2000, b'"', b"\0", b"\xff", b"9" * 400, b"-", b"1e999", b"NaN", b"#",
+     b"http://", b"\xed\xa0\x80", b"\\ud800", b"\x1f\x8b", b"PK\x03\x04"]
+)  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
+    """A sample with some bytes replaced, removed, repeated or put in between; or any bytes."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(st.binary(max_size=200))
+    content = draw(st.sampled_from(samples))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(content)))
+        stop = min(len(content), start + draw(st.sampled_from([0, 0, 1, 1, 2, 5, 40])))
+        kept = draw(st.sampled_from([b"", content[start:stop] * 2]))
+        content = content[:start] + kept + draw(PIECES) + content[stop:]
+    return content
+
+
+@st.composite
+def mutated_json(draw: st.DrawFn, samples: Sequence[Any]) -> Any:
+    """A sample with something in it, however deep, removed or replaced by other JSON."""
+    content = json.loads(json.dumps(draw(st.sampled_from(samples))))
+    for _ in range(draw(st.integers(1, 3))):
+        holder, place = {"": content}, ""
+        for _ in range(draw(st.integers(0, 6))):
+            inner = holder[place]
+            names = (
+                list(inner)
+                if isinstance(inner, dict)
+                else list(range(len(inner)))
+                if isinstance(inner, list)
+                else []
+            )
+            if not names:
+                break
+            holder, place = inner, draw(st.sampled_from(names))
+        if place != "" and draw(st.booleans()):
+            del holder[place]
+        else:
+            holder[place] = draw(JSON)
+            if place == "":
+                content = holder[""]
+    return content

@@ -1,0 +1,135 @@
+"""A web that grows, crawled into a real store and replayed; and what visits brought, by definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.simulated_crawl import Counts
+from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
+from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.store import Store
+from training.histories.growth import NOBODY, GrowthHistory
+from training.histories.history import ChangeHistory
+
+SMALL = Sizes(block_rows=4, commit_visits=3, blocks_per_transaction=2, pages_per_transaction=3)
+
+
+def random_web(seed: int, pages: int = 24, cycles: int = 14) -> GrowthHistory:
+    """Three sites, each with a start page, further hubs, and pages that they come to link to."""
+    rng = np.random.default_rng(seed)
+    born = np.where(rng.random(pages) < 0.4, 0, rng.integers(1, cycles + 1, pages)).astype(np.int32)
+    finder = np.array([rng.integers(0, max(1, page // 3)) for page in range(pages)], np.int32)
+    born[:3], finder[:3] = 0, NOBODY
+    for page in range(3, pages):
+        born[page] = max(born[page], born[finder[page]])
+    changed = rng.random((cycles, pages)) < rng.beta(0.5, 1.5, pages)
+    changed &= np.arange(1, cycles + 1)[:, None] > born
+    names = [f"d{page % 4}/{page}.html" for page in range(pages)]
+    history = ChangeHistory(
+        changed, np.arange(pages) % 3, page_names=names, key=np.arange(1, pages + 1, dtype=np.uint64)
+    )
+    return GrowthHistory(history, born, finder)
+
+
+class Crawled(NamedTuple):
+    """What a crawl did."""
+
+    first_visit: dict[int, int]
+    """Page of the web -> cycle, from 0, of its first visit."""
+    by_hubs: list[int]
+    """Visits for hubs by cycle."""
+
+
+def crawl(path: Path, grown: GrowthHistory, given: dict[str, object], reopen: bool = False) -> Crawled:
+    """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were."""
+    loaded = Settings.load(ScrapySettings(given))
+    own = grown.history
+    assert own.page_names is not None
+    version = np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)])
+    urls = [f"http://h{site}/{name}" for site, name in zip(own.site, own.page_names, strict=True)]
+    number = {url: page for page, url in enumerate(urls)}
+    store = Store(path, sizes=SMALL)
+    first_visit: dict[int, int] = {}
+    by_hubs = []
+    for now in range(own.cycles + 1):
+        cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
+        todo = list(cycle.remaining())
+        by_hubs.append(cycle.planned_kinds["hub"])
+        started = False
+        while todo or not started or not cycle.rounds_over:
+            if not started:  # the spider's start
+                started, finder = True, NOBODY
+                page_id = None
+            elif not todo:
+                todo += cycle.plan_round()
+                continue
+            else:
+                page_id = todo.pop(0)
+                claim = cycle.claim(page_id, "h") or cycle.claim_new(page_id)
+                assert claim is not None
+                finder = number[store.request(page_id)["url"]]
+                first_visit.setdefault(finder, now)
+                text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
+                cycle.judge(claim, text, 10)
+            for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
+                if store.find(child + 1) is None:
+                    found = store.add_page(child + 1, {"url": urls[child]})
+                    store.note(found, "found_by", START if page_id is None else page_id + 1)
+                    todo.append(found)
+            if reopen and page_id is not None:
+                store.close()
+                store = Store(path, sizes=SMALL)
+                cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
+                todo = list(cycle.remaining())
+        cycle.finish("finished")
+    store.close()
+    return Crawled(first_visit, by_hubs)
+
+
+def brought(store: Store) -> list[tuple[float, float, int]]:
+    """The last three growth columns of all pages, by their visits and by who found whom, one by one."""
+    blocks = [columns for _, columns in store.blocks()]
+    found_by, entered = (
+        np.concatenate([block[name] for block in blocks]).tolist() for name in ("found_by", "entered")
+    )
+    visits: list[list[tuple[int, int]]] = [[] for _ in found_by]
+    for cycle, rows in store.visits():
+        for row in rows:
+            visits[row["page"]].append((cycle, int(row["outcome"])))
+    told = []
+    for page, own in enumerate(visits):
+        new, looked, last_new, last, judged = np.float16(0), np.float16(0), 0, 0, False
+        for cycle, outcome in own:
+            if outcome in FAILED:
+                continue
+            count = sum(
+                1 for by, when in zip(found_by, entered, strict=True) if (by, when) == (page + 1, cycle)
+            )
+            if outcome == FIRST and not judged:
+                last_new = cycle
+            else:
+                kept = 2.0 ** (-(cycle - last) / 8)
+                new = np.float16(float(new) * kept + count)
+                looked = np.float16(float(looked) * kept + cycle - last)
+                last_new = cycle if count else last_new
+            judged |= outcome in JUDGED
+            last = cycle
+        told.append((float(new), float(looked), last_new))
+    return told
+
+
+def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
+    """Some columns of all pages, page by page."""
+    blocks = [block for _, block in store.blocks()]
+    return list(
+        zip(*(np.concatenate([block[name] for block in blocks]).tolist() for name in names), strict=True)
+    )

@@ -1,0 +1,122 @@
+"""A crawl and a replay of one web, planned by one policy and noted side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.simulated_crawl import crawl_store, texts_of
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.policy import Chosen, Evidence, Policy, PolicySettings, Round
+from scrapy_gp4c.policies.table import PolicyChoice
+from scrapy_gp4c.scoring import functions, growth, terminals
+from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.settings import Settings
+from training.histories.history import ChangeHistory
+from training.replaying.arranged import prepare
+from training.replaying.dense import replay_dense
+
+SITES, DIRECTORIES, PAGES_OF_DIRECTORY = 3, 3, 6
+PAGES = SITES * DIRECTORIES * PAGES_OF_DIRECTORY
+KEYS: npt.NDArray[np.uint64] = np.arange(PAGES, dtype=np.uint64)
+"""Numbers of the pages, so that a crawl and a replay draw alike."""
+SITE: npt.NDArray[np.int32] = np.arange(PAGES, dtype=np.int32) // (DIRECTORIES * PAGES_OF_DIRECTORY)
+NAMES = [f"d{page // PAGES_OF_DIRECTORY % DIRECTORIES}/{page}.html" for page in range(PAGES)]
+URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NAMES, strict=True)]
+WARMUP = 2
+TOLD = [name for name in terminals.TOLD if name not in growth.TERMINALS]
+"""What a history of changes tells."""
+CYCLE_STEP = 0xD1342543DE82EF95
+"""What `scrapy_gp4c.scoring.draws.draw_salt` multiplies cycles by."""
+
+
+def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:
+    """Pages with rates of their own, whose directories and sites change together now and then."""
+    rng = np.random.default_rng(seed)
+    own = rng.random((cycles, PAGES)) < rng.beta(0.4, 2.0, PAGES)
+    directory = np.arange(PAGES) // PAGES_OF_DIRECTORY
+    of_directory = rng.random((cycles, directory.max() + 1)) < 0.15
+    of_site = rng.random((cycles, SITES)) < 0.1
+    takes_part = rng.random((cycles, PAGES)) < 0.7
+    return np.asarray(own | takes_part & (of_directory[:, directory] | of_site[:, SITE]))
+
+
+class Plan(NamedTuple):
+    """What was chosen in a round, and what every candidate looked like, as bytes."""
+
+    pages: list[int]
+    scores: bytes
+    candidates: list[int]
+    terminals: dict[str, bytes]
+
+
+class Noting:
+    """Plans as another policy does, and notes it; ``columns``: of every candidate, every terminal too."""
+
+    def __init__(self, policy: Policy, plans: list[Plan], columns: bool) -> None:
+        self.policy, self.name, self.rounds = policy, policy.name, policy.rounds
+        self.plans, self.columns = plans, columns
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """Plan a round."""
+        chosen = self.policy.plan(round, evidence)
+        candidates: list[int] = []
+        values: dict[str, list[bytes]] = {}
+        for block in evidence.candidates() if self.columns else ():
+            candidates += block.pages.tolist()
+            for clock in terminals.CLOCKS:
+                found = terminals.compute(TOLD, block.state, round.cycle, clock)
+                for name, column in found.items():
+                    column = column.astype(np.float64)
+                    values.setdefault(f"{name} by {clock}", []).append(column.tobytes())
+        told = {name: b"".join(parts) for name, parts in values.items()}
+        self.plans.append(Plan(chosen.pages.tolist(), chosen.scores.tobytes(), candidates, told))
+        return chosen
+
+
+def noting(text: str, plans: list[Plan], columns: bool) -> PolicyChoice:
+    """The policy of a text, noted; with ``columns`` as if a user's own, which may read all columns."""
+    choice = table.load(text)
+
+    def make(settings: PolicySettings) -> Noting:
+        return Noting(choice.make(settings), plans, columns)
+
+    return PolicyChoice("tests.support.live_replay.noting" if columns else text, make)
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """Settings of a crawl without a panel."""
+    return Settings.load(ScrapySettings({"GP4C_WARMUP_VISITS": WARMUP, **given}))
+
+
+def crawled(
+    path: Path, changed: npt.NDArray[np.bool_], given: dict[str, Any], columns: bool = False
+) -> list[Plan]:
+    """Plans of a crawl into the store at `path` that chose by score: the first cycle sets the copies."""
+    plans: list[Plan] = []
+    loaded = settings_of(given)
+    texts = texts_of(changed, np.random.default_rng(0))
+    loaded = dataclasses.replace(loaded, policy=noting(loaded.policy.text, plans, columns))
+    crawl_store(path, texts, loaded, KEYS, URLS)
+    return [plan for plan in plans if plan.pages or plan.candidates]
+
+
+def replayed(history: ChangeHistory, given: dict[str, Any], columns: bool = False) -> list[Plan]:
+    """Plans of a replay, with the draws of a crawl that was one cycle further."""
+    plans: list[Plan] = []
+    loaded = settings_of(given)
+    seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
+    arranged = prepare(history, budget=loaded.budget, warmup=WARMUP, seed=seed)
+    function = functions.load(loaded.score_function.text)
+    replay_dense(arranged, function, (), policy=noting(loaded.policy.text, plans, columns))
+    return plans
+
+
+def truth(changed: npt.NDArray[np.bool_]) -> ChangeHistory:
+    """The web as a history."""
+    return ChangeHistory(changed, SITE, page_names=NAMES)

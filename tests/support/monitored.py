@@ -1,0 +1,39 @@
+"""A monitor of small crawls, to be killed and started again: ``monitored STORE LOG CYCLES SECONDS``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from scrapy_gp4c.commands.monitoring import Monitor, Process, RealClock
+from scrapy_gp4c.commands.schedule import Schedule
+from scrapy_gp4c.store.opening import open_store
+
+
+class Impatient(RealClock):
+    """Looks at everything more often."""
+
+    def wait(self, told: threading.Event, seconds: float) -> None:
+        """Wait shortly."""
+        told.wait(min(seconds, 0.02))
+
+
+def monitor(store_path: str, log: str, cycles: str, seconds: str) -> int:
+    """Monitor until so many cycles are finished."""
+    command = [sys.executable, "-m", "tests.support.monitored_crawl", store_path, log, seconds]
+    running = Monitor(
+        Path(store_path), lambda: Process(command), Schedule(0.05), lambda one: print(one, flush=True),
+        clock=Impatient(),
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, lambda *_: running.stop())
+    done = 0
+    if Path(store_path, "data.mdb").exists():
+        with open_store(store_path, readonly=True) as store:
+            done = store.last_cycle
+    return running.run(int(cycles) - done)
+
+
+if __name__ == "__main__":
+    sys.exit(monitor(*sys.argv[1:]))

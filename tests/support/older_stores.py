@@ -1,0 +1,72 @@
+"""Stores as the version before wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import lmdb
+import numpy as np
+
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring.terminals import STATE
+from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, UNSEALED, is_sealed, seed_of
+
+ADDED = ("E", "T", "found_cycle", "group")
+"""Columns that schema 3 had not."""
+
+
+def make_older(path: Path, version: int = 3) -> None:
+    """Make a store, open or in a fold or closed, the one of schema 3 or 4 that it would have been."""
+    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+        with environment.begin() as txn:
+            names = [bytes(name) for name, _ in txn.cursor()]
+        tables = {name: environment.open_db(name) for name in names}
+        with environment.begin(write=True) as txn:
+            for name in set(names) - {b"ids"}:
+                for key, value in list(txn.cursor(tables[name])):
+                    if key != UNSEALED:
+                        assert is_sealed(seed_of(name.decode(), key), value)
+                        txn.put(key, value[:-SUM_BYTES], db=tables[name])
+            txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
+        with environment.begin(write=True) as txn:
+            txn.drop(tables[b"notes"])
+        if version > 3:
+            with environment.begin(write=True) as txn:
+                for block, value in list(txn.cursor(tables[b"columns"])):
+                    txn.put(block, packed(value, growth.COLUMNS), db=tables[b"columns"])
+            return
+        old = environment.open_db(b"pages")
+        with environment.begin(write=True) as txn:
+            for block, value in txn.cursor(tables[b"columns"]):
+                txn.put(block, packed(value, (*ADDED, *growth.COLUMNS)), db=old)
+            for name in (b"columns", b"groups", b"group_visits", b"first_urls"):
+                txn.drop(tables[name])
+            txn.delete(b"groups", db=tables[b"meta"])
+
+
+def packed(block: bytes, without: Collection[str]) -> bytes:
+    """A block without some columns."""
+    kept = [column for name, column in columns.unpack(block).items() if name not in without]
+    return b"".join(map(np.ndarray.tobytes, kept))
+
+
+def schema(path: Path) -> str:
+    """The schema that a store says it has."""
+    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin() as txn:
+            return bytes(txn.get(b"schema", db=meta)).decode().strip('"')
+
+
+OLD_SHADOW = np.dtype(
+    [
+        ("page", "<u4"),
+        ("key", "<u8"),
+        ("current", "<u8"),
+        ("copy", "<u8"),
+        *((name, dtype) for name, dtype in STATE.items() if name not in ADDED),
+    ]
+)
+"""A shadow of schema 3."""

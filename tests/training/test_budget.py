@@ -1,0 +1,144 @@
+"""The budget command: equal to the evaluation at each budget, its answers, a panel's figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.simulated_crawl import crawl_store, texts_of
+from scrapy_gp4c.settings import Settings
+from training import budget, evaluate
+from training.comparing.budgets import FIGURES, Budgets, Curve, Point, Value, answers, read_budgets, study
+from training.histories.formats import write_text
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.replaying.metrics import METRICS
+
+
+def a_history(pages: int = 120, cycles: int = 12) -> ChangeHistory:
+    """Pages of all kinds, without names."""
+    rng = np.random.default_rng(3)
+    return ChangeHistory(rng.random((cycles, pages)) < rng.random(pages) * 0.6, np.arange(pages) % 7)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history as a file."""
+    path = tmp_path_factory.mktemp("history") / "h.txt"
+    write_text(path, a_history())
+    return path
+
+
+def test_every_point_is_the_evaluation_at_its_budget(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shares and counts, bit for bit; table, answers and figure are there."""
+    out, figure = tmp_path / "budget.json", tmp_path / "budget.svg"
+    scores = ["t * X", "-n", "random"]
+    given = ["--score", *scores, "--budgets", "10%,0.05,30", "--json", str(out), "--figure", str(figure)]
+    assert budget.main([str(path), *given, "--cycles-a-day", "2"]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(out.read_text())
+    for number, share in enumerate(("0.05", "0.1", "30")):
+        one = tmp_path / "one.json"
+        assert evaluate.main([str(path), "--score", *scores, "--budget", share, "--json", str(one)]) == 0
+        expected = json.loads(one.read_text())
+        assert found["evaluations"][number] == expected
+        for curve, result in zip(found["curves"], expected["results"], strict=True):
+            point = curve["points"][number]
+            assert (curve["score"], point["visits"]) == (result["score"], expected["settings"]["k"])
+            assert point["freshness"]["mean"] == result["freshness"]["mean"]
+            assert point["change_rate"]["ci95"] == result["change_rate"]["ci95"]
+            assert point["changes_a_day"]["mean"] == pytest.approx(2 * np.mean(result["changed"]))
+    assert "<svg" in figure.read_text()
+    assert all(line in printed for line in found["answers"])
+    assert all(text in printed for text in ("age (cycles)", "10.0%", "Figure: "))
+
+
+def test_the_delay_is_what_pages_waited() -> None:
+    """One page of two is visited in every cycle, by turns: a change waits half a cycle on average."""
+    history = ChangeHistory(np.ones((22, 2), bool), np.zeros(2, int))
+    (curve,) = study(history, ["age"], [1]).curves
+    figures = curve.points[0].figures
+    assert figures["freshness"].mean == 0.5
+    assert figures["delay_cycles"].mean == 1.0
+    assert figures["changes_a_day"].mean == 1.0
+    assert set(figures) == set(FIGURES) <= {*METRICS, "changes_a_day", "delay_cycles"}
+    (quiet,) = study(ChangeHistory(np.zeros((9, 2), bool), np.zeros(2, int)), ["age"], [1]).curves
+    assert math.isnan(quiet.points[0].figures["delay_cycles"].mean)
+
+
+def test_answers_lie_on_the_curve() -> None:
+    """Freshness between two budgets by a straight line; what no budget reaches is said to be out of reach."""
+
+    def point(share: float, fresh: float, changes: float) -> Point:
+        figures = {name: Value(0.0, None) for name in FIGURES}
+        return Point(
+            share, 1, {**figures, "freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
+        )
+
+    curve = Curve("t", [point(0.05, 0.85, 100.0), point(0.1, 0.95, 600.0), point(0.2, 0.97, 700.0)])
+    assert answers(Budgets([], [curve], 1000, False, 1.0)) == [
+        "a budget of 0.05 keeps 85.0% of the copies current already",
+        "90% freshness needs a budget of 7.5%",
+        "95% freshness needs a budget of 10.0%",
+        "99% freshness needs more than the largest budget: 20.0% keep 97.0% of the copies current",
+        "from 5.0% to 10.0%: +1% budget finds 100.0 more changes a day",
+        "from 10.0% to 20.0%: +1% budget finds 10.0 more changes a day",
+    ]
+
+
+def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store of which a panel was visited in every cycle: its pages are a sample, and it is said so."""
+    rng = np.random.default_rng(8)
+    pages, cycles = 400, 9
+    texts = texts_of(rng.random((cycles, pages)) < 0.3, rng)
+    keys = rng.integers(1, 2**63, pages, dtype=np.uint64) * np.uint64(2)
+    settings = Settings.load(
+        ScrapySettings({"GP4C_PANEL": 0.3, "GP4C_BUDGET": 0.35, "GP4C_WARMUP_VISITS": 1})
+    )
+    crawl_store(tmp_path / "store", texts, settings, keys)
+    out = tmp_path / "out.json"
+    given = ["--score", "age", "--budgets", "10%,40", "--json", str(out), "--figure", str(tmp_path / "f.svg")]
+    assert budget.main([str(tmp_path / "store"), *given]) == 0
+    found = json.loads(out.read_text())
+    assert "a random sample of 400 pages" in capsys.readouterr().out
+    history = read_history(tmp_path / "store")
+    assert (found["panel"], found["pages"]) == (True, pages)
+    assert history.pages < pages / 2
+    (point,) = found["curves"][0]["points"]  # 40 of 400 pages are 10%
+    assert (point["visits"], point["budget"]) == (40, 0.1)
+    changes = np.mean(found["evaluations"][0]["results"][0]["changed"])
+    assert point["changes_a_day"]["mean"] == pytest.approx(changes * pages / history.pages)
+    for name in FIGURES:
+        assert point[name]["ci95"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--budgets", "1%,many"], "'many'"),
+        (["--budgets", "150%"], "a budget is a share"),
+        (["--cycles-a-day", "0"], "--cycles-a-day"),
+        (["--figure", "budget.pdf"], "budget.pdf"),
+        (["--score", "t * Y"], "Y"),
+    ],
+)
+def test_bad_input_is_one_error(
+    path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """Exit code 2 and one message."""
+    assert budget.main([str(path), "--score", "t", "--budgets", "10%", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_budgets_are_shares_or_counts() -> None:
+    """Per cent, a share, a count."""
+    assert read_budgets("1%, 0.29,29%,500") == [0.01, 0.29, 0.29, 500]

@@ -1,0 +1,1 @@
+"""Groups of pages that may change together, from what the pages say."""

@@ -1,0 +1,138 @@
+"""Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
+
+Words would outweigh all else: so the pages are clustered by them first, and of that a page's features keep
+how near its cluster is to each of the ten largest. What the paper leaves open: 100 clusters at first, at most
+a tenth of the pages; counts as log(1 + x); every feature with mean 0 and variance 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.distances import Links
+from training.clustering.links import count_images, links_of
+from training.histories.contents import ContentHistory
+from training.histories.groups_file import identity_of
+from training.histories.neighbours import PageGroups
+
+Floats = npt.NDArray[np.float64]
+
+FEATURES: Final = ("content", "url", "page", "links")
+FIRST_CLUSTERS: Final = 100
+DIMENSIONS: Final = 10
+MOST_WORDS: Final = 2**15
+COMPONENTS: Final = 50
+"""Dimensions that the tf-idf of words is projected on before it is clustered."""
+_WORD: Final = re.compile(r"\w+")
+
+
+def group_pages(
+    contents: ContentHistory, clusters: int = 100, features: Sequence[str] = FEATURES, seed: int = 0
+) -> PageGroups:
+    """Cluster the pages of a file of contents by what they said in cycle 0: no look-ahead.
+
+    Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
+    """
+    history = contents.history
+    if not 1 <= clusters <= history.pages:
+        raise HistoryError(
+            f"--clusters: expected from 1 to {history.pages:,}, the number of pages; found {clusters:,}"
+        )
+    unknown = [name for name in features if name not in FEATURES]
+    if unknown or not features:
+        raise HistoryError(f"--features: expected some of {','.join(FEATURES)}; found {','.join(features)!r}")
+    texts = contents.texts_at(0)
+    pages = list(history.page_names or ())
+    names = history.site_names or []
+    urls = [f"{names[site]}/{page}" for site, page in zip(history.site.tolist(), pages, strict=True)]
+    links = links_of(history.site.tolist(), pages, texts)
+    told = _features(features, urls, [text or "" for text in texts], links, seed)
+    label, centres = bisected(_scaled(told), clusters, seed)
+    return PageGroups(label, nearest(centres), links, identity_of(history))
+
+
+def _features(
+    features: Sequence[str], urls: Sequence[str], texts: Sequence[str], links: Links, seed: int
+) -> Floats:
+    parts: list[Floats] = []
+    if "content" in features:
+        parts.append(near_largest(texts, seed))
+    if "url" in features:
+        words = [url.replace("_", " ").replace("/", " ") for url in urls]
+        parts.append(near_largest(words, seed))
+        depth = np.array([[url.count("/")] for url in urls], np.float64)
+        ends = [url.partition("/")[0].rpartition(".")[2] for url in urls]
+        domains = np.array([[end == known for known in sorted(set(ends))] for end in ends], np.float64)
+        parts += [depth, domains[:, : 2 * DIMENSIONS]]
+    if "page" in features:
+        counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in texts]
+        parts.append(np.log1p(np.array(counts, np.float64)))
+    if "links" in features:
+        degrees = [np.bincount(one, minlength=len(urls)) for one in (links.source, links.target)]
+        parts.append(np.log1p(np.stack(degrees, axis=1).astype(np.float64)))
+    return np.concatenate(parts, axis=1)
+
+
+def near_largest(texts: Sequence[str], seed: int) -> Floats:
+    """``[P, 10]``: for each of the ten largest clusters of texts by tf-idf, the rank of a page's own cluster
+    among all by the distance of its centroid: 0 for its own, 1 for the nearest."""
+    learn = _library()
+    vectors = learn.text.TfidfVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+").fit_transform(texts)
+    components = min(COMPONENTS, vectors.shape[1] - 1, len(texts) - 1)
+    if components >= 1:
+        vectors = learn.decomposition.TruncatedSVD(components, random_state=seed).fit_transform(vectors)
+    else:
+        vectors = vectors.toarray()
+    clusters = max(1, min(FIRST_CLUSTERS, len(texts) // 10))
+    label, centres = bisected(np.asarray(vectors, np.float64), clusters, seed)
+    rank = np.argsort(nearest(centres), axis=1)  # [from, to]
+    largest = np.argsort(-np.bincount(label, minlength=clusters), kind="stable")[:DIMENSIONS]
+    return np.asarray(rank[largest][:, label].T, np.float64)
+
+
+def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
+    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia."""
+    model = _library().cluster.BisectingKMeans(
+        clusters, random_state=seed, n_init=1, bisecting_strategy="biggest_inertia"
+    )
+    label = model.fit_predict(points)
+    return label.astype(np.int32), np.asarray(model.cluster_centers_, np.float64)
+
+
+def nearest(centres: Floats) -> npt.NDArray[np.int32]:
+    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
+    square = (centres**2).sum(axis=1)
+    distance = square[:, None] + square[None, :] - 2.0 * centres @ centres.T
+    np.fill_diagonal(distance, -1.0)
+    return np.argsort(distance, axis=1, kind="stable").astype(np.int32)
+
+
+def _scaled(values: Floats) -> Floats:
+    spread = values.std(axis=0)
+    return np.asarray((values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
+class _Learn:
+    """The parts of scikit-learn that are used."""
+
+    cluster: Any
+    decomposition: Any
+    text: Any
+
+
+def _library() -> type[_Learn]:
+    try:
+        from sklearn import cluster, decomposition
+        from sklearn.feature_extraction import text
+    except ImportError as error:
+        raise HistoryError(
+            "clusters need scikit-learn, which is missing: pip install 'scrapy-gp4c[cluster]'"
+        ) from error
+    _Learn.cluster, _Learn.decomposition, _Learn.text = cluster, decomposition, text
+    return _Learn

@@ -1,0 +1,34 @@
+"""What a first generation may begin with: functions that people know or would try first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED
+from training.evolution.canonical import canonical
+
+
+def look_around(names: Collection[str]) -> bool:
+    """Whether one of these terminals tells of a page's siblings."""
+    told = set(terminals.ROUND) - {"draw", "spent"}
+    return not told.isdisjoint(terminals.columns_of(names))
+
+
+def named_functions(names: Collection[str]) -> dict[str, str]:
+    """The named functions of these terminals: name -> canonical text."""
+    forms = {name: canonical(parse(row.expression)) for name, row in NAMED.items()}
+    return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
+
+
+def recommended(wanted: str) -> str:
+    """What the leaderboard recommends for a fitness or a preference: canonical text."""
+    return canonical(parse(NAMED["freshness" if wanted == "freshness" else DEFAULT].expression)).text
+
+
+def seeds(names: Collection[str]) -> list[Expression]:
+    """The named functions of these terminals, then ``t`` times each terminal, all different."""
+    products = [f"t * {name}" for name in names if "t" in names]
+    texts = [*named_functions(names).values(), *products]
+    return list(dict.fromkeys(canonical(parse(text)) for text in texts))

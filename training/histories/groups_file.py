@@ -1,0 +1,66 @@
+"""Groups of a history's pages in a file: clusters, and links between the pages."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.distances import Links
+from training.histories.history import ChangeHistory
+from training.histories.neighbours import PageGroups
+
+FORMAT: Final = "gp4c-groups/1"
+COMMAND: Final = "python -m training.cluster CONTENTS -o groups.npz"
+
+
+def identity_of(history: ChangeHistory) -> str:
+    """Digest of sites and names of a history's pages, in their order."""
+    digest = hashlib.sha256()
+    sites = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+    for site, page in zip(history.site.tolist(), history.page_names or [""] * history.pages, strict=True):
+        digest.update(f"{sites[site]}\t{page}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def write_groups(path: Path, groups: PageGroups) -> None:
+    """Write a file; raises HistoryError where it cannot."""
+    try:
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file,
+                format=np.array(FORMAT),
+                identity=np.array(groups.identity),
+                cluster=groups.cluster,
+                order=groups.order,
+                source=groups.links.source,
+                target=groups.links.target,
+            )
+    except OSError as error:
+        raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
+    """Read the groups of a history. Raises HistoryError for another file, or groups of other pages."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if str(found["format"]) != FORMAT:
+                raise ValueError(f"its format is {found['format']}")
+            links = Links(found["source"], found["target"], history.pages)
+            groups = PageGroups(found["cluster"], found["order"], links, str(found["identity"]))
+    except OSError as error:
+        raise HistoryError(f"cannot read the groups {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise HistoryError(
+            f"{path} is no file of groups ({FORMAT}): {error}; make one with `{COMMAND}`"
+        ) from error
+    if groups.identity != identity_of(history) or len(groups.cluster) != history.pages:
+        raise HistoryError(
+            f"{path} has the groups of other pages than those of {history.source}; make its own with "
+            f"`{COMMAND}`"
+        )
+    return groups

@@ -1,0 +1,61 @@
+"""Histories that grow: which page appeared in which cycle, and whose response leads to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from training.histories.formats import write_npz
+from training.histories.history import ChangeHistory
+
+NOBODY: Final = -1
+"""Finder of a page that needs none: a start request."""
+
+
+@dataclass(frozen=True)
+class GrowthHistory:
+    """A history of P pages with their births. Raises HistoryError for arrays that do not fit."""
+
+    history: ChangeHistory
+    """Changes; none up to the cycle of a page's birth."""
+    born: npt.NDArray[np.int32]
+    """``[P]``: cycle (from 1) in which the page appeared; 0: it was there before."""
+    finder: npt.NDArray[np.int32]
+    """``[P]``: position of the page that links to it; `NOBODY`: it is known once it is there."""
+
+    def __post_init__(self) -> None:
+        pages, cycles = self.history.pages, self.history.cycles
+        for name, values, low, high in (
+            ("born", self.born, 0, cycles),
+            ("finder", self.finder, NOBODY, pages - 1),
+        ):
+            fits = values.shape == (pages,) and values.dtype.kind in "iu"
+            if not fits or values.min() < low or values.max() > high:
+                raise HistoryError(
+                    f"{name!r} of a growth history must be integers from {low} to {high:,}, one for each of "
+                    f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
+                )
+        if (self.finder == np.arange(pages)).any():
+            raise HistoryError("a page of a growth history must not be its own finder")
+
+    @property
+    def observed(self) -> npt.NDArray[np.bool_]:
+        """``[D, P]``: whether a change of the page could be seen: after its birth."""
+        return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
+
+
+def write_growth(path: Path, growth: GrowthHistory) -> None:
+    """Write an npz archive that is a history too: of the pages that were there from the start.
+
+    Raises HistoryError for a name that it cannot hold.
+    """
+    own = growth.history
+    known = ChangeHistory(
+        own.changed, own.site, own.weight, growth.observed, own.site_names, own.page_names, own.key
+    )
+    write_npz(path, known, {"born": growth.born, "finder": growth.finder})

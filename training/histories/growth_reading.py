@@ -1,0 +1,39 @@
+"""Reading growth: an archive, or the store of a crawl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from training.histories.formats import read_file
+from training.histories.growth import GrowthHistory
+from training.histories.history import ChangeHistory
+
+
+def read_growth(path: Path) -> GrowthHistory:
+    """Read an npz archive of `write_growth`, or the store of a crawl (a directory).
+
+    Raises HistoryError, which names what was expected and found.
+    """
+    if path.is_dir():
+        from training.histories.growth_store import read_store_growth  # needs lmdb; an archive does not
+
+        return read_store_growth(path)
+    fields = read_file(path)
+    found: dict[str, npt.NDArray[Any]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in ("born", "finder") if name in archive.files}
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass
+    if len(found) < 2:
+        raise HistoryError(
+            f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "
+            "`python -m training.from_git --growth` writes it, or the store of a crawl"
+        )
+    history = ChangeHistory(**fields._replace(observed=None)._asdict(), source=str(path))
+    return GrowthHistory(history, found["born"], found["finder"])

@@ -1,0 +1,138 @@
+"""Which pages of a history are in one directory and on one site."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.page_state import popularity, trees
+from scrapy_gp4c.page_state.distances import ClusterRanks, Links
+from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
+from scrapy_gp4c.page_state.groups import Directories
+from scrapy_gp4c.page_state.places import place_of_url
+
+
+class Groups(NamedTuple):
+    """The groups of P pages."""
+
+    group: npt.NDArray[np.intp]
+    """``[P]``: number of the page's directory."""
+    directories: Directories
+
+
+@dataclass(frozen=True, eq=False)
+class PageGroups:
+    """Clusters of P pages, and their links."""
+
+    cluster: npt.NDArray[np.int32]
+    """``[P]``."""
+    order: npt.NDArray[np.int32]
+    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
+    links: Links
+    identity: str
+    """Digest of the pages that they are of."""
+
+    def grouping(self, name: Name) -> Grouping:
+        """The pages by cluster, or each on its own among links."""
+        if name == "cluster":
+            return Grouping(self.cluster.astype(np.intp), len(self.order), ClusterRanks(self.order))
+        return Grouping(np.arange(len(self.cluster)), len(self.cluster), self.links)
+
+
+class Neighbours:
+    """The groups of pages, told when they are asked for: reading names takes as long as reading a file."""
+
+    def __init__(
+        self,
+        site: npt.NDArray[np.int32],
+        page_names: Sequence[str] | None,
+        weight: npt.NDArray[np.float64] | None = None,
+    ) -> None:
+        """Group by the directory in the names, paths or URLs; without names by ``site`` alone.
+
+        ``weight``: importance of pages, their popularity.
+        """
+        self._weight = weight
+        self._site = site
+        self._page_names = page_names
+        self._groupings: dict[Name, Grouping] = {}
+        self.groups_by_content: PageGroups | None = None
+        """Clusters and links, if a file of them was read (`training.histories.groups_file`)."""
+
+    @property
+    def are_named(self) -> bool:
+        """Whether directories are known."""
+        return self._page_names is not None
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The directory of every page."""
+        return self._placed[0]
+
+    @cached_property
+    def _placed(self) -> tuple[Groups, list[tuple[int, str]]]:
+        """The directory of every page; site and path of every directory."""
+        site = self._site
+        sites = int(site.max()) + 1
+        if self._page_names is None:
+            of_sites = Directories(np.arange(sites), sites, unnamed=True)
+            return Groups(site.astype(np.intp), of_sites), []
+        numbers: dict[tuple[int, str], int] = {}
+        group = np.fromiter(
+            (
+                numbers.setdefault((of_site, place_of_url(page).directory), len(numbers))
+                for of_site, page in zip(site.tolist(), self._page_names, strict=True)
+            ),
+            np.intp,
+            len(site),
+        )
+        of_directory = np.fromiter((of_site for of_site, _ in numbers), np.intp, len(numbers))
+        return Groups(group, Directories(of_directory, sites)), list(numbers)
+
+    def knows(self, name: Name) -> bool:
+        """Tell whether pages are grouped so."""
+        if name in ("cluster", "links"):
+            return self.groups_by_content is not None
+        return name == "site" or self.are_named
+
+    def grouping(self, name: Name) -> Grouping:
+        """How all pages fall into groups. Raises PolicyError where the history does not tell."""
+        if name in ("cluster", "links"):
+            if self.groups_by_content is None:
+                raise PolicyError(
+                    f"the history does not tell its pages by {name}: make a file of groups with `python -m "
+                    "training.cluster CONTENTS -o groups.npz`, and give `--groups groups.npz`"
+                )
+            return self._groupings.setdefault(name, self.groups_by_content.grouping(name))
+        if not self.knows(name):
+            raise PolicyError(
+                "directories are told by the names of pages, and the history has none: use a history with "
+                "names, or the level 'site'"
+            )
+        found = self._groupings.get(name)
+        if found is None:
+            group, directories = self.groups
+            if name == "tree":
+                places = ((str(site), directory) for site, directory in self._placed[1])
+                found = trees.of_directories(group, places)
+            else:
+                found = by_place(group, directories, name)
+            self._groupings[name] = found
+        return found
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """How popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nothing tells."""
+        if self._weight is not None:
+            return popularity.of_values(self._weight)
+        if self.groups_by_content is None:
+            raise PolicyError(
+                "phi='pra' wants popular pages, and the history has neither weights nor links: use another "
+                "phi, or give `--groups` of `python -m training.cluster`"
+            )
+        return popularity.of_values(self.groups_by_content.links.page_rank())

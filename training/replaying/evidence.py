@@ -1,0 +1,220 @@
+"""What a policy may look at in a replay: the columns of all pages, and what the cycle has found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Found, Pages, Planned, Scorer
+from scrapy_gp4c.scoring import terminals, worth
+from scrapy_gp4c.scoring.draws import salted_draws
+from training.histories.neighbours import Groups
+from training.replaying.arranged import ArrangedHistory
+from training.replaying.metrics import Ints
+from training.replaying.selection import Selection
+
+BLOCK_ROWS: Final = 16_384
+"""Pages scored at a time: so many that their columns stay in the processor's caches."""
+NO_GROUPS: Final = Groups(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
+"""Where nobody asks for any."""
+
+
+class _Worth:
+    """What visits to the pages were worth, those of the warm-up first."""
+
+    def __init__(self, arranged: ArrangedHistory, columns: tuple[str, ...]) -> None:
+        if arranged.impact is None:
+            raise ScoreError(
+                "the terminals dq_rate, dq_last and dq_decay need contents and a log of queries: replay a "
+                "file of contents with --query-log"
+            )
+        self._impact = arranged.impact
+        self.state = {
+            name: np.zeros(arranged.pages, dtype) for name, dtype in worth.COLUMNS.items() if name in columns
+        }
+        self._held = self._impact.version[0].copy()
+        everything = np.arange(arranged.pages)
+        for cycle in range(1, arranged.warmup + 1):
+            since = {"last_cycle": np.full(arranged.pages, cycle - 1)}
+            self.observe(self.state | since, everything, cycle)
+
+    def observe(self, seen: dict[str, terminals.Array], pages: Ints, cycle: int) -> None:
+        """Measure the visits of a cycle; ``seen``: the state of their pages before them, ``[visits]``."""
+        live = self._impact.version[cycle, pages]
+        gained = self._impact.between(self._held[pages], live, pages)
+        worth.observe(seen, gained, cycle - seen["last_cycle"])
+        self._held[pages] = live
+
+
+class ReplayEvidence:
+    """All pages of a replay, block by block, and what the cycle has found so far."""
+
+    def __init__(self, arranged: ArrangedHistory, columns: tuple[str, ...]) -> None:
+        """Take a history; ``columns``: state columns that policy and score function read."""
+        self._arranged = arranged
+        related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
+        self._is_related = bool(related)
+        self._group, self._directories = arranged.neighbours.groups if related else NO_GROUPS
+        self._is_predicted = any(name.startswith("surprise") for name in related)
+        kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
+        self.state = {
+            name: values[arranged.pattern] for name, values in arranged.first_state(tuple(kept)).items()
+        }
+        self._worth = _Worth(arranged, columns) if not worth.COLUMNS.keys().isdisjoint(columns) else None
+        if self._worth is not None:
+            self.state |= self._worth.state
+        self._columns = self.state | ({"group": self._group} if related else {})
+        self._clusters: Grouping | None = None
+        if any(name in terminals.CLUSTERED for name in related) and arranged.neighbours.knows("cluster"):
+            self._clusters = arranged.neighbours.grouping("cluster")
+            self._columns["cluster"] = self._clusters.number
+            begun = arranged.changed[max(0, arranged.warmup - WINDOW_CYCLES) : arranged.warmup]
+            nothing = np.zeros(arranged.pages)
+            self._clustered = [count_visits(self._clusters.number, row, nothing) for row in begun[::-1]]
+        self._finished = list(arranged.warmup_visits) if related else []
+        self._numbers = np.arange(arranged.pages, dtype=np.uint64)
+        self._pages = self._numbers.astype(np.uint32)
+        self._open = np.ones(arranged.pages, np.bool_)
+        self._scores = np.empty(arranged.pages)
+        self._selection = Selection(arranged.pages)
+        self._visits = Found(*(np.empty(arranged.pages, one) for one in ("u4", "u1", "u1")))
+
+    def begin(self, cycle: int, salt: np.uint64) -> None:
+        """Begin a cycle, nothing visited yet."""
+        self._cycle, self._salt = cycle, salt
+        self.visited = 0
+        self._open[:] = True
+
+    def _related(self) -> Related:
+        """What was visited so far, for the round that comes."""
+        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._arranged.k)
+        clustered = None
+        if self._clusters is not None:
+            clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
+        return Related(self._directories, recent, self._site_sums, clustered)
+
+    def _counted_clusters(self) -> npt.NDArray[np.void]:
+        """What this cycle's visits tell of clusters."""
+        assert self._clusters is not None
+        visited = self.visited_pages()
+        return count_visits(self._clusters.number[visited], self.found(), np.zeros(len(visited)))
+
+    def _counted(self) -> npt.NDArray[np.void]:
+        """What this cycle's visits tell of groups."""
+        visited = self.visited_pages()
+        if not len(visited) or not self._is_related:
+            return NO_VISITS
+        predicted = np.zeros(len(visited))
+        if self._is_predicted:
+            state = {name: self.state[name][visited] for name in ("E", "T", "last_cycle")}
+            predicted = terminals.change_probability(state, self._cycle)
+        return count_visits(self._group[visited], self.found(), predicted)
+
+    def _site_sums(self) -> SiteSums:
+        site = self._directories.site[self._group]
+        expected, cycles = (
+            np.bincount(site, self.state[name], self._directories.sites).astype(np.float64)
+            for name in ("E", "T")
+        )
+        return SiteSums(expected, cycles)
+
+    def candidates(self) -> Iterator[Block]:
+        """Yield the pages that were not visited in this cycle."""
+        related = self._related()
+        for rows in self._blocks():
+            left = np.flatnonzero(self._open[rows]) + rows.start if self.visited else rows
+            yield self._block(left, related)
+
+    def _blocks(self) -> Iterator[slice]:
+        for start in range(0, len(self._pages), BLOCK_ROWS):
+            yield slice(start, min(start + BLOCK_ROWS, len(self._pages)))
+
+    def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
+        state = RoundState(self._columns, rows, related, self._draw)
+        pages = self._pages[rows]
+        return Block(pages, state, lambda own: self._ties(pages[own]))
+
+    def _ties(self, pages: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+        """What decides among pages of equal score."""
+        numbers = pages.astype(np.uint64)
+        return salted_draws(numbers, self._salt) if self._arranged.ties == "random" else numbers
+
+    def best(self, scores_of: Scorer, k: int) -> Chosen:
+        """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
+        related = self._related()
+        for rows in self._blocks():
+            self._scores[rows] = scores_of(self._block(rows, related))
+        self._scores[self.visited_pages()] = -np.inf
+        chosen = self._selection.best(self._scores, min(k, len(self._pages) - self.visited), self._ties)
+        if not len(chosen):
+            return NOBODY
+        scores = self._scores[chosen]
+        return Chosen(chosen, scores, Cut(float(scores[-1]), int(self._ties(chosen[-1:])[0])))
+
+    def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
+        return salted_draws(self._numbers[rows], self._salt)
+
+    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+        """Tell which of some pages were not visited in this cycle."""
+        known = np.minimum(pages, len(self._open) - 1)
+        return np.asarray(self._open[known] & (pages == known))
+
+    def rows(self, pages: Pages) -> Block:
+        """Return the columns of some pages."""
+        return self._block(pages.astype(np.intp), self._related())
+
+    def visits(self) -> Found:
+        """Return what the rounds before have found."""
+        return self._visits.first(self.visited)
+
+    def planned(self) -> Planned:
+        """Return what the rounds before have chosen, all of which is visited by now."""
+        pages, _, kinds = self.visits()
+        return Planned(pages, kinds)
+
+    def grouping(self, name: Name) -> Grouping:
+        """Return how all pages fall into groups. Raises PolicyError where the history does not tell."""
+        return self._arranged.neighbours.grouping(name)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Return how popular each page is. Raises PolicyError where the history does not tell."""
+        return self._arranged.neighbours.popularity()
+
+    def visit(self, chosen: Chosen, found: npt.NDArray[np.bool_]) -> None:
+        """Note the visits of a round."""
+        rows = slice(self.visited, self.visited + len(found))
+        outcomes = np.where(found, np.uint8(CHANGED), np.uint8(UNCHANGED))
+        self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
+        self._visits.kinds[rows] = chosen.kinds_of_pages()
+        self.visited += len(found)
+        self._open[chosen.pages] = False
+
+    def visited_pages(self) -> Ints:
+        """Pages visited in this cycle, in order of visit."""
+        return self.visits().pages.astype(np.int64)
+
+    def found(self) -> npt.NDArray[np.bool_]:
+        """Whether each of them had changed."""
+        return np.asarray(self.visits().outcomes == CHANGED)
+
+    def observe(self) -> None:
+        """Add the cycle's visits to the state of their pages and groups."""
+        if self._is_related:
+            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
+        if self._clusters is not None:
+            self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
+        visited = self.visited_pages()
+        seen = {name: values[visited] for name, values in self.state.items()}
+        if self._worth is not None:
+            self._worth.observe(seen, visited, self._cycle)
+        terminals.observe(seen, self.found(), self._cycle)
+        for name, values in seen.items():
+            self.state[name][visited] = values

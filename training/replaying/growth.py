@@ -1,0 +1,279 @@
+"""Replay of growth: unknown pages are not visited until a page that leads to them is.
+
+The rule is that of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by
+the policy; warm-up and first visits outside it. What a visit brings is fetched in the same cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
+from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.policies.budget import budget_pages
+from scrapy_gp4c.policies.policy import (
+    Block,
+    Found,
+    Pages,
+    Planned,
+    Policy,
+    PolicySettings,
+    Round,
+    choose,
+    rounds_of,
+)
+from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
+from scrapy_gp4c.policies.table import load as load_policy
+from scrapy_gp4c.scoring import functions, growth, terminals
+from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from training.histories.growth import NOBODY, GrowthHistory
+from training.replaying.arranged import CrawlChoices
+from training.replaying.replay import policy_of
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+HUBS: Final = "brought * t"
+"""What a crawl ranks hubs by unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class GrowthCrawl:
+    """How the replayed crawl spends its visits."""
+
+    budget: float
+    """A share of the known pages (float) or a count (int)."""
+    score_function: ScoreFunction
+    policy: PolicyChoice
+    hub_function: ScoreFunction
+    discovery: float = 0.1
+    """Share of the budget for hubs."""
+    warmup: int = 2
+    """Judged visits that every page gets outside the budget."""
+    seed: int = 0
+
+
+def growth_crawl(
+    score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
+) -> GrowthCrawl:
+    """A crawl by texts; ``policy`` None: the one that the score function's name brings along, else ``top_k``.
+
+    ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
+    """
+    function = functions.load(score).on_clock(choices.clock)
+    return GrowthCrawl(
+        choices.budget,
+        function,
+        load_policy(policy or policy_of(function)),
+        functions.load(hubs),
+        discovery,
+        choices.warmup,
+        choices.seed,
+    )
+
+
+@dataclass(frozen=True)
+class GrowthResult:
+    """What a replay of growth found; arrays have one entry per cycle after the warm-up but for `delay`."""
+
+    delay: npt.NDArray[np.int64]
+    """``[new pages]``: cycles between birth and first visit; of a page never found, those until the end."""
+    missed: int
+    """New pages that were never found."""
+    visited: npt.NDArray[np.int64]
+    """Visits to hubs and ranked pages."""
+    changed: npt.NDArray[np.int64]
+    """Those of them that found a change."""
+    hubs: npt.NDArray[np.int64]
+    """Those of them that were for discovery."""
+    coverage: npt.NDArray[np.float64]
+    """Share of the existing pages that are known, after the cycle."""
+    current: npt.NDArray[np.float64]
+    """Weighted share of the existing pages whose current copy is held; unknown ones count as missing."""
+
+    @property
+    def change_rate(self) -> float:
+        """Changes per visit, over all cycles."""
+        return float(self.changed.sum() / max(1, self.visited.sum()))
+
+
+def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
+    """Replay a crawl of a web that grows.
+
+    Raises PolicyError for a policy that breaks its contract, ScoreError for a score that cannot be computed.
+    """
+    web = Web(grown, crawl)
+    rows = [web.cycle(cycle) for cycle in range(1, grown.history.cycles + 1)][crawl.warmup :]
+    new = grown.born > 0
+    found = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
+    told = np.array(rows, np.float64).reshape(-1, 5).T
+    return GrowthResult(
+        (found - grown.born)[new].astype(np.int64),
+        int(np.count_nonzero(new & ~web.known)),
+        *told[:3].astype(np.int64),
+        *told[3:],
+    )
+
+
+class Web:
+    """The pages, what the crawl knows of them, and what it cannot see."""
+
+    def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
+        """Begin before the first cycle: what was there from the start is known, and has copies."""
+        self._grown, self._crawl = grown, crawl
+        own = grown.history
+        pages = own.pages
+        columns = {**terminals.STATE, **growth.COLUMNS}
+        self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
+        self.known = grown.born == 0
+        found_by = np.where(grown.finder == NOBODY, growth.START, grown.finder + 1)
+        self.state["found_by"][:] = found_by
+        self._outdated = np.zeros(pages, np.bool_)
+        self._weight = np.ones(pages) if own.weight is None else own.weight
+        self._keys = np.arange(pages, dtype=np.uint64) if own.key is None else own.key
+        groups = own.neighbours.groups
+        self.state["group"] = groups.group
+        self._directories = groups.directories
+        self._finished: list[npt.NDArray[Any]] = []
+
+    def cycle(self, cycle: int) -> tuple[float, ...]:
+        """Crawl a cycle: visits for hubs and by rank, changes, visits for hubs, coverage, current copies."""
+        self._number = cycle
+        self._salt = draw_salt(self._crawl.seed, cycle)
+        exists = self._grown.born <= cycle
+        self._outdated |= self._grown.history.changed[cycle - 1] & self.known
+        known_before = self.known.copy()
+        warming = self.known & (self.state["n"] < self._crawl.warmup)
+        settled = self.known & ~warming
+        self._visited: list[Array] = []
+        self._kinds: list[npt.NDArray[np.uint8]] = []
+        self._beside = np.flatnonzero(warming)
+        self._told = self._beside[:0]
+        self._open = settled & growth.is_hub(self.state, cycle)
+        budget = budget_pages(self._crawl.budget, int(self.known.sum()))
+        share = min(budget, max(1, budget_pages(self._crawl.discovery, budget)))
+        hubs = self._plan(TOP_K, self._crawl.hub_function, share if self._crawl.discovery else 0)
+        self._open = settled
+        self._open[self._seen()] = False
+        self._plan(self._crawl.policy, self._crawl.score_function, budget - hubs)
+        chosen = self._seen()
+        visited = np.sort(np.concatenate((chosen, self._beside)))
+        brought = self._discover(visited, exists)
+        changed = int(np.count_nonzero(self._outdated[chosen]))
+        self._observe(visited, brought, known_before)
+        weight = self._weight * exists
+        current = weight[self.known & ~self._outdated].sum() / max(weight.sum(), 1e-300)
+        return len(chosen), changed, hubs, self.known.sum() / max(1, exists.sum()), current
+
+    def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
+        """Let a policy choose from the open pages, all its rounds; returns its visits."""
+        planner: Policy = policy.make(PolicySettings(function, self._crawl.seed))
+        start, self._budget = len(self._seen()), budget
+        for number in rounds_of(planner) if budget > 0 and self._open.any() else ():
+            spent = len(self._seen()) - start
+            self._spent = spent / budget
+            self._told = np.concatenate((self._seen(), self._beside)) if number else self._told[:0]
+            self._begin = start
+            chosen = choose(planner, Round(self._number, number, budget - spent), self)
+            if planner.rounds is None and not len(chosen.pages):
+                break
+            self._visited.append(chosen.pages.astype(np.int64))
+            self._kinds.append(chosen.kinds_of_pages())
+            self._open[chosen.pages] = False
+        return len(self._seen()) - start
+
+    def _seen(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.empty(0, np.int64), *self._visited])
+
+    def candidates(self) -> Iterator[Block]:
+        """Yield the pages that may be chosen now: the evidence of a round."""
+        yield self._block(np.flatnonzero(self._open))
+
+    def _block(self, rows: npt.NDArray[np.intp]) -> Block:
+        now = self._counted(self._told)
+        recent = Recent(self._number, self._finished, now, self._spent)
+        related = Related(self._directories, recent, self._site_sums)
+        state = RoundState(self.state, rows, related, lambda own: salted_draws(self._keys[own], self._salt))
+        return Block(
+            rows.astype(np.uint32), state, lambda own: salted_draws(self._keys[rows[own]], self._salt)
+        )
+
+    def visits(self) -> Found:
+        """Return what the cycle has visited so far."""
+        pages = self._told
+        kinds = np.concatenate([*self._kinds, np.full(len(self._beside), WARMUP, np.uint8)])
+        return Found(
+            pages.astype(np.uint32),
+            np.where(self._outdated[pages], CHANGED, UNCHANGED).astype(np.uint8),
+            kinds[: len(pages)],
+        )
+
+    def planned(self) -> Planned:
+        """Return what the policy's rounds before have chosen."""
+        kinds = np.concatenate([np.empty(0, np.uint8), *self._kinds])
+        return Planned(self._seen()[self._begin :].astype(np.uint32), kinds[self._begin :])
+
+    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+        """Tell which of some pages may be chosen now."""
+        known = np.minimum(pages, len(self._open) - 1)
+        return np.asarray(self._open[known] & (pages == known))
+
+    def rows(self, pages: Pages) -> Block:
+        """Return the columns of some pages."""
+        return self._block(pages.astype(np.intp))
+
+    def grouping(self, name: Name) -> Grouping:
+        """Return how all pages fall into groups."""
+        return self._grown.history.neighbours.grouping(name)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Return how popular each page is."""
+        return self._grown.history.neighbours.popularity()
+
+    def _site_sums(self) -> SiteSums:
+        site = self._directories.site[self.state["group"]]
+        expected, cycles = (
+            np.bincount(site, self.state[name], self._directories.sites).astype(np.float64)
+            for name in ("E", "T")
+        )
+        return SiteSums(expected, cycles)
+
+    def _counted(self, pages: Array) -> npt.NDArray[Any]:
+        state = {name: self.state[name][pages] for name in ("E", "T", "last_cycle")}
+        predicted = terminals.change_probability(state, self._number)
+        return count_visits(self.state["group"][pages], self._outdated[pages], predicted)
+
+    def _discover(self, visited: Array, exists: Bools) -> npt.NDArray[np.int64]:
+        """Fetch what visits lead to, and what that leads to; returns how many pages each page has brought."""
+        finder = self._grown.finder
+        shown = np.zeros(len(finder) + 1, np.bool_)
+        shown[visited] = shown[NOBODY] = True
+        brought = np.zeros(len(finder), np.int64)
+        while len(new := np.flatnonzero(exists & ~self.known & shown[finder])):
+            np.add.at(brought, finder[new][finder[new] != NOBODY], 1)
+            self.known[new] = shown[new] = True
+            for name in ("first_cycle", "last_cycle", "found_cycle", "entered", "brought_cycle"):
+                self.state[name][new] = self._number
+        return brought
+
+    def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
+        """Do to the columns what the visits did, as a crawl's fold does it."""
+        judged = visited[known_before[visited]]
+        self._finished = [self._counted(judged), *self._finished[: KEPT_CYCLES - 1]]
+        state: Mapping[str, Array] = {
+            name: column[judged] for name, column in self.state.items() if name not in ("group", "found_by")
+        }
+        state = dict(state)
+        growth.observe(state, brought[judged], self._number)
+        terminals.observe(state, self._outdated[judged], self._number)
+        for name, column in state.items():
+            self.state[name][judged] = column
+        self._outdated[judged] = False

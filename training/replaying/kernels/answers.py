@@ -1,0 +1,54 @@
+"""Answers to a workload, query by query: the same as `scrapy_gp4c.index.quality`, for many cycles."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from numba import njit
+
+LIVE, COPY = 1, 2
+"""What a version may be, both of them added."""
+
+
+@njit(cache=True, nogil=True)
+def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, found, wanted):
+    """Usefulness of every wanted query's answer, into `found`; `is_now`: what each version is.
+
+    Memory for each page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not
+    live: what their pages are worth may stand further down.
+    """
+    for query in range(len(start) - 1):
+        if not wanted[query]:
+            continue
+        rank = 0
+        others = 0
+        total = 0.0
+        for entry in range(start[query], start[query + 1]):
+            what = is_now[version[entry]]
+            if what == LIVE + COPY:
+                total += looks[rank] * score[entry]
+                rank += 1
+            elif what == COPY:
+                waiting[0, others] = rank
+                waiting[1, others] = page[entry]
+                others += 1
+                rank += 1
+            elif what == LIVE:
+                truth[page[entry]] = score[entry]
+                scored[page[entry]] = query
+        for one in range(others):
+            if scored[waiting[1, one]] == query:
+                total += looks[waiting[0, one]] * truth[waiting[1, one]]
+        found[query] = total
+
+
+@njit(cache=True, nogil=True)
+def clicks(start, version, page, looks, frequency, is_copy, clicked):
+    """Add to `clicked`, one for each page, how often users of all queries look at it."""
+    for query in range(len(start) - 1):
+        rank = 0
+        for entry in range(start[query], start[query + 1]):
+            if is_copy[version[entry]]:
+                clicked[page[entry]] += frequency[query] * looks[rank]
+                rank += 1

@@ -1,0 +1,54 @@
+"""A line for whoever waits while numba compiles, which it does once per installation and kind of history."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic
+from typing import Any, Final
+
+from numba.core import event
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 3.0
+"""Seconds spent in compilation before somebody is told."""
+
+
+class Teller(event.Listener):
+    """Adds up the time in compilation; tells once, while it lasts, when that is too long."""
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        """Take how long nobody needs to be told."""
+        self._left_s = patience_s
+        self._depth = 0
+        self._began_s = 0.0
+        self._timer: threading.Timer | None = None
+
+    def on_start(self, started: Any) -> None:
+        """A function is compiled; those that it calls are compiled within."""
+        self._depth += 1
+        if self._depth == 1 and self._left_s > 0.0:
+            self._began_s = monotonic()
+            self._timer = threading.Timer(self._left_s, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, ended: Any) -> None:
+        """It is compiled, or could not be."""
+        self._depth -= 1
+        if self._depth == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left_s -= monotonic() - self._began_s
+
+    def _tell(self) -> None:
+        self._left_s = 0.0
+        logger.warning("Compiling the replay engine for this kind of history: once, about half a minute ...")
+
+
+def tell_who_waits(patience_s: float = PATIENCE_S) -> Teller:
+    """Tell of compilations in this process from now on; returns who listens."""
+    teller = Teller(patience_s)
+    event.register("numba:compile", teller)  # type: ignore[no-untyped-call]
+    return teller

@@ -1,0 +1,184 @@
+"""The answers to a workload over the versions of all pages: exact quality of any copies, week by week.
+
+`scrapy_gp4c.index.quality` has the definitions (Pandey & Olston 2005, section 3). Here every version that an
+answer may have is scored and sorted once; which of them is a copy, and which is live, makes the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.index.quality import inspection
+from scrapy_gp4c.index.queries import Workload
+from scrapy_gp4c.index.scores import SCORINGS, Postings, Statistics
+from training.replaying.corpus import Corpus
+from training.replaying.kernels import answers
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Scored versions by query: E entries, in each query by score descending, then by page."""
+
+    workload: Workload
+    page_of_version: Ints
+    """``[V]``"""
+    live: Ints
+    """``[D + 1, P]``: the version that each page has in cycles 0..D."""
+    start: npt.NDArray[np.int64]
+    """``[Q + 1]``: where each query's entries begin."""
+    version: Ints
+    """``[E]``: versions that have every term of the query."""
+    score: Floats
+    """``[E]``: S."""
+
+    @property
+    def pages(self) -> int:
+        """P."""
+        return int(self.live.shape[1])
+
+    @cached_property
+    def _page(self) -> Ints:
+        return self.page_of_version[self.version]
+
+    @cached_property
+    def _looks(self) -> Floats:
+        return inspection(np.arange(1, self.pages + 1))
+
+    @cached_property
+    def _queries_of_page(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where each page's queries begin, and the queries."""
+        query = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        pairs = np.unique(self._page.astype(np.int64) * len(self.start) + query)
+        page, query = np.divmod(pairs, len(self.start))
+        return np.searchsorted(page, np.arange(self.pages + 1)), query
+
+    def quality(self, copies: Ints, live: Ints | None = None) -> Floats:
+        """Quality of the copies in every cycle, in [0, 1] (eq. 5): ``[C]``.
+
+        ``copies``, ``live``: versions ``[C, P]``; without ``live`` they are of the last C cycles.
+        """
+        if live is None:
+            live, ideal = self.live[-len(copies) :], self.ideal[-len(copies) :]
+        else:
+            ideal = self.usefulness(live, live)
+        return np.divide(self.usefulness(copies, live), ideal, out=np.ones(len(ideal)), where=ideal > 0)
+
+    @cached_property
+    def ideal(self) -> Floats:
+        """Usefulness of copies in sync, by cycle: ``[D + 1]`` (eq. 4)."""
+        return self.usefulness(self.live, self.live)
+
+    def usefulness(self, copies: Ints, live: Ints) -> Floats:
+        """Usefulness of searching copies in every cycle (eq. 3): ``[C]``; parameters as for `quality`.
+
+        From one cycle to the next only answers with a page that moved are told anew.
+        """
+        first, queries = self._queries_of_page
+        found = np.zeros(len(self.start) - 1)
+        wanted = np.ones(len(found), np.bool_)
+        truth, scored = np.empty(self.pages), np.empty(self.pages, np.int64)
+        waiting = np.empty((2, self.pages), np.int64)
+        out = np.empty(len(copies))
+        for cycle in range(len(copies)):
+            if cycle:
+                moved = copies[cycle] != copies[cycle - 1]
+                moved |= live[cycle] != live[cycle - 1]
+                wanted[:] = False
+                for one in np.flatnonzero(moved).tolist():
+                    wanted[queries[first[one] : first[one + 1]]] = True
+            is_now = np.zeros(len(self.page_of_version), np.uint8)
+            is_now[live[cycle]] += np.uint8(answers.LIVE)
+            is_now[copies[cycle]] += np.uint8(answers.COPY)
+            scored[:] = -1
+            entries = self.start, self.version, self._page, self.score
+            answers.usefulness(*entries, self._looks, is_now, truth, scored, waiting, found, wanted)
+            out[cycle] = self.workload.frequency @ found
+        return out
+
+    def rank_in(self, query: int, page: int, copies: Ints) -> int:
+        """Rank of a page in the answer to a query; 0: it is not in it. ``copies``: versions ``[P]``."""
+        rows = slice(self.start[query], self.start[query + 1])
+        answer = self._page[rows][np.isin(self.version[rows], copies)]
+        found = np.flatnonzero(answer == page)
+        return int(found[0]) + 1 if len(found) else 0
+
+    def queries_of(self, page: int) -> npt.NDArray[np.int64]:
+        """Queries whose answer the page was ever in."""
+        first, queries = self._queries_of_page
+        return queries[first[page] : first[page + 1]]
+
+    def clicks(self, last: int) -> Floats:
+        """How often users look at each page where copies are in sync, mean over cycles 1..last: ``[P]``."""
+        clicked = np.zeros(self.pages)
+        for versions in self.live[1 : last + 1]:
+            is_copy = np.zeros(len(self.page_of_version), np.bool_)
+            is_copy[versions] = True
+            answers.clicks(
+                self.start, self.version, self._page, self._looks, self.workload.frequency, is_copy, clicked
+            )
+        return clicked / last
+
+    def relevance(self) -> Floats:
+        """Score of every query summed over pages, mean over cycles: ``[Q]`` (section 6)."""
+        stood = np.zeros(len(self.page_of_version))
+        np.add.at(stood, self.live.ravel(), 1.0 / len(self.live))
+        summed = np.concatenate(([0.0], np.cumsum(self.score * stood[self.version])))
+        return np.asarray(summed[self.start[1:]] - summed[self.start[:-1]])
+
+
+def statistics_of(corpus: Corpus, cycle: int = 0) -> Statistics:
+    """What scores need of the pages as they were in a cycle; ``corpus``: of a workload's terms."""
+    live = corpus.contents.version[cycle]
+    live = live[corpus.exists[live]]
+    held = np.zeros(len(corpus.length), np.bool_)
+    held[live] = True
+    df = np.bincount(corpus.term[held[corpus.version]], minlength=len(corpus.number))
+    return Statistics(len(live), df, float(corpus.length[live].mean()) if len(live) else 0.0)
+
+
+def single_scores(
+    corpus: Corpus, scoring: str, statistics: Statistics, importance: Floats | None = None
+) -> Floats:
+    """Score of every occurrence for its term alone: ``[E]``; ``importance``: of every page, ``[P]``."""
+    page = corpus.contents.page_of_version[corpus.version]
+    weight = 1.0 if importance is None else importance[page]
+    postings = Postings(corpus.term, corpus.tf, corpus.length[corpus.version], weight)
+    return SCORINGS[scoring].single(postings, statistics)
+
+
+def search(
+    corpus: Corpus, workload: Workload, scoring: str, importance: Floats | None = None, cycle: int = 0
+) -> Search:
+    """Score and sort all versions for all queries; ``corpus``: of the workload's terms.
+
+    ``cycle``: when idf and mean length are taken.
+    """
+    statistics = statistics_of(corpus, cycle)
+    single = single_scores(corpus, scoring, statistics, importance)
+    share_of = SCORINGS[scoring].share
+    page = corpus.contents.page_of_version
+    order = np.argsort(corpus.term, kind="stable")  # by term, then by version
+    bounds = np.searchsorted(corpus.term[order], np.arange(len(workload.terms) + 1))
+    versions, scores = [], []
+    for query in workload.queries:
+        rows = [order[bounds[term] : bounds[term + 1]] for term in query]
+        share = share_of(np.array(query), statistics)
+        found, total = corpus.version[rows[0]], single[rows[0]] * share[0]
+        for own, part in zip(rows[1:], share[1:].tolist(), strict=True):
+            found, left, right = np.intersect1d(
+                found, corpus.version[own], assume_unique=True, return_indices=True
+            )
+            total = total[left] + single[own[right]] * part
+        by_score = np.lexsort((page[found], -total))
+        versions.append(found[by_score].astype(np.int32))
+        scores.append(total[by_score])
+    start = np.concatenate(([0], np.cumsum([len(part) for part in versions])))
+    found, total = np.concatenate(versions), np.concatenate(scores)
+    return Search(workload, page, corpus.contents.version, start, found, total)

@@ -1,0 +1,154 @@
+"""delta-Q_A of every refresh that a replay may make: all pairs of versions of all pages, computed once.
+
+F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.index.impact`); then what a refresh is worth
+depends on nothing but the page's old and new text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.index.curves import PIECES
+from scrapy_gp4c.index.impact import Refit, Refreshes, impacts, refit
+from scrapy_gp4c.index.queries import Workload
+from scrapy_gp4c.index.scores import Postings
+from training.histories.contents import ContentHistory
+from training.histories.history import ChangeHistory
+from training.histories.impact import Impact
+from training.replaying import links
+from training.replaying.corpus import Corpus, count
+from training.replaying.search import Search, search
+
+Floats = npt.NDArray[np.float64]
+
+
+class Measuring(NamedTuple):
+    """How quality is measured, but for the texts."""
+
+    workload: Workload
+    scoring: str = "tfidf"
+    """A name of `scrapy_gp4c.index.scores.SCORINGS`."""
+    importance: Floats | None = None
+    """Of every page, above 0, for ``inlinks``: ``[P]``."""
+    pieces: int = PIECES
+    cycle: int = 0
+    """When F_q, idf and mean length are taken."""
+
+
+def known(corpus: Corpus, how: Measuring) -> Refit:
+    """What the estimator knows at a refit; ``corpus``: of the workload's terms."""
+    live = corpus.contents.version[how.cycle]
+    live = live[corpus.exists[live]]
+    held = np.zeros(len(corpus.length), np.bool_)
+    held[live] = True
+    rows = np.flatnonzero(held[corpus.version])
+    mean_length = float(corpus.length[live].mean()) if len(live) else 0.0
+    postings = _postings(corpus, how, rows, corpus.tf[rows], corpus.version[rows])
+    return refit(how.scoring, how.workload.term_frequency, postings, len(live), mean_length, how.pieces)
+
+
+def _postings(
+    corpus: Corpus,
+    how: Measuring,
+    rows: npt.NDArray[np.intp],
+    tf: npt.NDArray[np.int32],
+    version: npt.NDArray[np.int32],
+) -> Postings:
+    weight: Floats | float = 1.0
+    if how.importance is not None:
+        weight = how.importance[corpus.contents.page_of_version[version]]
+    return Postings(corpus.term[rows], tf, corpus.length[version], weight)
+
+
+def worths(corpus: Corpus, how: Measuring, found: Search) -> Impact:
+    """All pairs of versions, and the exact quality by ``found``; ``corpus``: of the workload's terms."""
+    contents = corpus.contents
+    estimator = known(corpus, how)
+    versions = np.diff(contents.first_version)
+    start = np.concatenate(([0], np.cumsum(versions.astype(np.int64) ** 2)))
+    gain = np.zeros(int(start[-1]), np.float32)
+    for page in np.flatnonzero(versions > 1).tolist():
+        gain[start[page] : start[page + 1]] = _pairs(corpus, how, estimator, page).ravel()
+    first = contents.first_version[:-1]
+    return Impact(
+        contents.version - first, start[:-1], versions, gain, lambda copies: found.quality(copies + first)
+    )
+
+
+def _pairs(corpus: Corpus, how: Measuring, estimator: Refit, page: int) -> Floats:
+    """delta-Q_A of every pair of a page's versions: ``[old, new]``; 0 unless the new one is later."""
+    begin, end = corpus.contents.first_version[page : page + 2].tolist()
+    count = end - begin
+    rows = slice(corpus.start[begin], corpus.start[end])
+    term, column = np.unique(corpus.term[rows], return_inverse=True)
+    tf = np.zeros((count, len(term)), np.int32)
+    tf[corpus.version[rows] - begin, column] = corpus.tf[rows]
+    old, new = np.triu_indices(count, 1)
+    pair, at = np.nonzero((tf[old] > 0) | (tf[new] > 0))
+    weight: Floats | float = 1.0 if how.importance is None else float(how.importance[page])
+    before, after = (
+        Postings(term[at], tf[side[pair], at], corpus.length[begin + side[pair]], weight)
+        for side in (old, new)
+    )
+    found = np.zeros((count, count))
+    found[old, new] = impacts(estimator, Refreshes(pair, before, after), len(old))
+    return found
+
+
+def measured(
+    contents: ContentHistory,
+    how: Measuring,
+    importance: Path | None = None,
+    advance: Callable[[], object] = lambda: None,
+) -> ChangeHistory:
+    """The history of some contents, with what refreshes are worth; ``advance``: see `corpus.count`.
+
+    ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `links.importance`.
+    """
+    if how.scoring == "inlinks" and how.importance is None:
+        given = read_importance(importance, contents.history) if importance else links.importance(contents)
+        how = how._replace(importance=given)
+    corpus = count(contents, advance).of(how.workload)
+    found = search(corpus, how.workload, how.scoring, how.importance, how.cycle)
+    return replace(contents.history, impact=worths(corpus, how, found))
+
+
+def read_importance(path: Path, history: ChangeHistory) -> Floats:
+    """Read ``site<TAB>page<TAB>number`` a line, a number above 0 for every page: ``[P]``.
+
+    Raises HistoryError for a broken line or a page without a number.
+    """
+    given: dict[tuple[str, str], float] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"cannot read {path}: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        site, _, rest = line.partition("\t")
+        page, _, text = rest.partition("\t")
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0.0 < value < np.inf:
+            raise HistoryError(
+                f"{path}, line {number}: expected site<TAB>page<TAB>number above 0; found {line[:60]!r}"
+            )
+        given[site, page] = value
+    sites, pages = history.site_names, history.page_names
+    assert sites is not None
+    assert pages is not None
+    names = [(sites[site], page) for site, page in zip(history.site.tolist(), pages, strict=True)]
+    missing = next((name for name in names if name not in given), None)
+    if missing is not None:
+        raise HistoryError(
+            f"{path}: expected a number for every page; none for {missing[1]!r} of {missing[0]!r}"
+        )
+    return np.array([given[name] for name in names])

@@ -1,0 +1,59 @@
+"""Replays of growth as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from training.replaying.growth import GrowthResult
+
+COLUMNS: Final = ("discovery", "change rate", "delay", "90th pct.", "never found", "coverage")
+
+
+class GrowthRow(NamedTuple):
+    """One replay in figures."""
+
+    score: str
+    discovery: float
+    change_rate: float
+    delay_cycles: float
+    """Mean delay between birth and first visit."""
+    delay_p90_cycles: float
+    missed: int
+    coverage: float
+    current: float
+    hub_visits: float
+    """Mean visits per cycle for discovery."""
+
+
+def row_of(score: str, discovery: float, result: GrowthResult) -> GrowthRow:
+    """The figures of a replay: means over the cycles after the warm-up."""
+    delay = result.delay if len(result.delay) else np.zeros(1)
+    return GrowthRow(
+        score,
+        discovery,
+        result.change_rate,
+        float(delay.mean()),
+        float(np.quantile(delay, 0.9)),
+        result.missed,
+        float(result.coverage.mean()),
+        float(result.current.mean()),
+        float(result.hubs.mean()),
+    )
+
+
+def show_growth(title: str, rows: Sequence[GrowthRow], console: Console) -> None:
+    """Print the table."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("score function")
+    for name in (*COLUMNS, "current copies", "hub visits"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        shares = (f"{row.coverage:.3f}", f"{row.current:.3f}", f"{row.hub_visits:.1f}")
+        delays = (f"{row.delay_cycles:.2f}", f"{row.delay_p90_cycles:.1f}", f"{row.missed:,}")
+        table.add_row(row.score, f"{row.discovery:.0%}", f"{row.change_rate:.3f}", *delays, *shares)
+    console.print(table)

@@ -1,0 +1,95 @@
+"""Repeat the experiment of Pandey & Olston 2005: `python -m training.user_centric CONTENTS -o DIR`.
+
+Search quality by budget for user-centric, staleness- and embarrassment-based refreshing, age and t*X, on one
+site and on all pages that change, under two scoring functions; figures 3 and 4, tables, JSON and CSV.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.index.curves import PIECES
+from training import options
+from training.comparing import user_centric
+from training.comparing.refreshing_trial import BUDGETS, ESTIMATES, TAUS
+from training.comparing.user_centric import Plans
+from training.replaying.workloads import Plan
+from training.reporting.user_centric import forecast_table, resource_table, write_all
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code: 0, 2 for input that cannot be used, 130 for Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.user_centric", description=__doc__.split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add("contents", type=Path, metavar="CONTENTS", help="JSON lines of site, page and versions")
+    options.output(add, "directory for figures, tables, JSON and CSV")
+    estimates = "what is known of pages: from all weeks, the first half, or a policy's own visits"
+    add("--estimate", choices=ESTIMATES, default="whole", help=estimates)
+    add("--site", default=user_centric.SITE, metavar="NAME", help="the data set of one site")
+    add("--queries", type=int, default=Plan().queries, help="distinct queries to draw (default %(default)s)")
+    add("--zipf", type=float, default=Plan().zipf, help="frequency ~ rank^-zipf (default %(default)s)")
+    add("--pieces", type=int, default=PIECES, help="pieces of F (default %(default)s)")
+    options.seed(add, Plan().seed, "of workload and phases (default %(default)s)")
+    shares = "shares of the pages refreshed per week"
+    add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
+    thresholds = "thresholds of SBR and EBR; the best is shown"
+    add("--taus", type=float, nargs="+", default=TAUS, metavar="TAU", help=thresholds)
+    add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
+    given = parser.parse_args(arguments)
+    plans = Plans(given.estimate, Plan(given.queries, given.zipf, given.seed), given.pieces)
+    plans = plans._replace(sites=(given.site, None), budgets=tuple(given.budgets), taus=tuple(given.taus))
+    for name, values, least in (("--budgets", plans.budgets, 1e-9), ("--taus", plans.taus, 0.0)):
+        if wrong := [value for value in values if not least <= value <= 1.0]:
+            parser.error(f"{name}: expected shares from 0 to 1 (a budget above 0); found {wrong[0]:g}")
+    if given.quick:
+        plans = plans._replace(
+            plan=plans.plan._replace(queries=1_000),
+            budgets=user_centric.QUICK_BUDGETS,
+            taus=user_centric.QUICK_TAUS,
+            scorings=("tfidf",),
+            sites=(given.site,),
+        )
+    try:
+        _run(given.contents, given.output, plans)
+    except (Gp4cError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(contents: Path, directory: Path, plans: Plans) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+
+        def steps(total: int, what: str) -> Callable[[], object]:
+            task = bars.add_task(what, total=total)
+            return lambda: bars.advance(task)
+
+        results, trials = user_centric.run_all(contents, plans, steps)
+    results.write(directory)
+    write_all(results, trials[0].history.cycles, directory)
+    for panel in results.panels:
+        print(
+            f"{panel.name}: {panel.pages:,} pages, {panel.changed_share:.2%} change a week, "
+            f"{panel.queries:,} queries; never refreshed, quality ends at {panel.never:.4f}"
+        )
+    print(resource_table(results.panels))
+    print(forecast_table(results.panels))
+    print(f"Seed {plans.plan.seed}, estimate {plans.estimate}. Figures, tables and results.json: {directory}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Draw queries from the headings of recorded pages: `python -m training.workload CONTENTS -o OUT`.
+
+Writes a log of queries, `query<TAB>count`, as `training.evaluate --query-log` and `GP4C_QUERY_LOG` read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.index.queries import Workload
+from training import options, search_options
+from training.histories.contents import read_contents
+from training.histories.writing import replacing
+from training.replaying.corpus import count
+from training.replaying.search import search
+from training.replaying.workloads import Plan, draw, knee
+from training.reporting.evaluation import progress
+
+COUNTS = 1_000_000
+"""What the counts of a written log sum up to."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0, or 2 for input that cannot be used."""
+    plan = Plan()
+    parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
+    add = parser.add_argument
+    add("contents", metavar="CONTENTS", help="JSON lines of site, page and versions, plain, gzip or xz")
+    options.output(add, "log of queries to write", kind=str)
+    search_options.pages(add)
+    add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
+    add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
+    options.seed(add, plan.seed, "of all draws (default %(default)s)")
+    relevance = "drop queries whose TF-IDF summed over pages is below this number (default: at the knee)"
+    add("--min-relevance", default="auto", metavar="auto|NUMBER", help=relevance)
+    given = parser.parse_args(arguments)
+    least = None if given.min_relevance == "auto" else _number(parser, given.min_relevance)
+    if given.queries < 1:
+        parser.error(f"--queries: expected at least 1; found {given.queries}")
+    try:
+        _write(given, Plan(given.queries, given.zipf, given.seed), least)
+    except Gp4cError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"cannot write {given.output}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _number(parser: argparse.ArgumentParser, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        parser.error(f"--min-relevance: expected auto or a number; found {text!r}")
+
+
+def _write(given: argparse.Namespace, plan: Plan, least: float | None) -> None:
+    contents = read_contents(given.contents, given.site, given.changed_only)
+    drawn = draw(contents, plan)
+    with progress(Console(stderr=True), len(contents.texts), "counting terms") as advance:
+        corpus = count(contents, advance).of(drawn)
+    relevance = search(corpus, drawn, "tfidf").relevance()
+    least = knee(relevance) if least is None else least
+    kept = drawn.take(np.flatnonzero(relevance >= least))
+    with replacing(given.output) as file:
+        file.write("".join(_lines(kept)).encode())
+    lengths = np.bincount([len(query) for query in kept.queries], minlength=4)[1:4]
+    print(
+        f"{given.output}: {len(kept.queries):,} of {len(drawn.queries):,} distinct queries kept, those whose "
+        f"TF-IDF sums to {least:.4g} or more; {lengths[0]:,} of one term, {lengths[1]:,} of two, "
+        f"{lengths[2]:,} of three; {len(kept.terms):,} terms; zipf {plan.zipf:g}, seed {plan.seed}"
+    )
+
+
+def _lines(kept: Workload) -> list[str]:
+    order = np.argsort(-kept.frequency, kind="stable").tolist()
+    texts = kept.texts()
+    return [f"{texts[query]}\t{kept.frequency[query] * COUNTS:.6g}\n" for query in order]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
