@@ -25,6 +25,7 @@ from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint.bodies import body_sum
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class FingerprintMiddleware:
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result: Mapping[str, object] = cycle.end(visit, outcome, len(response.body), latency_s)
+        elif (same := _same(cycle, visit, response)) is not None:
+            result = cycle.judge(visit, same, len(response.body), _latency_s(request))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
@@ -198,7 +201,23 @@ def _judge(
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
         return cycle.end(visit, "error", size_bytes, latency_s)
+    total = body_sum(response, cycle.settings.features, made)
+    if total is not None and cycle.failure is None:
+        cycle.store.set_body_sum(visit.page, total)
     return cycle.judge(visit, made, size_bytes, latency_s)
+
+
+def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
+    """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
+    try:
+        row = cycle.store.page(visit.page)
+        kept = cycle.store.body_sum(visit.page) if row.has_copy else None
+    except StoreDamagedError as error:
+        cycle.failure = error
+        return None
+    if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
+        return None
+    return row.fingerprint
 
 
 def _latency_s(request: Request) -> float:

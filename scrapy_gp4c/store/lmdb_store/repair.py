@@ -42,6 +42,7 @@ KeyOf = Callable[[StoredRequest], int]
 _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
+    "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
 }
 """Table -> what it is to miss some of it."""
 
@@ -242,7 +243,7 @@ class _Rebuild:
     def _put_rest(self, tables: Tables, new_id: Array, dropped: int) -> None:
         """Write what is kept of single pages, and of the store."""
         with tables.transaction(write=True) as txn:
-            for name in ("validators", "first_urls"):
+            for name in _OF_PAGES:
                 for key, value in self._values[name].items():
                     page = U32.unpack(key)[0]
                     if page < self._pages and new_id[page] != LOST:
