@@ -30,6 +30,7 @@ from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -182,7 +183,8 @@ class _Rebuild:
             chunks.setdefault(U32_PAIR.unpack(key)[0], []).append(visits)
         for cycle in range(1, self._last + 1):
             found = np.concatenate([np.empty(0, VISIT), *chunks.get(cycle, [])])
-            expected = self._records.get(cycle, {}).get("visited", len(found))
+            record = self._records.get(cycle, {})
+            expected = record.get("visited", len(found)) - record.get("forgotten", 0)
             if cycle > dropped and len(found) < expected:
                 self._lose(expected - len(found), f"visits of cycle {cycle}")
                 dropped = cycle
@@ -256,10 +258,4 @@ class _Rebuild:
                 tables.put_meta(txn, "dropped", dropped)
             for key, value in self._values["meta"].items():
                 if b"shadows" in key:
-                    tables.db["meta"].put(txn, key, _shadows(value, new_id))
-
-
-def _shadows(value: bytes, new_id: Array) -> bytes:
-    head, _, rows = value.partition(b"\n")
-    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
-    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()
+                    tables.db["meta"].put(txn, key, without(value, new_id))
