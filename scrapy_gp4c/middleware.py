@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,6 @@ from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
-from scrapy_gp4c.store.records import VisitResult
 
 if TYPE_CHECKING:
     from typing import Self
@@ -124,7 +123,12 @@ class FingerprintMiddleware:
         return self._end(cycle, visit, request, response, result)
 
     def _end(
-        self, cycle: Cycle, visit: Claim, request: Request, response: Response, result: VisitResult | None
+        self,
+        cycle: Cycle,
+        visit: Claim,
+        request: Request,
+        response: Response,
+        result: Mapping[str, object] | None,
     ) -> Response:
         """Pass the response on with what the visit came to, or skip it."""
         if result is None:
@@ -196,7 +200,7 @@ def _outcome(request: Request, response: Response) -> str | None:
 
 def _judge(
     cycle: Cycle, visit: Claim, request: Request, response: Response, made: int | Exception
-) -> VisitResult | None:
+) -> Mapping[str, object] | None:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
     size_bytes, latency_s = len(response.body), _latency_s(request)
     if isinstance(made, Exception):
@@ -206,7 +210,7 @@ def _judge(
     return _ended(cycle, lambda: cycle.judge(visit, made, size_bytes, latency_s))
 
 
-def _ended(cycle: Cycle, end: Callable[[], VisitResult]) -> VisitResult | None:
+def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str, object] | None:
     """What a visit came to; None where the store cannot be read any more, which ends the crawl."""
     try:
         return end()
