@@ -57,7 +57,7 @@ PEERS: Final = tuple(
 METRICS: Final = ("ndcg", "freshness")
 """What is compared, in the order of the columns."""
 ALONE: Final = "one objective"
-RIVALS: Final = {"changes": "explore-last", "balanced": "explore-last", "freshness": "oldest-neighbours"}
+RIVALS: Final = {"changes": "floor-0.02", "balanced": "explore-last", "freshness": "oldest-neighbours"}
 """Preference -> the named function that it is held against."""
 
 
