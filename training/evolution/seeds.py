@@ -24,12 +24,14 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
 
 
 RECOMMENDED: Final = {
-    "ndcg": "changes",
-    "change_rate": "changes",
+    "ndcg": "neighbours",
+    "change_rate": "neighbours",
     "changes": "changes",
     "freshness": "freshness",
 }
-"""Fitness or preference -> the purpose that it is (docs/choosing.md); for all others the default."""
+"""Fitness or preference -> what leads in it (docs/leaderboard.md), or is chosen for it (docs/choosing.md).
+
+For all others it is the default."""
 
 
 def recommended(wanted: str) -> str:
