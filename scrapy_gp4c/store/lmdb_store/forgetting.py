@@ -161,8 +161,8 @@ class _Rest:
             if self._old.dropped:
                 self._new.put_meta(txn, "dropped", self._old.dropped)
             for key in (b"shadows0", b"shadows1"):
-                if (value := self._old.db["meta"].get(reading, key)) is not None:
-                    self._new.db["meta"].put(txn, key, without(value, self._new_id))
+                if (kept := self._old.db["meta"].get(reading, key)) is not None:
+                    self._new.db["meta"].put(txn, key, without(kept, self._new_id))
 
 
 def _less(kept: Array, gone: Array) -> Array:

@@ -269,8 +269,9 @@ class OpenCycle:
             self.notes.write(txn, cycle)
         if len(visits):
             self._visits.append(visits)
-        for written in (self.notes, *self._of_pages.values()):
-            written.written()
+        self.notes.written()
+        for values in self._of_pages.values():
+            values.written()
         self._visit_buffer = []
         self._unsaved_pages = {}
         self._request_buffer = {}
