@@ -28,7 +28,7 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-BENCHMARKS := first_answer fingerprint reactor_turns crawl_overhead politeness plan store_history store_directories panel bias \
+BENCHMARKS := first_answer fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
 	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery policies chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3

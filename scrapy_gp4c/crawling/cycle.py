@@ -10,13 +10,14 @@ import math
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.archiving import Archive, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
+from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
 from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
@@ -32,19 +33,6 @@ from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
-
-    page: int
-    kind: str
-    score: float
-    host: str | None
-    """Set for a page fed from the plan: the host whose window it takes a place in."""
-    run: int
-    """Token of the run that began it: the queue of a JOBDIR brings back visits of earlier runs."""
 
 
 class Cycle:
@@ -63,6 +51,8 @@ class Cycle:
         """Page -> whether its request has left the queue for the downloader."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
+        self.archive: Archive | None = None
+        """Where texts are kept; whoever opens it closes it."""
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -187,54 +177,54 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0) -> VisitResult:
-        """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
-        row = self.store.page(visit.page)
-        if not row.has_copy:
-            return self._end(visit, row, "first", size_bytes, latency_s, fingerprint)
-        changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
-        bits = distance(fingerprint, row.fingerprint)
-        outcome = "changed" if changed else "unchanged"
-        return self._end(visit, row, outcome, size_bytes, latency_s, fingerprint, bits)
+    def judge(
+        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0, text: str | None = None
+    ) -> Told:
+        """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`.
 
-    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> VisitResult:
+        ``text``: of the page, where that was read.
+        """
+        row, outcome, bits = self.store.page(visit.page), "first", None
+        previous: Previous = nothing
+        if row.has_copy:
+            bits = distance(fingerprint, row.fingerprint)
+            changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
+            outcome = "changed" if changed else "unchanged"
+        if self.archive is not None:
+            previous = self.archive.take(row, outcome, self.number, fingerprint, text)
+        new = NewVisit(
+            visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
+        )
+        return Told(self._end(visit, row, new, bits), text, previous)
+
+    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> Told:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
-        return self._end(visit, self.store.page(visit.page), outcome, size_bytes, latency_s)
+        row = self.store.page(visit.page)
+        previous = nothing if self.archive is None else self.archive.previous(row)
+        new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
+        return Told(self._end(visit, row, new), None, previous)
 
     def _end(
-        self,
-        visit: Claim,
-        row: PageRow,
-        outcome: str,
-        size_bytes: int,
-        latency_s: float,
-        fingerprint: int = 0,
-        distance_bits: int | None = None,
+        self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None
     ) -> VisitResult:
         del self._under_way[visit.page]
         self._without_outcome -= self._plan.position(visit.page) is not None
         try:
             self.store.record(
-                NewVisit(
-                    page=visit.page,
-                    time=time.time(),
-                    outcome=outcome,
-                    kind=visit.kind,
-                    fingerprint=fingerprint,
+                new._replace(
                     distance=NO_DISTANCE if distance_bits is None else distance_bits,
-                    bytes=min(size_bytes, 2**32 - 1),
-                    latency_s=latency_s,
+                    bytes=min(new.bytes, 2**32 - 1),
                 )
             )
         except StoreError as error:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
-        self.stats.inc_value(f"gp4c/outcome/{outcome}")
-        judged = OUTCOMES.index(outcome) in JUDGED
-        changed = outcome == "changed"
+        self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
+        judged = OUTCOMES.index(new.outcome) in JUDGED
+        changed = new.outcome == "changed"
         return {
             "page": visit.page,
-            "outcome": outcome,
+            "outcome": new.outcome,
             "changed": changed if judged else None,
             "distance": distance_bits,
             "n": row.n + judged,

@@ -14,8 +14,10 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
+from scrapy_gp4c.crawling.archiving import open_archive
+from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.counting import page_counts
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
@@ -192,12 +194,14 @@ class Run:
                 self.stats.set_value(f"gp4c/{name}", value)
 
     def close_store(self) -> None:
-        """Close the store; what goes wrong then is one line."""
+        """Close the store and the archive; what goes wrong then is one line."""
         try:
             self.cycle.store.close()
         except StoreError as error:
             if self.cycle.failure is None:  # else it has been said
                 logger.critical("%s", error, extra=self.extra)
+        if self.cycle.archive is not None:
+            self.cycle.archive.close()
 
 
 def open_run(
@@ -209,7 +213,15 @@ def open_run(
     store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
-        return Run(crawler, store, settings, spider, enqueue)
+        archive = open_archive(store, settings, {"spider": spider})
+        try:
+            run = Run(crawler, store, settings, spider, enqueue)
+        except BaseException:
+            if archive is not None:
+                archive.close()
+            raise
+        run.cycle.archive = archive
+        return run
     except BaseException:
         store.close()
         raise

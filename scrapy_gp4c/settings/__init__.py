@@ -45,6 +45,9 @@ class Settings:
     map_size_bytes: int | None
     keep_cycles: int | None
     secret_params: tuple[str, ...]
+    archive: bool
+    archive_versions: int
+    archive_bytes: int
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:
