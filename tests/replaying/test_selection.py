@@ -16,6 +16,7 @@ SCORES = st.one_of(
 
 
 @example([0.0, 0.0, 0.0, 0.0, -0.0], 2, 1, False)
+@example([1.0, 2.0] * 60, 110, 1, True)
 @given(st.lists(SCORES, min_size=1, max_size=80), st.integers(0, 80), st.integers(0, 2**32), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
@@ -30,8 +31,8 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
         assert found.tolist() == top_k(values, ties, k).tolist()
 
 
-def test_ties_are_asked_for_where_they_decide():
-    """Neither for pages that are out of the question nor for those whose score is their own."""
+def test_ties_are_asked_for_where_they_may_decide():
+    """Of the pages at the border, and then of those that are chosen: not of those out of the question."""
     scores = np.arange(1000.0)
     scores[900:950] = 900.0
     asked = []
@@ -41,4 +42,4 @@ def test_ties_are_asked_for_where_they_decide():
         return rows.astype(np.uint64)
 
     Selection(1000).best(scores, 75, ties_of)
-    assert asked == [list(range(900, 950)), list(range(900, 925))]
+    assert asked == [list(range(900, 950)), [*range(900, 925), *range(950, 1000)]]

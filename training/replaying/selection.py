@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.ranking import best_k, in_order
+from scrapy_gp4c.scoring.ranking import best_k
 
 Rows = npt.NDArray[np.uint32]
 
@@ -20,7 +20,7 @@ class Selection:
         """Take P."""
         from training.replaying.kernels import selection  # compiles: only when it is used
 
-        self._highest = selection.highest
+        self._highest, self._in_order = selection.highest, selection.in_order
         self._counts = np.empty(selection.BINS, np.int32)
         self._bins = np.empty(pages, np.uint16)
         # One more: the kernel writes every row before it knows whether it counts.
@@ -50,4 +50,5 @@ class Selection:
                 among = among[kept]
         chosen = np.concatenate((self._above[:certain], among))
         chosen.sort()
-        return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]
+        ties = np.asarray(ties_of(chosen), np.uint64)
+        return np.asarray(chosen[self._in_order(scores[chosen], ties)])
