@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.ranking import best_k
+from scrapy_gp4c.scoring.ranking import best_k, in_order
 
 Rows = npt.NDArray[np.uint32]
+
+FEW: Final = 2_000
+"""Rows up to which compiling what sorts them takes longer than it saves."""
 
 
 class Selection:
@@ -50,5 +53,7 @@ class Selection:
                 among = among[kept]
         chosen = np.concatenate((self._above[:certain], among))
         chosen.sort()
+        if k < FEW:
+            return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]
         ties = np.asarray(ties_of(chosen), np.uint64)
         return np.asarray(chosen[self._in_order(scores[chosen], ties)])
