@@ -25,6 +25,7 @@ from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint.bodies import body_sum
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class FingerprintMiddleware:
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
+        elif (same := _same(cycle, visit, response)) is not None:
+            result = _judge(cycle, visit, request, response, same)
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
@@ -104,6 +107,7 @@ class FingerprintMiddleware:
                 made: int | Exception = fingerprint(response, features)
             except Exception as error:
                 made = error
+            _keep_sum(cycle, visit, response, made)
             result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
 
@@ -119,6 +123,7 @@ class FingerprintMiddleware:
             made = error
         if not cycle.is_under_way(visit):
             return response
+        _keep_sum(cycle, visit, response, made)
         result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
 
@@ -217,6 +222,27 @@ def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str
     except StoreError as error:
         cycle.failure = error
         return None
+
+
+def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: int | Exception) -> None:
+    """Remember the body that a fingerprint was made of."""
+    if cycle.failure is None and not isinstance(made, Exception):
+        total = body_sum(response, cycle.settings.features, made)
+        if total is not None:
+            cycle.store.set_body_sum(visit.page, total)
+
+
+def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
+    """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
+    try:
+        row = cycle.store.page(visit.page)
+        kept = cycle.store.body_sum(visit.page) if row.has_copy else None
+    except StoreError as error:
+        cycle.failure = error
+        return None
+    if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
+        return None
+    return row.fingerprint
 
 
 def _latency_s(request: Request) -> float:

@@ -39,6 +39,7 @@ MEANING: Final = {
     "groups": "a block of directories",
     "group_visits": "what a cycle found in directories",
     "first_urls": "the URL that a page was found by",
+    "bodies": "the sum of a page's last body",
 }
 """Table -> what one of its values is."""
 

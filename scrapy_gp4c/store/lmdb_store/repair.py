@@ -30,6 +30,7 @@ from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -42,6 +43,7 @@ KeyOf = Callable[[StoredRequest], int]
 _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
+    "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
 }
 """Table -> what it is to miss some of it."""
 
@@ -181,7 +183,8 @@ class _Rebuild:
             chunks.setdefault(U32_PAIR.unpack(key)[0], []).append(visits)
         for cycle in range(1, self._last + 1):
             found = np.concatenate([np.empty(0, VISIT), *chunks.get(cycle, [])])
-            expected = self._records.get(cycle, {}).get("visited", len(found))
+            record = self._records.get(cycle, {})
+            expected = record.get("visited", len(found)) - record.get("forgotten", 0)
             if cycle > dropped and len(found) < expected:
                 self._lose(expected - len(found), f"visits of cycle {cycle}")
                 dropped = cycle
@@ -242,7 +245,7 @@ class _Rebuild:
     def _put_rest(self, tables: Tables, new_id: Array, dropped: int) -> None:
         """Write what is kept of single pages, and of the store."""
         with tables.transaction(write=True) as txn:
-            for name in ("validators", "first_urls"):
+            for name in _OF_PAGES:
                 for key, value in self._values[name].items():
                     page = U32.unpack(key)[0]
                     if page < self._pages and new_id[page] != LOST:
@@ -255,10 +258,4 @@ class _Rebuild:
                 tables.put_meta(txn, "dropped", dropped)
             for key, value in self._values["meta"].items():
                 if b"shadows" in key:
-                    tables.db["meta"].put(txn, key, _shadows(value, new_id))
-
-
-def _shadows(value: bytes, new_id: Array) -> bytes:
-    head, _, rows = value.partition(b"\n")
-    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
-    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()
+                    tables.db["meta"].put(txn, key, without(value, new_id))

@@ -34,7 +34,7 @@ LOST: Final = -1
 """New id of a page that is left out of a repaired store."""
 
 _LONG: Final = ("log", "notes", "new", "visits", "plans", "group_visits")
-_SHORT: Final = ("urls", "columns", "groups", "validators", "first_urls", "cycles")
+_SHORT: Final = ("urls", "columns", "groups", "validators", "first_urls", "bodies", "cycles")
 
 
 class Salvaged(NamedTuple):

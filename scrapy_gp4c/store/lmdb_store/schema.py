@@ -16,12 +16,15 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
 from scrapy_gp4c.store.lmdb_store.sealed import TABLES, UNSEALED, Table, is_sealed, seed_of
 
-SCHEMA: Final = "gp4c-store/5"
+SCHEMA: Final = "gp4c-store/6"
 OLDER: Final = {
+    "gp4c-store/5": TABLES[:14],
     "gp4c-store/4": TABLES[:13],
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
-"""Schema -> its tables, without checksums. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
+"""Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
+SEALED: Final = (SCHEMA, "gp4c-store/5")
+"""Schemas whose values have checksums. An older one of them lacks tables, and nothing else."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -61,7 +64,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
             )
-        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found == SCHEMA):
+        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found in SEALED):
             raise damaged(path, f"its schema is given as {found}, and its values are not of that")
         if found in OLDER and not older:
             raise OlderStoreError(
@@ -70,7 +73,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
             )
         names = OLDER.get(found, TABLES)
         handles = {name: file.open_db(name.encode(), create=False) for name in names}
-        plain = set(names) if found in OLDER else {_PLAIN}
+        plain = {_PLAIN} if found in SEALED else set(names)
         return {name: Table(path, name, handle, plain=name in plain) for name, handle in handles.items()}
 
 
@@ -81,6 +84,21 @@ def is_older(environment: Environment, block_rows: int) -> bool:
     except OlderStoreError:
         return True
     return False
+
+
+def add_tables(environment: Environment) -> bool:
+    """Give a store of an older schema the tables that it lacks, in one transaction, if it lacks nothing else.
+
+    Tells whether that was all.
+    """
+    with environment.transaction(write=True) as txn:
+        meta = environment.lmdb.open_db(b"meta", txn, create=False)
+        if txn.get(UNSEALED, db=meta) not in [_json(one).encode() for one in SEALED]:
+            return False
+        for name in TABLES:
+            environment.lmdb.open_db(name.encode(), txn)
+        txn.put(UNSEALED, _json(SCHEMA).encode(), db=meta)
+    return True
 
 
 def _create(environment: Environment, block_rows: int) -> Handles:
