@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.crawling.archiving import Archive, Told, nothing
+from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
