@@ -29,7 +29,7 @@ from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, TABLES, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -95,7 +95,8 @@ class _Rebuild:
         self._last: int = self._meta.get("last_cycle", max(finished, default=0))
         known = [int.from_bytes(page, "big") + 1 for page in values["ids"].values()]
         known += [number * self._block_rows + len(block["n"]) for number, block in blocks.items()]
-        self._pages: int = self._meta.get("pages", max(known, default=0))
+        counted = self._meta.get("pages", found.entries.get("ids"))
+        self._pages: int = max(known, default=0) if counted is None else counted
         marker = self._meta.get("fold")
         self._folded = 0 if marker is None else marker["next_block"]
         self._blocks = blocks
@@ -103,7 +104,7 @@ class _Rebuild:
 
     def write(self, work: Path, sizes: Sizes) -> list[Lost]:
         """Write the store; returns what is lost."""
-        if not self._found.entries:
+        if self._found.entries.keys() < {*TABLES}:
             self._lose(1, "table of tables: whether single values are missing besides, cannot be told")
         keys = self._keys()
         has = np.array([U32.pack(page) in self._values["urls"] for page in range(self._pages)], bool)
@@ -217,7 +218,8 @@ class _Rebuild:
                     self._lose(len(rows), f"pages' states of before cycle {dropped + 1}")
                 continue
             told = is_told(block, dropped)[there]
-            knows_more |= bool(np.any((block["n"][there] > state["n"][rows]) & told))
+            more = [block[name][there] > state[name][rows] for name in ("n", "last_attempt")]
+            knows_more |= bool(np.any(np.logical_or(*more) & told))
             for name in COLUMNS.keys() - {"group"}:
                 state[name][rows] = block[name][there]
         found_by = state["found_by"]
