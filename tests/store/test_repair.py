@@ -20,7 +20,7 @@ from scrapy_gp4c.store.lmdb_store import repair as module
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.repair import Repaired, repair
 from scrapy_gp4c.store.lmdb_store.salvage import Salvaged, salvage
-from scrapy_gp4c.store.lmdb_store.sealed import U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, in_child, key, wait
@@ -227,3 +227,25 @@ def test_a_table_that_nothing_counts(tmp_path: Path, sound: tuple[bytes, Content
         "1 table of tables: whether single values are missing besides, cannot be told"
     ]
     assert Content.of(tmp_path / "store") == before
+
+
+def test_a_wrong_id_gives_no_page_the_key_of_another(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
+    """Ids have no checksum: where the columns of a page are gone too, its request tells its key."""
+    data, before = sound
+
+    def crossed(file: Path) -> Salvaged:
+        found = salvage(file)
+        del found.values["columns"][U32.pack(0)]
+        ids = found.values["ids"]
+        (one, other) = (
+            next(one for one, page in ids.items() if page == number) for number in (b"\0\0\0\1", b"\0\0\1\0")
+        )
+        ids[one] = ids[other]
+        return found
+
+    with patch.object(module, "salvage", crossed):
+        repaired(tmp_path / "store", data, before)
+    now = Content.of(tmp_path / "store")
+    assert {url: page.key for url, page in now.pages.items()} == {
+        url: page.key for url, page in before.pages.items()
+    }

@@ -29,7 +29,7 @@ from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, TABLES, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import TABLES, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -142,12 +142,11 @@ class _Rebuild:
         return record
 
     def _keys(self) -> npt.NDArray[np.uint64]:
-        """Keys of all pages: of the columns, else of `ids`, else of the requests; 0 where none tells."""
+        """Keys of all pages: of the columns, else of the requests; 0 where neither tells.
+
+        Not of `ids`: these have no checksum, and a page by a wrong key is another page.
+        """
         keys = np.zeros(self._pages, np.uint64)
-        for key, value in self._values["ids"].items():
-            page = int.from_bytes(value, "big")
-            if page < self._pages:
-                keys[page] = KEY.unpack(key)[0]
         for number, block in self._blocks.items():
             first = number * self._block_rows
             keys[first : first + len(block["key"])] = block["key"][: self._pages - first]
