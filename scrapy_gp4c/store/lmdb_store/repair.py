@@ -25,6 +25,7 @@ from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, keep_aside, loc
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
+from scrapy_gp4c.store.lmdb_store.gains import rebuilt
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
@@ -118,6 +119,10 @@ class _Rebuild:
             records = [self._record(cycle) for cycle in range(1, self._last + 1)]
             tables.restore_cycles(records)
             self._put_rest(tables, new_id, dropped)
+            lost_gains = rebuilt(tables, self._values, new_id, dropped)
+            missing = self._found.entries.get("gains", 0) - len(self._values["gains"])
+            self._lose(missing, "parts of what visits gained a search")
+            self._lose(lost_gains, "pages of which is lost what they gained a search")
             self._lost += reopen_cycle(tables, self._found, self._records.get(self._last + 1), new_id)
         with Store(work, sizes=sizes) as store:
             lost_record = self._last + 1 not in self._records
