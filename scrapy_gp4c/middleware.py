@@ -19,12 +19,13 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import mark, take_off
 from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
-from scrapy_gp4c.errors import StoreDamagedError
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class FingerprintMiddleware:
     def process_request(self, request: Request) -> None:
         """Add the page's validators when unchanged pages are to be skipped (RFC 9110, section 13)."""
         cycle, visit = self._visit(request)
-        if cycle is None or visit is None or not cycle.settings.skip_unchanged:
+        if cycle is None or visit is None or not cycle.settings.skip_unchanged or _lacks_text(cycle, visit):
             return
         etag, last_modified = _kept_validators(cycle, visit)
         if etag:
@@ -101,7 +102,7 @@ class FingerprintMiddleware:
             return self._judge_later(cycle, visit, request, response)
         else:
             try:
-                made: int | Exception = fingerprint(response, features)
+                made: Read | Exception = read(response, features, with_text=cycle.measuring is not None)
             except Exception as error:
                 made = error
             result = _judge(cycle, visit, request, response, made)
@@ -112,8 +113,8 @@ class FingerprintMiddleware:
     ) -> Response:
         assert isinstance(response, TextResponse)
         try:
-            made: int | Exception = await _result(
-                self._elsewhere.fingerprint(response, cycle.settings.features)
+            made: Read | Exception = await _result(
+                self._elsewhere.read(response, cycle.settings.features, with_text=cycle.measuring is not None)
             )
         except Exception as error:
             made = error
@@ -160,6 +161,17 @@ class FingerprintMiddleware:
             cycle.store.set_validators(visit.page, *validators)
 
 
+def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
+    """Tell whether the search index needs the page's text, changed or not."""
+    if cycle.measuring is None:
+        return False
+    try:
+        return cycle.measuring.lacks(visit.page, cycle.store.page(visit.page))
+    except StoreError as error:
+        cycle.failure = error
+        return True
+
+
 def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
     """Validators of the page's copy; none where the store is damaged there, which ends the crawl."""
     try:
@@ -169,11 +181,11 @@ def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None
         return None, None
 
 
-def _result(future: Future[int]) -> Awaitable[int]:
+def _result(future: Future[Read]) -> Awaitable[Read]:
     """Make a thread's result awaitable for Scrapy, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
-    deferred: Awaitable[int] = deferToThread(future.result)
+    deferred: Awaitable[Read] = deferToThread(future.result)
     return deferred
 
 
@@ -190,7 +202,7 @@ def _outcome(request: Request, response: Response) -> str | None:
 
 
 def _judge(
-    cycle: Cycle, visit: Claim, request: Request, response: Response, made: int | Exception
+    cycle: Cycle, visit: Claim, request: Request, response: Response, made: Read | Exception
 ) -> Mapping[str, object]:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
     size_bytes, latency_s = len(response.body), _latency_s(request)
@@ -198,7 +210,7 @@ def _judge(
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
         return cycle.end(visit, "error", size_bytes, latency_s)
-    return cycle.judge(visit, made, size_bytes, latency_s)
+    return cycle.judge(visit, made.fingerprint, size_bytes, latency_s, made.normal)
 
 
 def _latency_s(request: Request) -> float:

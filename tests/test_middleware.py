@@ -15,7 +15,7 @@ from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import middleware
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
@@ -221,11 +221,11 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
     """None in the reactor's turns, beside small ones; each has the outcome and the callback as ever."""
     here: list[str] = []
 
-    def noted(response: Any, features: Any = None) -> int:
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
         here.append(response.url)
-        return fingerprint(response, features)
+        return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "fingerprint", noted)
+    monkeypatch.setattr(middleware, "read", noted)
     site.pages.update(LARGE)
     site.pages["/small"] = html(WORDS)
     urls = tuple(site.url(path) for path in (*LARGE, "/small"))

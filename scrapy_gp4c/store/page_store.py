@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -195,6 +195,9 @@ class PageStore(Protocol):
         self, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Let this be called before visits are committed; what it raises keeps them buffered."""
 
     def commit(self) -> None:
         """Write what is buffered."""

@@ -195,11 +195,11 @@ def rebuilt(tables: Tables, values: Values, new_id: Array, dropped: int) -> int:
     if dropped >= about["since"]:  # then the blocks alone know all
         for number in range(-(-len(new_id) // tables.block_rows)):
             own = new_id[number * tables.block_rows : (number + 1) * tables.block_rows]
-            value = values["worths"].get(U32.pack(number))
-            if value is None or _CYCLE.unpack_from(value)[0] > tables.last_cycle:
+            block = values["worths"].get(U32.pack(number))
+            if block is None or _CYCLE.unpack_from(block)[0] > tables.last_cycle:
                 lost += int(np.count_nonzero(own != LOST))
                 continue
-            kept = columns.unpack(value[_CYCLE.size :], worth.COLUMNS)
+            kept = columns.unpack(block[_CYCLE.size :], worth.COLUMNS)
             rows = own[: len(kept["dq_n"])]
             for name, column in kept.items():
                 state[name][rows[rows != LOST]] = column[rows != LOST]

@@ -8,7 +8,7 @@ front of them, a `PageStore`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -131,10 +131,7 @@ class Store:
             self.tables.put_record(txn, cycle, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
-        """Close the open cycle with what `record` adds to its record, and fold its visits.
-
-        After a StoreFullError in the middle, the same call (or the next opening) goes on with the fold.
-        """
+        """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
         if self.tables.fold_marker is None:
             self._open.require()
             self._open.commit()
@@ -252,6 +249,10 @@ class Store:
         """Note one visit of the open cycle, see `OpenCycle.record`."""
         self._open.record(visit)
 
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Let this be called before visits are committed; what it raises keeps them buffered."""
+        self._open.before_commit = call
+
     def commit(self) -> None:
         """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
         self._open.commit()
@@ -287,10 +288,7 @@ class Store:
         shadows.keep(self.tables, cycle, kept)
 
     def look_over(self) -> str:
-        """Check a sample of values; says how much was found right since it was opened.
-
-        Raises StoreDamagedError. Cheap in a store of any size: `scrapy_gp4c.store.opening.check` reads all.
-        """
+        """Check a sample of values; says how much was found right. Raises StoreDamagedError."""
         pages, of = self.environment.looked
         return f"{pages:,} of {of:,} pages of its file and {sample(self.tables)} checksums are right"
 
