@@ -99,7 +99,7 @@ def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
         return {}
     order = np.argsort(pages)
     state = store.columns_of(pages[order])
-    return {name: state[name][np.argsort(order)] for name in names}
+    return {name: state[name][np.argsort(order)] for name in names if name in state}
 
 
 def _rounds(record: CycleRecord) -> Iterator[tuple[tuple[float, int], int, float]]:

@@ -56,12 +56,9 @@ class Gained(NamedTuple):
 
 
 def digest(workload: Workload, scoring: str) -> str:
-    """Name of what is measured by: equal logs have the same, whatever the order of their lines."""
-    lines = sorted(
-        f"{text}\t{frequency!r}"
-        for text, frequency in zip(workload.texts(), workload.frequency.tolist(), strict=True)
-    )
-    return hashlib.sha256("\n".join([scoring, *lines]).encode()).hexdigest()[:32]
+    """Name of what is measured by: another for other queries, frequencies, numbers of terms, or scoring."""
+    queries = zip(workload.queries, workload.frequency.tolist(), strict=True)
+    return hashlib.sha256(repr([scoring, workload.terms, *queries]).encode()).hexdigest()[:32]
 
 
 class SearchIndex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest_twisted
 from scrapy import Spider
 from scrapy.http import TextResponse
 
+from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint.text import html_text
 from scrapy_gp4c.index.database import FILE
 from scrapy_gp4c.index.queries import read_query_log
+from scrapy_gp4c.index.search_index import SearchIndex
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -238,3 +241,98 @@ def test_terminals_are_zero_before_the_first_measured_visit(store_path: Path) ->
         block = dict(store.blocks())[0]
     for _, (names, formula, _) in worth.FORMULAS.items():
         assert formula({name: block[name] for name in names}, 1).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read the query log .*No such file"),
+        (b"", r"has no query with a letter or digit \(0 dropped\)"),
+        (b"?!\t3\n", r"has no query with a letter or digit \(1 dropped\)"),
+        (b"caf\xe9\t3\n", "is no UTF-8"),
+        (b"red 3\n", "line 1: .*no tab in"),
+        (b"red\t3\nblue\t-1\n", "line 2: .*no count above 0, '-1'"),
+    ],
+)
+@pytest_twisted.ensureDeferred
+async def test_a_log_that_cannot_be_used_ends_the_crawl_before_it_begins(
+    content: bytes | None,
+    said: str,
+    site: Site,
+    store_path: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line; no request, no cycle, no index; what was recorded stays."""
+    await crawled(site, store_path, texts()[:1], {})
+    log = tmp_path / "queries.tsv"
+    if content is not None:
+        log.write_bytes(content)
+    site.log.clear()
+    await crawled(site, store_path, texts()[1:2], settings_of(log))
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(errors) == 1
+    assert re.search(said, errors[0])
+    assert not site.log
+    with Store(store_path) as store:
+        assert (store.last_cycle, store.open_cycle, store.gains.log) == (1, None, None)
+    assert not (store_path / FILE).exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_index_of_a_later_cycle_is_refused(
+    site: Site, store_path: Path, tmp_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that was brought back from a backup: deleted, the index refills."""
+    settings, said = settings_of(log, GP4C_BUDGET=PAGES), texts()
+    await crawled(site, store_path, said[:1], settings)
+    data = (store_path / "data.mdb").read_bytes()
+    await crawled(site, store_path, said[1:3], settings)
+    (store_path / "data.mdb").write_bytes(data)
+    await crawled(site, store_path, said[1:2], settings)
+    assert "knows of cycle 3, and the store of 1 alone. Delete it" in caplog.text
+    for path in store_path.glob(f"{FILE}*"):
+        path.unlink()
+    await crawled(site, store_path, said[1:3], settings)
+    with Store(store_path) as store:
+        assert store.last_cycle == 3
+        assert any(ppm > 0 for (cycle, _), ppm in gained(store).items() if cycle == 3)
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_index_that_fails_on_the_way_interrupts_the_cycle(
+    site: Site, store_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No visit is committed whose text is not; the next run goes on, to the gains of an undisturbed one."""
+    settings, said = settings_of(log, GP4C_BUDGET=PAGES), texts()
+    await crawled(site, store_path, said[:1], settings)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise SearchIndexError("no room to write to the search index")
+
+        patch.setattr(SearchIndex, "commit", full)
+        await crawled(site, store_path, said[1:2], settings)
+    assert "no room to write to the search index" in caplog.text
+    with Store(store_path) as store:
+        assert (store.open_cycle, len(store.open_visits())) == (2, 0)
+    await crawled(site, store_path, said[1:2], settings)
+    with Store(store_path) as store:
+        assert store.last_cycle == 2
+        assert store.cycles()[-1]["gained"][0] == PAGES
+        assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_closing_line_says_what_searches_gained(
+    site: Site, store_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In ppm, by how many visits; nothing of it without a log."""
+    caplog.set_level("INFO")
+    await crawled(site, store_path, texts()[:2], settings_of(log))
+    lines = [record.getMessage() for record in caplog.records if " finished: " in record.getMessage()]
+    assert "searches gained 0 ppm by 0 measured visits" in lines[0]
+    with Store(store_path) as store:
+        visits, ppm = store.cycles()[-1]["gained"]
+    assert visits == PAGES
+    assert f"searches gained {ppm:,.0f} ppm by {visits} measured visits" in lines[1]
