@@ -14,6 +14,7 @@ from scrapy_gp4c.commands import (
     changes,
     compact,
     export,
+    forget,
     import_file,
     monitor,
     pages,
@@ -48,6 +49,7 @@ ACTIONS = {
     "repair": repair,
     "backup": backup,
     "restore": restore,
+    "forget": forget,
     "compact": compact,
 }
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}

@@ -10,6 +10,7 @@ from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.index.searching import search
+from scrapy_gp4c.store.opening import SEARCH_INDEX
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -56,7 +57,7 @@ def run(project: Project, options: Namespace) -> None:
     """Print the answer. Raises SearchIndexError where there is no index, QueryLogError for no words."""
     scoring = project.settings.query_scoring
     with project.open_store() as store:
-        answer = search(store.path, options.query, scoring, options.top)
+        answer = search(store.path / SEARCH_INDEX, options.query, scoring, options.top)
         requests = store.requests([hit.page for hit in answer.hits])
     hits = [
         Hit(rank, hit.score, project.credentials.url(request["url"]))

@@ -182,11 +182,8 @@ class Cycle:
     ) -> VisitResult:
         """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
         row = self.store.page(visit.page)
-        try:
-            if self.measuring:
-                self.measuring.take(visit.page, row, fingerprint, text or "")
-        except StoreError as error:
-            self.failure = error
+        if self.measuring:
+            self.measuring.take(visit.page, row, fingerprint, text or "")
         if not row.has_copy:
             return self._end(visit, row, "first", size_bytes, latency_s, fingerprint)
         changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.index.database import FILE, foreign
+from scrapy_gp4c.index.database import foreign
 from scrapy_gp4c.index.queries import read_query_log
 from scrapy_gp4c.index.search_index import Arrival, SearchIndex
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.gains import GAIN
 from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MODIFIED, among
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.words.tokens import tokens_of
 
@@ -46,7 +47,7 @@ class Measuring:
         assert settings.query_log is not None
         self._store, self._settings = store, settings
         workload = read_query_log(settings.query_log)
-        path = store.path / FILE
+        path = store.path / SEARCH_INDEX
         self.dropped = workload.dropped
         """Queries of the log without a letter or digit."""
         self.index = SearchIndex(path, store.store_id, workload, settings.query_scoring)

@@ -168,7 +168,8 @@ class Run:
         What makes that impossible is noted in the cycle's `failure`.
         """
         cycle = self.cycle
-        cycle.end_lost()
+        if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
+            cycle.end_lost()
         cycle.commit()
         if reason == "shutdown" or cycle.failure is not None:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)

@@ -11,8 +11,6 @@ from typing import Final
 
 from scrapy_gp4c.errors import SearchIndexError
 
-FILE: Final = "search.sqlite"
-"""Name of the file in a store's directory."""
 FORMAT: Final = 1
 _APPLICATION: Final = int.from_bytes(b"gp4c", "big")
 _PATIENCE_S: Final = 5.0
@@ -69,7 +67,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None
     if version > FORMAT:
         raise SearchIndexError(
             f"the search index {path} has format {version}; this version reads {FORMAT}. Use the version of "
-            f"scrapy-gp4c that wrote it. {_REFILLS.format(name=FILE)}"
+            f"scrapy-gp4c that wrote it. {_REFILLS.format(name=path.name)}"
         )
     if readonly:
         return
@@ -126,10 +124,10 @@ def _told(path: Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"the search index {path} is locked by another process. Wait until it ends, and run again."
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH):
-        return f"the search index {path} is damaged: {error}. {_REFILLS.format(name=FILE)}"
+        return f"the search index {path} is damaged: {error}. {_REFILLS.format(name=path.name)}"
     return f"the search index {path} cannot be used: {error}. Check its owner and GP4C_STORE."
 
 
 def foreign(path: Path, why: str) -> SearchIndexError:
     """Return the error for an index that does not belong to the store."""
-    return SearchIndexError(f"the search index {path} {why}. {_REFILLS.format(name=FILE)}")
+    return SearchIndexError(f"the search index {path} {why}. {_REFILLS.format(name=path.name)}")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scrapy_gp4c.errors import QueryLogError
-from scrapy_gp4c.index.database import FILE, connect, translated
+from scrapy_gp4c.index.database import connect, translated
 from scrapy_gp4c.index.scores import SCORINGS, Postings, Statistics
 from scrapy_gp4c.words.tokens import tokens
 
@@ -35,8 +35,8 @@ class Answer(NamedTuple):
     """The best of these, best first, equal ones by page number."""
 
 
-def search(directory: Path, query: str, scoring: str, top: int) -> Answer:
-    """Search the index in a store's directory, as the last finished cycle left it, beside a crawl or without.
+def search(path: Path, query: str, scoring: str, top: int) -> Answer:
+    """Search an index, as the last finished cycle left it, beside a crawl or without.
 
     ``scoring``: of `scores.BY_TEXT`, with idf and mean length of the pages as they are. Raises
     SearchIndexError, and QueryLogError for a query without a letter or digit.
@@ -44,7 +44,6 @@ def search(directory: Path, query: str, scoring: str, top: int) -> Answer:
     terms = tuple(dict.fromkeys(tokens(query)))
     if not terms:
         raise QueryLogError(f"expected words to search for; found no letter or digit in {query[:60]!r}")
-    path = directory / FILE
     connection = connect(path, readonly=True)
     try:
         with translated(path):

@@ -160,6 +160,12 @@ class PageStore(Protocol):
     def set_request(self, page: int, request: StoredRequest) -> None:
         """Replace the stored request of a page, at the next commit."""
 
+    def body_sum(self, page: int) -> int | None:
+        """Sum of the body that the page's copy was made of (`scrapy_gp4c.fingerprint.bodies`), if kept."""
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Replace the sum of the body that a page's copy was made of, uint64, at the next commit."""
+
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
 

@@ -80,6 +80,8 @@ class CycleRecord(TypedDict, total=False):
     reason: str
     known: int
     visited: int
+    forgotten: int
+    """Of these, visits to pages that `scrapy gp4c forget` took out since; absent: none."""
     judged: int
     changed: int
     change_rate: float | None

@@ -11,11 +11,11 @@ import pytest
 from scrapy_gp4c.commands import pages, search, why
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
-from scrapy_gp4c.index.database import FILE
 from scrapy_gp4c.index.queries import parse_query_log
 from scrapy_gp4c.index.search_index import Arrival, SearchIndex
 from scrapy_gp4c.page_state.gains import GAIN
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project
 from tests.support.schemas import checked

@@ -16,12 +16,12 @@ from scrapy.http import TextResponse
 
 from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint.text import html_text
-from scrapy_gp4c.index.database import FILE
 from scrapy_gp4c.index.queries import read_query_log
 from scrapy_gp4c.index.search_index import SearchIndex
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from tests.support.loopback import Site, crawl, html, stats
 from training.histories.contents import read_contents
 from training.replaying.worths import Measuring, measured

@@ -22,11 +22,11 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.index import search_index
-from scrapy_gp4c.index.database import FILE
 from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from tests.store.test_store_kill import SMALL, in_child, wait
 
 KILLS = int(os.environ.get("GP4C_KILLS", "12"))

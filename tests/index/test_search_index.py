@@ -13,12 +13,13 @@ import pytest
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
 from scrapy_gp4c.index import database
 from scrapy_gp4c.index.counts import NOTHING, compared, count
-from scrapy_gp4c.index.database import FILE, connect
+from scrapy_gp4c.index.database import connect
 from scrapy_gp4c.index.impact import Refreshes, impacts, refit
 from scrapy_gp4c.index.queries import Workload, parse_query_log
 from scrapy_gp4c.index.scores import Postings
 from scrapy_gp4c.index.search_index import Arrival, SearchIndex, digest
 from scrapy_gp4c.index.searching import search
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 
 LOG = ("red\t5", "green blue\t3", "blue\t1")
 TEXTS = {0: "red green red", 1: "blue blue green", 2: "red blue", 3: "yellow", 4: ""}
@@ -129,7 +130,7 @@ def test_gone_pages_leave_and_may_come_back(index: SearchIndex, tmp_path: Path) 
     """Others rise; coming back is measured from nothing."""
     assert index.apply(2, [], [2, 8], 7).ppm.tolist() == [expected("red blue", None)]
     assert not index.holds(2, 2**63 + 2, fingerprint("red blue"))
-    assert search(tmp_path, "red", "tfidf", 9).found == 1
+    assert search(tmp_path / FILE, "red", "tfidf", 9).found == 1
     index.stage(arrival(2, "red blue", fingerprint("red blue")))
     index.commit(3)
     assert index.apply(3, [2], [], 7).ppm.tolist() == [expected(None, "red blue")]
@@ -188,25 +189,25 @@ def test_a_log_is_known_by_its_content() -> None:
 
 def test_answers_have_all_words_best_first(index: SearchIndex, tmp_path: Path) -> None:
     """By the scoring functions; words of no query of the log too; equal scores by page."""
-    answer = search(tmp_path, "Red!", "tfidf", 10)
+    answer = search(tmp_path / FILE, "Red!", "tfidf", 10)
     assert (answer.terms, answer.pages, answer.found) == (("red",), 5, 2)
     idf = 1 + np.log(5 / 3)
     scores = {0: idf * np.sqrt(2) / np.sqrt(3), 2: idf / np.sqrt(2)}
     assert {hit.page: hit.score for hit in answer.hits} == pytest.approx(scores)
     assert [hit.page for hit in answer.hits] == [0, 2]
-    assert [hit.page for hit in search(tmp_path, "green blue", "bm25", 10).hits] == [1]
-    assert [hit.page for hit in search(tmp_path, "yellow", "bm25", 10).hits] == [3]
-    assert search(tmp_path, "yellow red", "tfidf", 10).hits == []
-    assert search(tmp_path, "purple", "tfidf", 10).found == 0
-    assert len(search(tmp_path, "blue", "tfidf", 1).hits) == 1
+    assert [hit.page for hit in search(tmp_path / FILE, "green blue", "bm25", 10).hits] == [1]
+    assert [hit.page for hit in search(tmp_path / FILE, "yellow", "bm25", 10).hits] == [3]
+    assert search(tmp_path / FILE, "yellow red", "tfidf", 10).hits == []
+    assert search(tmp_path / FILE, "purple", "tfidf", 10).found == 0
+    assert len(search(tmp_path / FILE, "blue", "tfidf", 1).hits) == 1
 
 
 def test_a_query_without_words_is_refused(index: SearchIndex, tmp_path: Path) -> None:
     """As is a store without an index."""
     with pytest.raises(QueryLogError, match=r"found no letter or digit in '\?!'"):
-        search(tmp_path, "?!", "tfidf", 10)
+        search(tmp_path / FILE, "?!", "tfidf", 10)
     with pytest.raises(SearchIndexError, match=r"no search index .*GP4C_QUERY_LOG"):
-        search(tmp_path / "elsewhere", "red", "tfidf", 10)
+        search(tmp_path / "elsewhere" / FILE, "red", "tfidf", 10)
 
 
 # --- what can be wrong with the file

@@ -17,10 +17,11 @@ from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.gain_text import read_gains, read_measured
 from scrapy_gp4c.store.lmdb_store.checking import check
+from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.repair import repair
 from scrapy_gp4c.store.lmdb_store.schema import SCHEMA
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import open_store, restore
+from scrapy_gp4c.store.opening import SEARCH_INDEX, open_store, restore
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_restore import to_page
 from tests.store.test_store_kill import SMALL, in_child, kill_at, wait
@@ -236,6 +237,24 @@ def test_a_repaired_store_has_them_too(path: Path, dropped: bool) -> None:
     before = content(path)
     assert repair(path, SMALL, lambda request: 0).lost == []
     assert content(path) == before
+    assert check(path, SMALL, deep=True) == []
+
+
+def test_pages_that_are_forgotten_take_theirs_with_them(path: Path) -> None:
+    """The others keep them under their new numbers; the index, which has texts of both, goes and refills."""
+    before = content(path)
+    (path / SEARCH_INDEX).write_bytes(b"texts")
+    gone = np.isin(np.arange(PAGES), (0, 4, 5))
+    assert forget(path, SMALL, lambda store: gone) == 3
+    assert not (path / SEARCH_INDEX).exists()
+    after = content(path)
+    for name, dtype in worth.COLUMNS.items():
+        assert (
+            np.frombuffer(after[name], dtype).tolist() == np.frombuffer(before[name], dtype)[~gone].tolist()
+        )
+    for cycle in range(1, CYCLES + 1):
+        old, new = (np.frombuffer(one[str(cycle)], GAIN) for one in (before, after))
+        assert new["ppm"].tolist() == old["ppm"][~gone[old["page"]]].tolist()
     assert check(path, SMALL, deep=True) == []
 
 

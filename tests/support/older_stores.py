@@ -24,19 +24,16 @@ def make_older(path: Path, version: int = 3) -> None:
             names = [bytes(name) for name, _ in txn.cursor()]
         tables = {name: environment.open_db(name) for name in names}
         with environment.begin(write=True) as txn:
-            for name in (b"gains", b"worths"):
-                txn.drop(tables.pop(name))
-        if version > 4:
-            with environment.begin(write=True) as txn:
-                txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
-            return
-        with environment.begin(write=True) as txn:
-            for name in tables.keys() - {b"ids"}:
+            for name in set(names) - {b"ids"} if version < 5 else ():
                 for key, value in list(txn.cursor(tables[name])):
                     if key != UNSEALED:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
+            for name in (b"bodies", b"gains", b"worths"):
+                txn.drop(tables[name])
+        if version == 5:
+            return
         with environment.begin(write=True) as txn:
             txn.drop(tables[b"notes"])
         if version > 3:

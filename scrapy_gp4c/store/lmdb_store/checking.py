@@ -41,6 +41,7 @@ MEANING: Final = {
     "first_urls": "the URL that a page was found by",
     "gains": "what visits of a cycle gained a search",
     "worths": "what a block of pages gained a search",
+    "bodies": "the sum of a page's last body",
 }
 """Table -> what one of its values is."""
 

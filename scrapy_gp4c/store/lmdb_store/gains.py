@@ -177,6 +177,21 @@ class Gains:
                 )
 
 
+def moved(old: Tables, new: Tables, kept: npt.NDArray[np.uint32], new_id: Array) -> None:
+    """Write what the pages that stay gained into a store with these alone; ``kept``: their old ids."""
+    before, after = Gains(old), Gains(new)
+    if before.log is None:
+        return
+    after.begin(before.log, before.since)
+    for cycle, gains in before.of_cycles():
+        after.keep(remapped(gains, new_id), cycle=cycle)
+    state = {name: [np.empty(0, dtype)] for name, dtype in worth.COLUMNS.items()}
+    for _, block in before.blocks():
+        for name, parts in state.items():
+            parts.append(block[name])
+    after.put_columns({name: np.concatenate(parts)[kept] for name, parts in state.items()})
+
+
 def rebuilt(tables: Tables, values: Values, new_id: Array, dropped: int) -> int:
     """Write what is left of the gains of a damaged store; returns the pages whose past gains are lost.
 

@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store import fold, groups
-from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, keep_aside, locked
+from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
@@ -31,6 +31,7 @@ from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -43,6 +44,7 @@ KeyOf = Callable[[StoredRequest], int]
 _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
+    "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
 }
 """Table -> what it is to miss some of it."""
 
@@ -70,6 +72,7 @@ def repair(path: Path, sizes: Sizes, key_of: KeyOf) -> Repaired:
         if problems := check(work, sizes, deep=True):
             raise damaged(path, f"what can be read of it does not fit: {problems[0]}")
         aside = keep_aside(path, "before-repair")
+        drop_search_index(path)
         put_in_place(path, work / DATA)
     return Repaired(lost, aside)
 
@@ -186,7 +189,8 @@ class _Rebuild:
             chunks.setdefault(U32_PAIR.unpack(key)[0], []).append(visits)
         for cycle in range(1, self._last + 1):
             found = np.concatenate([np.empty(0, VISIT), *chunks.get(cycle, [])])
-            expected = self._records.get(cycle, {}).get("visited", len(found))
+            record = self._records.get(cycle, {})
+            expected = record.get("visited", len(found)) - record.get("forgotten", 0)
             if cycle > dropped and len(found) < expected:
                 self._lose(expected - len(found), f"visits of cycle {cycle}")
                 dropped = cycle
@@ -247,7 +251,7 @@ class _Rebuild:
     def _put_rest(self, tables: Tables, new_id: Array, dropped: int) -> None:
         """Write what is kept of single pages, and of the store."""
         with tables.transaction(write=True) as txn:
-            for name in ("validators", "first_urls"):
+            for name in _OF_PAGES:
                 for key, value in self._values[name].items():
                     page = U32.unpack(key)[0]
                     if page < self._pages and new_id[page] != LOST:
@@ -260,10 +264,4 @@ class _Rebuild:
                 tables.put_meta(txn, "dropped", dropped)
             for key, value in self._values["meta"].items():
                 if b"shadows" in key:
-                    tables.db["meta"].put(txn, key, _shadows(value, new_id))
-
-
-def _shadows(value: bytes, new_id: Array) -> bytes:
-    head, _, rows = value.partition(b"\n")
-    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
-    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()
+                    tables.db["meta"].put(txn, key, without(value, new_id))

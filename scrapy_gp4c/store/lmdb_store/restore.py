@@ -34,7 +34,7 @@ from scrapy_gp4c.store.history_text import (
     read_page,
 )
 from scrapy_gp4c.store.lmdb_store import fold
-from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside
+from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.environment import (
     READERS,
     Environment,
@@ -111,6 +111,7 @@ def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batc
             pages = store.merged_pages
         sync(work / DATA)  # closing leaves the newest header in memory
         _check_new(place)
+        drop_search_index(place)
         (place / READERS).unlink(missing_ok=True)
         os.replace(work / DATA, place / DATA)
         sync(place)

@@ -34,7 +34,7 @@ LOST: Final = -1
 """New id of a page that is left out of a repaired store."""
 
 _LONG: Final = ("log", "notes", "new", "visits", "plans", "group_visits", "gains")
-_SHORT: Final = ("urls", "columns", "groups", "validators", "first_urls", "cycles", "worths")
+_SHORT: Final = ("urls", "columns", "groups", "validators", "first_urls", "bodies", "cycles", "worths")
 
 
 class Salvaged(NamedTuple):
