@@ -21,10 +21,11 @@ from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store import fold, groups
-from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, keep_aside, locked
+from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
+from scrapy_gp4c.store.lmdb_store.gains import rebuilt
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
@@ -71,6 +72,7 @@ def repair(path: Path, sizes: Sizes, key_of: KeyOf) -> Repaired:
         if problems := check(work, sizes, deep=True):
             raise damaged(path, f"what can be read of it does not fit: {problems[0]}")
         aside = keep_aside(path, "before-repair")
+        drop_search_index(path)
         put_in_place(path, work / DATA)
     return Repaired(lost, aside)
 
@@ -121,6 +123,10 @@ class _Rebuild:
             records = [self._record(cycle) for cycle in range(1, self._last + 1)]
             tables.restore_cycles(records)
             self._put_rest(tables, new_id, dropped)
+            lost_gains = rebuilt(tables, self._values, new_id, dropped)
+            missing = self._found.entries.get("gains", 0) - len(self._values["gains"])
+            self._lose(missing, "parts of what visits gained a search")
+            self._lose(lost_gains, "pages of which is lost what they gained a search")
             self._lost += reopen_cycle(tables, self._found, self._records.get(self._last + 1), new_id)
         with Store(work, sizes=sizes) as store:
             lost_record = self._last + 1 not in self._records
