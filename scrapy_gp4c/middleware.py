@@ -75,7 +75,7 @@ class FingerprintMiddleware:
     def process_request(self, request: Request) -> None:
         """Add the page's validators when unchanged pages are to be skipped (RFC 9110, section 13)."""
         cycle, visit = self._visit(request)
-        if cycle is None or visit is None or not cycle.settings.skip_unchanged:
+        if cycle is None or visit is None or not cycle.settings.skip_unchanged or _lacks_text(cycle, visit):
             return
         etag, last_modified = _kept_validators(cycle, visit)
         if etag:
@@ -105,7 +105,7 @@ class FingerprintMiddleware:
             return self._judge_later(cycle, visit, request, response)
         else:
             try:
-                made: Read | Exception = read(response, features, with_text=cycle.archive is not None)
+                made: Read | Exception = read(response, features, with_text=_with_text(cycle))
             except Exception as error:
                 made = error
             _keep_sum(cycle, visit, response, made)
@@ -118,7 +118,7 @@ class FingerprintMiddleware:
         assert isinstance(response, TextResponse)
         try:
             made: Read | Exception = await _result(
-                self._elsewhere.read(response, cycle.settings.features, with_text=cycle.archive is not None)
+                self._elsewhere.read(response, cycle.settings.features, with_text=_with_text(cycle))
             )
         except Exception as error:
             made = error
@@ -175,6 +175,17 @@ class FingerprintMiddleware:
             cycle.store.set_validators(visit.page, *validators)
 
 
+def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
+    """Tell whether the search index needs the page's text, changed or not."""
+    if cycle.measuring is None:
+        return False
+    try:
+        return cycle.measuring.lacks(visit.page, cycle.store.page(visit.page))
+    except StoreError as error:
+        cycle.failure = error
+        return True
+
+
 def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
     """Validators of the page's copy; none where the store cannot be read, which ends the crawl."""
     try:
@@ -213,7 +224,7 @@ def _judge(
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
         return _ended(cycle, lambda: cycle.end(visit, "error", size_bytes, latency_s))
-    return _ended(cycle, lambda: cycle.judge(visit, made.fingerprint, size_bytes, latency_s, made.text))
+    return _ended(cycle, lambda: cycle.judge(visit, made, size_bytes, latency_s))
 
 
 def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str, object] | None:
@@ -233,8 +244,15 @@ def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: Read | Excep
             cycle.store.set_body_sum(visit.page, total)
 
 
+def _with_text(cycle: Cycle) -> bool:
+    """Tell whether anybody wants the texts of pages."""
+    return cycle.measuring is not None or cycle.archive is not None
+
+
 def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
     """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
+    if _lacks_text(cycle, visit):
+        return None
     try:
         row = cycle.store.page(visit.page)
         kept = cycle.store.body_sum(visit.page) if row.has_copy else None

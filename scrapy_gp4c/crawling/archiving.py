@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.archive.compression import require
 from scrapy_gp4c.archive.differences import differences, shown
@@ -17,6 +17,9 @@ from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import VisitResult
+
+if TYPE_CHECKING:
+    from scrapy import Spider
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +32,7 @@ def nothing() -> str | None:
     return None
 
 
-class Told(dict[str, Any]):
+class Told(dict[str, object]):
     """What a callback finds in ``response.meta["gp4c"]``, with the text of the page's last version.
 
     ``previous_text`` is read when it is first asked for; None: there is none, because the page is new, the
@@ -41,14 +44,13 @@ class Told(dict[str, Any]):
         super().__init__(result)
         self._text, self._previous = text, previous
 
-    def __missing__(self, name: str) -> str | None:
+    def __missing__(self, name: str) -> object:
         if name != PREVIOUS:
             raise KeyError(name)
         self[name] = self._previous()
-        found: str | None = self[name]
-        return found
+        return self[name]
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:  # type: ignore[override]
         """Return what is known under a name."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 
@@ -58,21 +60,21 @@ class Told(dict[str, Any]):
         ``[-gone-] {+new+}``; "" where nothing differs, or one of the two is not known.
         """
         before = self[PREVIOUS]
-        if before is None or self._text is None:
+        if not isinstance(before, str) or self._text is None:
             return ""
         return "\n".join(shown(differences(before, self._text)))
 
-    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[type[dict[str, object]], tuple[dict[str, object]]]:
         return dict, (dict(self),)  # where a request carries it to the disk, it is plain
 
 
 class Archive:
     """The archive beside the store of a run."""
 
-    def __init__(self, texts: Texts, extra: dict[str, Any]) -> None:
-        """Take the file; ``extra``: what Scrapy wants with a log line."""
+    def __init__(self, texts: Texts, spider: Spider) -> None:
+        """Take the file, and the spider that log lines are about."""
         self._texts: Texts | None = texts
-        self._extra = extra
+        self._spider = spider
 
     def close(self) -> None:
         """Close the file."""
@@ -132,11 +134,11 @@ class Archive:
             return None
 
     def _give_up(self, error: ArchiveError) -> None:
-        logger.warning("No texts are kept from now on: %s", error, extra=self._extra)
+        logger.warning("No texts are kept from now on: %s", error, extra={"spider": self._spider})
         self.close()
 
 
-def open_archive(store: PageStore, settings: Settings, extra: dict[str, Any]) -> Archive | None:
+def open_archive(store: PageStore, settings: Settings, spider: Spider) -> Archive | None:
     """Open the archive beside a store; None where the settings want none, or it cannot be used.
 
     Raises ArchiveError where the library is missing that it needs.
@@ -147,6 +149,6 @@ def open_archive(store: PageStore, settings: Settings, extra: dict[str, Any]) ->
     try:
         texts = Texts(store.path / FILE, settings.archive_versions, settings.archive_bytes)
     except ArchiveError as error:
-        logger.warning("No texts are kept: %s", error, extra=extra)
+        logger.warning("No texts are kept: %s", error, extra={"spider": spider})
         return None
-    return Archive(texts, extra)
+    return Archive(texts, spider)

@@ -19,10 +19,12 @@ from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
+from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.fingerprint import Read
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
 from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import PageRow
@@ -38,8 +40,11 @@ if TYPE_CHECKING:
 class Cycle:
     """The open cycle: begun anew, or resumed where an interrupted run left it."""
 
-    def __init__(self, store: PageStore, settings: Settings, stats: StatsCollector) -> None:
+    def __init__(
+        self, store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None = None
+    ) -> None:
         """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError."""
+        self.measuring = measuring
         self.store = store
         self.settings = settings
         self.stats = stats
@@ -47,8 +52,7 @@ class Cycle:
         self.resumed = store.open_cycle is not None
         self.number = store.open_cycle or store.begin_cycle(record_of(settings))
         self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
-        self._under_way: dict[int, bool] = {}
-        """Page -> whether its request has left the queue for the downloader."""
+        self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
         self.archive: Archive | None = None
@@ -177,25 +181,23 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(
-        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0, text: str | None = None
-    ) -> Told:
-        """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`.
-
-        ``text``: of the page, where that was read.
-        """
+    def judge(self, visit: Claim, made: Read, size_bytes: int, latency_s: float = 0.0) -> Told:
+        """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
         previous: Previous = nothing
+        fingerprint = made.fingerprint
+        if self.measuring:
+            self.measuring.take(visit.page, row, fingerprint, made.normal or "")
         if row.has_copy:
             bits = distance(fingerprint, row.fingerprint)
             changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
             outcome = "changed" if changed else "unchanged"
         if self.archive is not None:
-            previous = self.archive.take(row, outcome, self.number, fingerprint, text)
+            previous = self.archive.take(row, outcome, self.number, fingerprint, made.text)
         new = NewVisit(
             visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
         )
-        return Told(self._end(visit, row, new, bits), text, previous)
+        return Told(self._end(visit, row, new, bits), made.text, previous)
 
     def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> Told:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
@@ -265,6 +267,7 @@ class Cycle:
         counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
         judged = int(outcomes[list(JUDGED)].sum())
         new = found_by_hubs(self.store)
+        gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {
             "finished": time.time(),
             "reason": reason,
@@ -280,6 +283,8 @@ class Cycle:
                 self.store, self.record, own.panel, own.warmup_visits, own.distance_bits, own.score_function
             ),
         }
+        if gained is not None:
+            record["gained"] = gained
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

@@ -77,9 +77,9 @@ def run(directory: Path, words: list[str]) -> str:
     """Run a command of the README; returns what it printed."""
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "COLUMNS": "200"}
     more = next((extra for name, extra in QUICK.items() if name in words), [])
+    program = words[1:] if words[0] == "python" else ["-m", *words]
     done = subprocess.run(
-        [sys.executable, *words[1:], *more] if words[0] == "python" else [sys.executable, "-m", *words, *more],
-        cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=300,
+        [sys.executable, *program, *more], cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout + done.stderr

@@ -30,7 +30,8 @@ def make_older(path: Path, version: int = 3) -> None:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
-            txn.drop(tables[b"bodies"])
+            for name in (b"bodies", b"gains", b"worths"):
+                txn.drop(tables[name])
         if version == 5:
             return
         with environment.begin(write=True) as txn:
