@@ -8,10 +8,9 @@ written before its visit.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -220,17 +219,14 @@ def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
         raise ArchiveError(
             f"there is no archive of texts {path}: set GP4C_ARCHIVE = True, and the crawl keeps texts."
         )
-    with translated(path):
+    with translated(path), ExitStack() as undone:
         if not readonly:
-            with suppress(FileExistsError):  # its owner's alone, as are the files that SQLite puts beside it
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            path.touch(0o600)  # its owner's alone, as are the files that SQLite puts beside it
         uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rw'}"
         connection = sqlite3.connect(uri, _PATIENCE_S, isolation_level=None, uri=True)
-        try:
-            _prepare(connection, path, readonly)
-        except BaseException:
-            connection.close()
-            raise
+        undone.callback(connection.close)
+        _prepare(connection, path, readonly)
+        undone.pop_all()
     return connection
 
 

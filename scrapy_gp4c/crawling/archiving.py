@@ -50,7 +50,7 @@ class Told(dict[str, object]):
         self[name] = self._previous()
         return self[name]
 
-    def get(self, name: str, default: object = None) -> object:  # type: ignore[override]
+    def get(self, name: str, default: object = None) -> object:
         """Return what is known under a name."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 

@@ -79,8 +79,14 @@ def run(directory: Path, words: list[str]) -> str:
     more = next((extra for name, extra in QUICK.items() if name in words), [])
     program = words[1:] if words[0] == "python" else ["-m", *words]
     done = subprocess.run(
-        [sys.executable, *program, *more], cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [sys.executable, *program, *more],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
