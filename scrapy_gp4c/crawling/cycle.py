@@ -57,7 +57,7 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        self.number = store.open_cycle or store.begin_cycle(record_of(settings))
+        self.number = store.open_cycle or store.begin_cycle(record_of(settings, store))
         self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
         self._under_way: dict[int, bool] = {}
         """Page -> whether its request has left the queue for the downloader."""

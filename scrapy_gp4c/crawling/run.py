@@ -14,6 +14,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
+from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
@@ -73,6 +74,8 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
+        if (line := missing(settings, store)) is not None:
+            logger.warning("%s", line, extra=self.extra)
 
     @property
     def extra(self) -> dict[str, Any]:

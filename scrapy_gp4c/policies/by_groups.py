@@ -13,7 +13,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.groupings import Level
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
-from scrapy_gp4c.policies.members import Heard, Members, members_of, rests, samples
+from scrapy_gp4c.policies.members import Heard, Members, loners, members_of, rests, samples
 from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, PolicySettings, Round
 from scrapy_gp4c.policies.sampling import Floats, plan_of
 from scrapy_gp4c.policies.top_k import scored_by
@@ -57,9 +57,9 @@ class Greedy:
         heard = Heard.of(evidence, grouping, members)
         order = in_order(heard.share, lambda rows: members.drawn[rows])
         best = None if heard.is_all else 1  # a better one may be under way
-        return plan_of(
-            [(NEIGHBOUR, rests(order[heard.whole[order]], members, round.remaining, evidence, best))]
-        )
+        near = rests(order[heard.whole[order]], members, round.remaining, evidence, best)
+        lone = round.remaining - len(near) if heard.is_all else 0
+        return plan_of([(NEIGHBOUR, near), (SAMPLE, loners(members, lone, evidence))])
 
 
 @dataclass
@@ -102,6 +102,8 @@ class ByGroups:
             order = order[np.argsort(-heard.share[order], kind="stable")]
             best = None if heard.is_all else 1
             near = rests(order[heard.whole[order]], members, left, evidence, best)
+            if heard.is_all:
+                fresh = [loners(members, left - len(near), evidence)]
         return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in fresh)])
 
     @property

@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.scoring import terminals
 
 Cuts = list[tuple[float, int] | None] | None
@@ -65,6 +67,8 @@ class CycleRecord(TypedDict, total=False):
     score_file_sha256: str | None
     clock: Literal["visits", "cycles"]
     seed: int
+    groups: str
+    """Which clusters of the store its plan follows from; absent: from none."""
     discovery: float
     discovery_function: str
     """Its formula; its clock is the next."""
@@ -142,6 +146,16 @@ class VisitResult(TypedDict):
     cycle: int
     kind: str
     score: float | None
+
+
+class StoredGroups(NamedTuple):
+    """What a store is given of how its pages are grouped."""
+
+    groups: PageGroups
+    popularity: npt.NDArray[np.uint8]
+    """``[P]``, from 0 to 10."""
+    about: dict[str, Any]
+    """How they were made: for people."""
 
 
 class NewVisit(NamedTuple):

@@ -40,6 +40,8 @@ MEANING: Final = {
     "group_visits": "what a cycle found in directories",
     "first_urls": "the URL that a page was found by",
     "bodies": "the sum of a page's last body",
+    "descriptions": "what a page's copy is like",
+    "clusters": "a part of the clusters of pages, and of their links",
 }
 """Table -> what one of its values is."""
 
@@ -95,7 +97,10 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
-    if name in ("visits", "log", "plans", "group_visits", "new", "notes") and len(key) == U32_PAIR.size:
+    if (
+        name in ("visits", "log", "plans", "group_visits", "new", "notes", "clusters")
+        and len(key) == U32_PAIR.size
+    ):
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
     if len(key) != U32.size:

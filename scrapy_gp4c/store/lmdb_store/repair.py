@@ -44,6 +44,7 @@ _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
     "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
+    "descriptions": "descriptions of pages' copies: their next change brings them, for clusters",
 }
 """Table -> what it is to miss some of it."""
 

@@ -18,8 +18,9 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.store.lmdb_store import fold, plans, shadows
+from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
@@ -30,7 +31,7 @@ from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredGroups, StoredRequest
 
 
 class Store(OpenPages):
@@ -217,6 +218,24 @@ class Store(OpenPages):
     def group_visits(self, cycle: int) -> npt.NDArray[Any]:
         """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
         return self.tables.group_visits(cycle)
+
+    def descriptions(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the descriptions of copies that are committed, by page."""
+        return clusters.descriptions(self.tables)
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters, links and popularity of pages; None while there are none."""
+        return clusters.read(self.tables)
+
+    def put_clusters(self, groups: StoredGroups) -> None:
+        """Replace them; raises StoreError while a cycle is open."""
+        self.tables.check_writable()
+        if self._open.number is not None:
+            raise StoreError(
+                f"cycle {self._open.number} of the store {self.path} is not finished, and its plan may follow "
+                "from the clusters that it has: run the spider until it is, then cluster its pages."
+            )
+        clusters.put(self.tables, groups)
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
