@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.page_state.groupings import NOWHERE
 from training import options
 from training.clustering.clusters import FEATURES, HISTORY, group_pages
 from training.clustering.copies import group_copies
@@ -52,14 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
-    clustered = groups.cluster[groups.cluster != NOWHERE]
-    size = np.sort(np.bincount(clustered))
+    size = np.sort(groups.sizes)
     print(
-        f"{len(clustered):,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
+        f"{size.sum():,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
         f"half of them of {size[len(size) // 2]:,} or more; {len(groups.links.source):,} links; "
         f"seed {given.seed}"
     )
-    if without := len(groups.cluster) - len(clustered):
+    if without := len(groups.cluster) - int(size.sum()):
         print(f"{without:,} pages have no description, and are in no cluster")
     return 0
 

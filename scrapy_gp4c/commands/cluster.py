@@ -1,4 +1,4 @@
-"""``scrapy gp4c cluster``: clusters of a spider's pages, and links between them, for the policies that ask for them.
+"""``scrapy gp4c cluster``: clusters of a spider's pages, and links, for the policies that ask for them.
 
 They are made by the training package and scikit-learn, which a machine that only crawls need not have: in a
 process of its own, so that nothing here imports it.
@@ -22,16 +22,14 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.store.page_store import has_open_cycle
 from scrapy_gp4c.store.records import StoredGroups
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = (
-    "cluster a spider's pages by what they say and link to: for the policies cb, lb, and the level 'cluster'"
-)
+HELP = "cluster a spider's pages by what they say and link to, for policies such as cb and lb"
 NEEDED: Final = ("sklearn", "scipy")
 
 
@@ -56,8 +54,11 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     add = parser.add_argument
     add("--clusters", type=int, default=100, help="number of clusters (default: %(default)s)")
-    add("--features", default="content,url,page,links",
-        help="what pages are alike by: content, url, page, links, history (default: %(default)s)")  # fmt: skip
+    add(
+        "--features",
+        default="content,url,page,links",
+        help="what pages are alike by: content, url, page, links, history (default: %(default)s)",
+    )
     add("--seed", type=int, default=0, help="seed of the clustering (default: %(default)s)")
     add_json(add)
 
@@ -71,20 +72,18 @@ def run(project: Project, options: Namespace) -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise SettingsError(
-            f"clusters need {', '.join(missing)}, which this installation lacks: pip install 'scrapy-gp4c[cluster]'"
+            f"clusters need {', '.join(missing)}, which this installation lacks: "
+            "pip install 'scrapy-gp4c[cluster]'"
         )
     with project.open_store() as store:
         if store.open_cycle is not None:
-            raise StoreError(
-                f"cycle {store.open_cycle} is not finished, and its plan may follow from the clusters that the "
-                "store has: run the spider until it is, then cluster its pages."
-            )
+            raise has_open_cycle(project.store_path, store.open_cycle)
     about = {"made": time.time(), "features": options.features, "seed": options.seed}
     with tempfile.TemporaryDirectory() as folder:
         groups = _made(project, options, Path(folder, "groups.npz"))
     with project.open_store(readonly=False) as store:
         store.put_clusters(StoredGroups(groups, groups.popularity(), about))
-    clustered = int(np.count_nonzero(groups.cluster != NOWHERE))
+    clustered = int(groups.sizes.sum())
     told = Clustered(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
     if options.json:
         print_json(told)

@@ -1,4 +1,4 @@
-"""The clusters and links of a store's pages, as the rounds of a cycle see them: `scrapy gp4c cluster` writes them.
+"""Clusters and links of a store's pages, as a cycle sees them; `scrapy gp4c cluster` writes them.
 
 A store without any knows of no pages that are near: its pages are sampled, and nothing is followed.
 """
@@ -118,6 +118,6 @@ def missing(settings: Settings, store: GroupedPages) -> str | None:
         return None
     return (
         "The store has no clusters of its pages and no links between them, which the policy or the score "
-        f"function asks for: pages are sampled, and none is followed. Once they have been fetched, `{COMMAND}` "
-        "makes them of the descriptions that are kept of all copies from now on"
+        "function asks for: pages are sampled, and none is followed. Once they have been fetched, "
+        f"`{COMMAND}` makes them of the descriptions that are kept of all copies from now on"
     )

@@ -6,7 +6,7 @@ visits change as a fold would change a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack
 
 import numpy as np
@@ -31,12 +31,12 @@ class InMemory:
         state: Columns,
         directories: Array,
         group_visits: dict[int, Array],
-        known: KnownPages,
+        requests: Callable[[Array], list[StoredRequest]],
+        before: KnownPages | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes in place, directories of dtype `GROUP`, and the pages."""
-        self.requests = known.requests
-        self.clusters = known.clusters
-        self._known = known
+        """Take columns ``[P]``, which `fold` changes, directories of dtype `GROUP`, and the pages."""
+        self.requests = requests
+        self._before = before
         self._folded: dict[int, Array] = {}
         self.state = state
         self._directories = directories
@@ -50,7 +50,7 @@ class InMemory:
         state = {name: np.concatenate([*(part[name] for part in parts), empty[name]]) for name in empty}
         kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in kept}
-        return cls(state, pages.directories(), visits, pages)
+        return cls(state, pages.directories(), visits, pages.requests, pages)
 
     @property
     def merged_pages(self) -> int:
@@ -69,13 +69,18 @@ class InMemory:
         """Directories of the pages."""
         return self._directories
 
+    def clusters(self) -> StoredGroups | None:
+        """Clusters and links of the pages."""
+        return None if self._before is None else self._before.clusters()
+
     def group_visits(self, cycle: int) -> Array:
         """What the visits of a cycle told of directories."""
         return self._group_visits.get(cycle, NO_VISITS)
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
         """Visits of cycles: of the store, and those that were folded."""
-        yield from self._known.visits(first_cycle, last_cycle)
+        if self._before is not None:
+            yield from self._before.visits(first_cycle, last_cycle)
         for cycle, visits in self._folded.items():
             if first_cycle <= cycle and (last_cycle is None or cycle <= last_cycle):
                 yield cycle, visits

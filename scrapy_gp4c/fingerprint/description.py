@@ -1,4 +1,4 @@
-"""What a crawl keeps of each new copy, to tell later which pages are alike. Nothing here raises on any body."""
+"""What a crawl keeps of each new copy, to tell later which pages are alike. No body makes it raise."""
 
 from __future__ import annotations
 

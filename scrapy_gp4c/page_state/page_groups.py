@@ -27,6 +27,11 @@ class PageGroups:
     keys: npt.NDArray[np.uint64] | None = None
     """``[P]``: keys of the pages of a store; None: of a history, in its order."""
 
+    @property
+    def sizes(self) -> npt.NDArray[np.intp]:
+        """Pages of each cluster, ``[C]``."""
+        return np.bincount(self.cluster[self.cluster != NOWHERE], minlength=len(self.order))
+
     def grouping(self, name: Name) -> Grouping:
         """The pages by cluster, or each on its own among links."""
         if name == "cluster":

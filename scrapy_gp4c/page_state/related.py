@@ -47,7 +47,7 @@ class Recent(NamedTuple):
 
 
 class Clustered(NamedTuple):
-    """Visits to clusters, as a round may see them; a page's column ``cluster`` has the number of its own, or -1."""
+    """Visits to clusters, as a round may see them; a page's column ``cluster`` has its own, or -1."""
 
     clusters: int
     finished: Sequence[Array]
@@ -112,8 +112,8 @@ class Related:
             )
         if self._clustered is None and name in CLUSTERED:
             raise ScoreError(
-                f"the terminal {name!r} is told by clusters, which a replay knows that is given `--groups` of "
-                "`python -m training.cluster`: use another, such as 'directory_now'"
+                f"the terminal {name!r} is told by clusters, which a replay knows that is given `--groups` "
+                "of `python -m training.cluster`: use another, such as 'directory_now'"
             )
         table = self._tables.get(name)
         if table is None:

@@ -189,7 +189,7 @@ def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...]
     elif "level" in given and given.get("sample") != 0:
         near = (cast(Level, given["level"]),)
     if given.get("phi") == "pra":
-        near = tuple(dict.fromkeys((*near, cast(Name, "links"))))  # popularity is told by them
+        near += () if "links" in near else ("links",)  # popularity is told by them
     return entry.scored or order == BY_SCORE, columns, near
 
 

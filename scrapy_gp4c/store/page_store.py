@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns, PageRow
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredGroups, StoredRequest
 
@@ -202,3 +203,11 @@ class PageStore(Protocol):
 
     def verify(self) -> list[str]:
         """Compare all that is kept with each other; returns the problems found, none for a sound store."""
+
+
+def has_open_cycle(path: Path, cycle: int) -> StoreError:
+    """Return the error for clusters that come while a cycle is open."""
+    return StoreError(
+        f"cycle {cycle} of the store {path} is not finished, and its plan may follow from the clusters that "
+        "it has: run the spider until it is, then cluster its pages."
+    )

@@ -1,9 +1,9 @@
 """What is kept of a copy of a page to tell which pages are alike: at most 1.5 KB, without the text.
 
-Counts; which pages of the site the main content links to, as hashes of URLs; and a sketch of the words: of the
-distinct ones those of the lowest hashes, with how often each stands there. Pages that say the same keep the
-same words, whatever else they say, so that two sketches compare as the texts do (bottom-k sampling: E. Cohen &
-H. Kaplan 2007, "Summarizing data using bottom-k sketches", PODC).
+Counts; which pages of the site the main content links to, as hashes of URLs; and a sketch of the words: of
+the distinct ones those of the lowest hashes, with how often each stands there. Pages that say the same keep
+the same words, whatever else they say, so that two sketches compare as the texts do (bottom-k sampling: E.
+Cohen & H. Kaplan 2007, "Summarizing data using bottom-k sketches", PODC).
 """
 
 from __future__ import annotations

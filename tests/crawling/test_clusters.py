@@ -42,6 +42,7 @@ class OneStore:
         self.store_path = path
 
     def open_store(self, *, readonly: bool = True) -> PageStore:
+        """Open it."""
         return open_store(self.store_path, readonly=readonly)
 
 
@@ -83,7 +84,7 @@ def web(site: Site) -> Site:
 async def test_a_changed_sample_brings_its_cluster(
     web: Site, store_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """First all are samples, as one line says; once there are clusters, the pages of a topic come together."""
+    """First all are samples, as one line says; with clusters, the pages of a topic come together."""
     await crawl(Listed, store_path, settings("cb(in_flight=3)"))
     with caplog.at_level(logging.WARNING):
         await crawl(Listed, store_path, settings("cb(in_flight=3)"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,8 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.words.described import Described, link_hash
+from scrapy_gp4c.scoring import rates
+from scrapy_gp4c.words.described import Described, link_hash, unpack
 from training.clustering.clusters import FEATURES, MOST_WORDS, Pages, cluster
 from training.histories.copies_of_store import StoredCopies
 
@@ -31,18 +32,21 @@ def group_copies(
     """
     if not len(copies.pages):
         raise HistoryError(
-            f"{copies.source} has no descriptions of copies to cluster by: a crawl keeps them if its policy or "
-            "score function asks for clusters or links (GP4C_POLICY = 'cb', say), from its next visits on"
+            f"{copies.source} has no descriptions of copies to cluster by: a crawl keeps them if its policy "
+            "or score function asks for clusters or links (GP4C_POLICY = 'cb', say), from its next visits on"
         )
-    links = links_between(copies)
-    described = copies.described
+    try:
+        described = [unpack(packed) for packed in copies.packed]
+    except ValueError as error:
+        raise HistoryError(f"{copies.source} has a description that cannot be read: {error}") from error
+    links = links_between(copies, described)
     counts = np.array([one[:3] for one in described], np.float64)
     here = np.full(copies.known, NOWHERE)
     here[copies.pages] = np.arange(len(copies.pages))
     between = np.flatnonzero((here[links.source] != NOWHERE) & (here[links.target] != NOWHERE))
     own = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
     urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
-    told = Pages(urls, sketched_words(described), counts, own, copies.past)
+    told = Pages(urls, sketched_words(described), counts, own, _past(copies.state))
     label, order = cluster(told, clusters, features, seed)
     whole = np.full(copies.known, NOWHERE, np.int32)
     whole[copies.pages] = label
@@ -72,13 +76,19 @@ def sketched_words(described: Sequence[Described]) -> Any:
     return csr_matrix((counts[kept].astype(np.float32), number[column[kept]], begin), shape)
 
 
-def links_between(copies: StoredCopies) -> Links:
+def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """Visits, changes found, and changes per cycle, ``[P, 3]``."""
+    rate = rates.rate(state["E"].astype(np.float64), state["T"].astype(np.float64))
+    return np.stack([state["n"].astype(np.float64), state["X"].astype(np.float64), rate], axis=1)
+
+
+def links_between(copies: StoredCopies, described: Sequence[Described]) -> Links:
     """Links between known pages of a store, each once, none from a page to itself."""
     hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
     order = np.argsort(hashes, kind="stable")
-    size = np.array([len(one.links) for one in copies.described], np.intp)
+    size = np.array([len(one.links) for one in described], np.intp)
     source = np.repeat(copies.pages, size)
-    wanted = np.concatenate([np.empty(0, np.uint64), *(one.links for one in copies.described)])
+    wanted = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
     at = np.minimum(np.searchsorted(hashes[order], wanted), max(0, copies.known - 1))
     target: npt.NDArray[np.intp] = order[at] if copies.known else at
     found = (hashes[target] == wanted) & (target != source)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
-from scrapy_gp4c.scoring import rates
-from scrapy_gp4c.words.described import Described, unpack
 from training.histories.packed_names import BATCH, Names
+
+STATE: Final = ("n", "X", "E", "T")
 
 
 class StoredCopies(NamedTuple):
@@ -24,10 +24,10 @@ class StoredCopies(NamedTuple):
     """``[known]``: the pages' own."""
     pages: npt.NDArray[np.intp]
     """``[P]``, ascending: which have a description."""
-    described: list[Described]
-    """``[P]``."""
-    past: npt.NDArray[np.float64]
-    """``[P, 3]``: visits, changes found, changes per cycle."""
+    packed: list[bytes]
+    """``[P]``: their descriptions, as `scrapy_gp4c.words.described` packs them."""
+    state: dict[str, npt.NDArray[Any]]
+    """Columns n, X, E and T, each ``[P]``."""
 
     @property
     def known(self) -> int:
@@ -45,16 +45,16 @@ def read_copies(path: Path) -> StoredCopies:
             for start in range(0, store.merged_pages, BATCH):
                 stop = min(start + BATCH, store.merged_pages)
                 urls.extend([request["url"] for request in store.requests(range(start, stop))])
-            told = [(page, unpack(packed)) for page, packed in store.descriptions() if page < len(urls)]
+            told = [(page, packed) for page, packed in store.descriptions() if page < len(urls)]
             pages = np.array([page for page, _ in told], np.intp)
-            blocks = [
-                (block["key"], block["n"], block["X"], rates.rate(block["E"], block["T"]))
-                for _, block in store.blocks()
-            ]
-    except (StoreError, ValueError) as error:
+            blocks = [block for _, block in store.blocks()]
+            columns = {
+                name: np.concatenate([np.empty(0, np.uint64), *(block[name] for block in blocks)])
+                for name in ("key", *STATE)
+            }
+    except StoreError as error:
         raise HistoryError(f"{path}: the copies cannot be read: {error}") from error
-    columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-    keys, *past = columns or [np.empty(0)] * 4
-    stacked = np.stack([column.astype(np.float64) for column in past], axis=1)[pages]
-    described = [one for _, one in told]
-    return StoredCopies(str(path), urls, keys.astype(np.uint64), pages, described, stacked)
+    state = {name: columns[name][pages] for name in STATE}
+    return StoredCopies(
+        str(path), urls, columns["key"].astype(np.uint64), pages, [packed for _, packed in told], state
+    )

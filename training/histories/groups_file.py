@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,14 @@ def identity_of(history: ChangeHistory) -> str:
 
 def write_groups(path: Path, groups: PageGroups) -> None:
     """Write a file; raises HistoryError where it cannot."""
+    columns: dict[str, npt.NDArray[Any]] = {"cluster": groups.cluster, "order": groups.order}
+    columns |= {"source": groups.links.source, "target": groups.links.target}
+    if groups.keys is not None:
+        columns["keys"] = groups.keys
+    about = {"format": np.array(FORMAT), "identity": np.array(groups.identity)}
     try:
         with open(path, "wb") as file:
-            np.savez_compressed(
-                file,
-                format=np.array(FORMAT),
-                identity=np.array(groups.identity),
-                cluster=groups.cluster,
-                order=groups.order,
-                source=groups.links.source,
-                target=groups.links.target,
-                **({} if groups.keys is None else {"keys": groups.keys}),
-            )
+            np.savez_compressed(file, allow_pickle=False, **about, **columns)
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -54,7 +50,7 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
             if str(found["format"]) != FORMAT:
                 raise ValueError(f"its format is {found['format']}")
             links = Links(found["source"], found["target"], len(found["cluster"]))
-            keys = found["keys"] if "keys" in found else None
+            keys = found.get("keys")
             groups = PageGroups(found["cluster"], found["order"], links, str(found["identity"]), keys)
             if keys is not None and history.key is not None:
                 return _of_keys(groups, keys, history.key)

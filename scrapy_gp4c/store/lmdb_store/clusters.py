@@ -30,7 +30,13 @@ PART_BYTES: Final = 2**20
 def put(tables: Tables, stored: StoredGroups) -> None:
     """Replace clusters, links and popularity, in one transaction."""
     groups, popularity, about = stored
-    columns = (groups.cluster, groups.order.ravel(), groups.links.source, groups.links.target, popularity)
+    columns: tuple[npt.NDArray[Any], ...] = (
+        groups.cluster,
+        groups.order.ravel(),
+        groups.links.source,
+        groups.links.target,
+        popularity,
+    )
     head = {"identity": groups.identity, "sizes": [len(column) for column in columns], "about": about}
     table = tables.db["clusters"]
     with tables.transaction(write=True) as txn:

@@ -18,7 +18,6 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
@@ -31,6 +30,7 @@ from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
+from scrapy_gp4c.store.page_store import has_open_cycle
 from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredGroups, StoredRequest
 
 
@@ -231,10 +231,7 @@ class Store(OpenPages):
         """Replace them; raises StoreError while a cycle is open."""
         self.tables.check_writable()
         if self._open.number is not None:
-            raise StoreError(
-                f"cycle {self._open.number} of the store {self.path} is not finished, and its plan may follow "
-                "from the clusters that it has: run the spider until it is, then cluster its pages."
-            )
+            raise has_open_cycle(self.path, self._open.number)
         clusters.put(self.tables, groups)
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
