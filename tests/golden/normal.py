@@ -45,7 +45,7 @@ _GROWING = (
     (re.compile(r"new: first visit; [^<\"]*asked for by the spider"), "<kinds>"),
     (re.compile(r"\n(?:\S+: [\d,]+ pages [^\n]*: scrapy gp4c forget [^\n]*\n)+"), ""),
 )
-"""What grows: lists, and what `status` says of hosts that are visited in vain. Golden texts have them as they were."""
+"""What grows: lists, and what `status` says of hosts visited in vain. Golden texts have them as they were."""
 
 
 def normal_text(text: str) -> str:
