@@ -139,12 +139,11 @@ class Apart:
         """As of all others, with the shadows' visits for those of their pages, which a cluster counts."""
         now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
         counted = clusters != NOWHERE
-        recent = Sums(
-            recent.found
-            + counted * (self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)),
-            recent.tried
-            + counted * (self._last("visited", WINDOW_CYCLES) - self._last("judged", WINDOW_CYCLES)),
+        outdated, changed, visited, judged = (
+            counted * self._last(name, WINDOW_CYCLES).astype(np.float64)
+            for name in ("outdated", "changed", "visited", "judged")
         )
+        recent = Sums(recent.found + outdated - changed, recent.tried + visited - judged)
         if not begun:
             return share(*recent)
         now = Sums(now.found - counted * self._own.changed, now.tried - counted * self._own.judged)

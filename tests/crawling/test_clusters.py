@@ -14,12 +14,20 @@ from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.commands import cluster
+from scrapy_gp4c.crawling.forecast import forecasts
+from scrapy_gp4c.crawling.shadows import Apart, OwnVisits
+from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
+from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.related import Clustered, Recent, Related, SiteSums
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import SHADOW, StoredGroups
 from scrapy_gp4c.words.described import unpack
+from tests.support import live_replay
 from tests.support.loopback import Site, crawl
 
 TOPICS = ("bread flour yeast oven crust", "star orbit comet moon planet", "sail mast keel harbour wind")
@@ -177,3 +185,54 @@ async def test_pages_that_come_later_are_in_no_cluster(web: Site, store_path: Pa
 def test_descriptions_are_kept_where_somebody_asks(given: dict[str, str], asks: bool) -> None:
     """They cost a parse of every new copy."""
     assert Settings.load(ScrapySettings(given)).asks_for_clusters == asks
+
+
+def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
+    """The visits of a panel page go, and those that its shadow would have had take their place."""
+    told = np.array([(0, 10, 4, 0.0), (1, 5, 5, 0.0)], GROUP_VISITS)
+    now = np.array([(0, 3, 2, 0.0)], GROUP_VISITS)
+    related = Related(
+        Directories(np.zeros(1, np.intp), 1),
+        Recent(9, [NO_VISITS]),
+        lambda: SiteSums(np.zeros(1), np.zeros(1)),
+        Clustered(2, [told], now),
+    )
+    shadows = np.zeros(3, SHADOW)
+    for name, bits in {"judged": 0b11, "changed": 0b01, "visited": 0b10, "outdated": 0b10}.items():
+        shadows[name] = bits
+    own = OwnVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
+    state = {"cluster": np.array([0, 1, NOWHERE]), "group": np.zeros(3, np.intp)}
+    apart = Apart(related, shadows, own, 9)
+    recent = [(4 - 1 + 1 + 0.1) / (10 - 2 + 1 + 1), (5 - 1 + 1 + 0.1) / (5 - 2 + 1 + 1), 0.1]
+    assert apart.column("cluster_recent", state, 3).tolist() == recent
+    expected = [(2 - 1 + recent[0]) / (3 - 1 + 1), recent[1], 0.1]
+    assert apart.column("cluster_now", state, 3).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "policy", ["top_k", "rounds(rounds=4)", "rounds(rounds=3, sample=0.3, level='cluster')"]
+)
+def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str, tmp_path: Path) -> None:
+    """Each round's pages and scores, bit by bit; forecasts of the next cycles know the clusters too."""
+    changed = live_replay.related_changes(seed=7, cycles=10)
+    cluster_of = np.arange(live_replay.PAGES, dtype=np.int32) % 7 - 1
+    order = np.array([[(a + b) % 6 for b in range(6)] for a in range(6)], np.int32)
+    nobody = np.empty(0, np.intp)
+    groups = PageGroups(cluster_of, order, Links(nobody, nobody, len(cluster_of)), "of the test")
+    given = {
+        "GP4C_POLICY": policy,
+        "GP4C_SCORE_FUNCTION": "t * (X + 0.5) * cluster_now + cluster_recent * random",
+        "GP4C_BUDGET": 0.2,
+    }
+    with open_store(tmp_path / "s") as store:
+        urls = zip(live_replay.KEYS.tolist(), live_replay.URLS, strict=True)
+        store.add_pages((key, {"url": url}) for key, url in urls)
+        store.put_clusters(StoredGroups(groups, np.zeros(len(cluster_of), np.uint8), {}))
+    plans = live_replay.crawled(tmp_path / "s", changed, given)
+    history = live_replay.truth(changed)
+    history.neighbours.groups_by_content = groups
+    assert plans == live_replay.replayed(history, given)
+    with open_store(tmp_path / "s", readonly=True) as store:
+        found = forecasts(store, store.last_cycle + 1, live_replay.settings_of(given))
+        budget = live_replay.settings_of(given).budget_pages(live_replay.PAGES)
+        assert [len(next(found).plan) for _ in range(3)] == [budget] * 3

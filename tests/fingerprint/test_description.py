@@ -26,9 +26,12 @@ def test_links_are_those_of_the_main_content_to_the_same_site() -> None:
     """Relative ones too, each once; none to itself, to others, or to what is no page."""
     body = """<html><body><nav><a href="/menu">m</a></nav><main>
         <a href="/b">b</a> <a href="c?x=1#top">c</a> <a href="../d">d</a> <a href="http://h.example/b">b</a>
-        <a href="#here">self</a> <a href="page">self</a> <a href="http://other.example/">o</a> <a href="/x/../e">e</a>
-        <a href="//h.example/f">f</a> <a href="mailto:me@h.example">m</a> <a href="http://h.example:99999999/">p</a>
-        <a href="http://[bad/">bad</a> <a>none</a></main><footer><a href="/imprint">i</a></footer></body></html>"""
+        <a href="#here">self</a> <a href="page">self</a> <a href="http://other.example/">o</a>
+        <a href="/x/../e">e</a>
+        <a href="//h.example/f">f</a> <a href="mailto:me@h.example">m</a>
+        <a href="http://h.example:99999999/">p</a>
+        <a href="http://[bad/">bad</a> <a>none</a></main>
+        <footer><a href="/imprint">i</a></footer></body></html>"""
     expected = hashes(
         "http://h.example/b",
         "http://h.example/a/c?x=1",
@@ -42,7 +45,9 @@ def test_links_are_those_of_the_main_content_to_the_same_site() -> None:
 def test_the_base_of_a_page_counts() -> None:
     """As in a browser; another port is another site."""
     base = '<html><head><base href="http://h.example/else/"></head><body>'
-    assert described(f'{base}<a href="x">x</a></body></html>').links.tolist() == hashes("http://h.example/else/x")
+    assert described(f'{base}<a href="x">x</a></body></html>').links.tolist() == hashes(
+        "http://h.example/else/x"
+    )
     other = described('<a href="http://h.example:8080/x">x</a> <a href="/y">y</a>', "http://h.example:8080/a")
     assert other.links.tolist() == hashes("http://h.example:8080/x", "http://h.example:8080/y")
 

@@ -78,7 +78,9 @@ def test_links_are_told_apart_by_what_is_fetched() -> None:
     assert 0 <= link_hash("\ud800") < 2**48
 
 
-@pytest.mark.parametrize("packed", [b"", b"x" * 14, pack(describe("a b", ["http://h/"], 0, 0))[:-1], b"\xff" * 99])
+@pytest.mark.parametrize(
+    "packed", [b"", b"x" * 14, pack(describe("a b", ["http://h/"], 0, 0))[:-1], b"\xff" * 99]
+)
 def test_what_is_no_description_is_refused(packed: bytes) -> None:
     """With the size that was expected."""
     with pytest.raises(ValueError, match=r"expected .*bytes; found"):

@@ -97,10 +97,9 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
-    if (
-        name in ("visits", "log", "plans", "group_visits", "new", "notes", "clusters")
-        and len(key) == U32_PAIR.size
-    ):
+    if name == "clusters" and len(key) == U32_PAIR.size:
+        return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
+    if name in ("visits", "log", "plans", "group_visits", "new", "notes") and len(key) == U32_PAIR.size:
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
     if len(key) != U32.size:

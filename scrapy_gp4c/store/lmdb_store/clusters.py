@@ -56,15 +56,13 @@ def read(tables: Tables) -> StoredGroups | None:
         if packed is None:
             return None
         head = json.loads(packed)
-        found = {}
+        found: dict[str, npt.NDArray[Any]] = {}
         for (kind, (name, dtype)), size in zip(_PARTS.items(), head["sizes"], strict=True):
             raw = b"".join(bytes(part) for _, part in _parts(table, txn, kind))
-            column: npt.NDArray[Any] = np.frombuffer(raw, dtype)
-            if len(column) != size:
-                raise damaged(
-                    tables.path, f"the clusters of pages: expected {size} of {name}, found {len(column)}"
-                )
-            found[name] = column
+            if len(raw) != size * np.dtype(dtype).itemsize:
+                counts = f"expected {size} of {name}, found {len(raw)} bytes"
+                raise damaged(tables.path, f"the clusters of pages: {counts}")
+            found[name] = np.frombuffer(raw, dtype)
     clusters = int(len(found["order"]) ** 0.5)
     links = Links(found["source"].astype(np.intp), found["target"].astype(np.intp), len(found["cluster"]))
     groups = PageGroups(

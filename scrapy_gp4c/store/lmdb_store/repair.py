@@ -253,6 +253,8 @@ class _Rebuild:
                         tables.db[name].put(txn, U32.pack(new_id[page]), value)
                 missing = self._found.entries.get(name, 0) - len(self._values[name])
                 self._lose(missing, _OF_PAGES[name])
+            if self._values["clusters"]:
+                self._lose(1, "clusters of pages: make them anew with `scrapy gp4c cluster`")
             if "store_id" in self._meta:
                 tables.put_meta(txn, "store_id", self._meta["store_id"])
             if dropped:
