@@ -50,7 +50,7 @@ bench: .venv/installed
 		$(BIN)/python -m benchmarks.$(script) $(QUICK_$(script)) || missed="$$missed $(script)";) \
 	test -z "$$missed" || { echo "make bench: failed or missed a target:$$missed" >&2; exit 1; }
 
-# About 20 minutes; a short part of it is in make test.
+# 20 to 40 minutes; a short part of it is in make test.
 chaos: .venv/installed
 	$(BIN)/python -m benchmarks.chaos
 

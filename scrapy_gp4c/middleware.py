@@ -19,12 +19,13 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import mark, take_off
 from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.fingerprint.bodies import body_sum
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
@@ -75,7 +76,7 @@ class FingerprintMiddleware:
     def process_request(self, request: Request) -> None:
         """Add the page's validators when unchanged pages are to be skipped (RFC 9110, section 13)."""
         cycle, visit = self._visit(request)
-        if cycle is None or visit is None or not cycle.settings.skip_unchanged:
+        if cycle is None or visit is None or not cycle.settings.skip_unchanged or _lacks_text(cycle, visit):
             return
         etag, last_modified = _kept_validators(cycle, visit)
         if etag:
@@ -100,12 +101,12 @@ class FingerprintMiddleware:
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
         elif (same := _same(cycle, visit, response)) is not None:
-            result = _judge(cycle, visit, request, response, same)
+            result = _judge(cycle, visit, request, response, Read(same))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
             try:
-                made: int | Exception = fingerprint(response, features)
+                made: Read | Exception = read(response, features, with_text=cycle.measuring is not None)
             except Exception as error:
                 made = error
             _keep_sum(cycle, visit, response, made)
@@ -117,8 +118,8 @@ class FingerprintMiddleware:
     ) -> Response:
         assert isinstance(response, TextResponse)
         try:
-            made: int | Exception = await _result(
-                self._elsewhere.fingerprint(response, cycle.settings.features)
+            made: Read | Exception = await _result(
+                self._elsewhere.read(response, cycle.settings.features, with_text=cycle.measuring is not None)
             )
         except Exception as error:
             made = error
@@ -177,6 +178,17 @@ class FingerprintMiddleware:
             cycle.store.set_validators(visit.page, *validators)
 
 
+def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
+    """Tell whether the search index needs the page's text, changed or not."""
+    if cycle.measuring is None:
+        return False
+    try:
+        return cycle.measuring.lacks(visit.page, cycle.store.page(visit.page))
+    except StoreError as error:
+        cycle.failure = error
+        return True
+
+
 def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
     """Validators of the page's copy; none where the store cannot be read, which ends the crawl."""
     try:
@@ -186,11 +198,11 @@ def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None
         return None, None
 
 
-def _result(future: Future[int]) -> Awaitable[int]:
+def _result(future: Future[Read]) -> Awaitable[Read]:
     """Make a thread's result awaitable for Scrapy, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
-    deferred: Awaitable[int] = deferToThread(future.result)
+    deferred: Awaitable[Read] = deferToThread(future.result)
     return deferred
 
 
@@ -207,7 +219,7 @@ def _outcome(request: Request, response: Response) -> str | None:
 
 
 def _judge(
-    cycle: Cycle, visit: Claim, request: Request, response: Response, made: int | Exception
+    cycle: Cycle, visit: Claim, request: Request, response: Response, made: Read | Exception
 ) -> Mapping[str, object] | None:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
     size_bytes, latency_s = len(response.body), _latency_s(request)
@@ -215,7 +227,7 @@ def _judge(
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
         return _ended(cycle, lambda: cycle.end(visit, "error", size_bytes, latency_s))
-    return _ended(cycle, lambda: cycle.judge(visit, made, size_bytes, latency_s))
+    return _ended(cycle, lambda: cycle.judge(visit, made.fingerprint, size_bytes, latency_s, made.normal))
 
 
 def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str, object] | None:
@@ -227,16 +239,18 @@ def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str
         return None
 
 
-def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: int | Exception) -> None:
+def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: Read | Exception) -> None:
     """Remember the body that a fingerprint was made of."""
     if cycle.failure is None and not isinstance(made, Exception):
-        total = body_sum(response, cycle.settings.features, made)
+        total = body_sum(response, cycle.settings.features, made.fingerprint)
         if total is not None:
             cycle.store.set_body_sum(visit.page, total)
 
 
 def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
     """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
+    if _lacks_text(cycle, visit):
+        return None
     try:
         row = cycle.store.page(visit.page)
         kept = cycle.store.body_sum(visit.page) if row.has_copy else None

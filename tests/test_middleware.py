@@ -17,7 +17,7 @@ from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import middleware
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
@@ -226,11 +226,11 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
     """
     here: list[str] = []
 
-    def noted(response: Any, features: Any = None) -> int:
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
         here.append(response.url)
-        return fingerprint(response, features)
+        return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "fingerprint", noted)
+    monkeypatch.setattr(middleware, "read", noted)
     site.pages.update(LARGE)
     site.pages["/small"] = html(WORDS)
     urls = tuple(site.url(path) for path in (*LARGE, "/small"))
@@ -253,11 +253,11 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
     """Pages that stay, differ in a date, change and change back: what is recorded is the same."""
     made: list[str] = []
 
-    def noted(response: Any, features: Any = None) -> int:
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
         made.append(path_of(response.url))
-        return fingerprint(response, features)
+        return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "fingerprint", noted)
+    monkeypatch.setattr(middleware, "read", noted)
     texts = [WORDS, WORDS, WORDS + " anew", WORDS, WORDS]
     urls = tuple(site.url(path) for path in ("/same", "/dated", "/other", "/empty"))
     recorded = []
@@ -289,15 +289,15 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
     """With another GP4C_FEATURES, or Content-Type, it is made anew; for the user's own features always."""
     made: list[str] = []
 
-    def noted(response: Any, features: Any = None) -> int:
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
         made.append(path_of(response.url))
-        return fingerprint(response, features)
+        return read(response, features, **more)
 
     def page(request: ServerRequest) -> bytes:
         request.setHeader("Content-Type", served["kind"])
         return html(f"{WORDS}</p><main>and more</main><p>").encode()
 
-    monkeypatch.setattr(middleware, "fingerprint", noted)
+    monkeypatch.setattr(middleware, "read", noted)
     site.pages["/"] = page
     served = {"kind": ""}
     main, own = "scrapy_gp4c.fingerprint.main_features", "tests.test_middleware.words_of"

@@ -94,6 +94,8 @@ class CycleRecord(TypedDict, total=False):
     """Pages that became known in the cycle."""
     new_by_hubs: int
     """Those of them that visits to hubs found."""
+    gained: tuple[int, float]
+    """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
     panel: Any
 
 

@@ -106,6 +106,7 @@ def help_entries(text: str) -> list[str]:
     """
     text = re.sub(r"change_rate,\s+ndcg,[\w,\s]+, or a dotted path", "<metrics>, or a dotted path", text)
     text = re.sub(r"basic, all, or a list such as n,X,t \([^)]*\)", "<terminals>", text)
+    text = re.sub(r"\{score,[\w,]+\}", "{sorts}", text)
     usage, _, rest = re.sub(r"\{status,[\w,]+\}", "{actions}", text).partition("\n\n")
     entries = [" ".join(part.split()) for part in re.findall(r"\[[^\]]*\]|\S+", usage)]
     for line in rest.splitlines():

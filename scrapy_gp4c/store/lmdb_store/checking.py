@@ -39,6 +39,8 @@ MEANING: Final = {
     "groups": "a block of directories",
     "group_visits": "what a cycle found in directories",
     "first_urls": "the URL that a page was found by",
+    "gains": "what visits of a cycle gained a search",
+    "worths": "what a block of pages gained a search",
     "bodies": "the sum of a page's last body",
     "descriptions": "what a page's copy is like",
     "clusters": "a part of the clusters of pages, and of their links",
@@ -99,13 +101,16 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
     if name == "clusters" and len(key) == U32_PAIR.size:
         return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
-    if name in ("visits", "log", "plans", "group_visits", "new", "notes") and len(key) == U32_PAIR.size:
+    if (
+        name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains")
+        and len(key) == U32_PAIR.size
+    ):
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name == "columns":
+    if name in ("columns", "worths"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

@@ -22,9 +22,10 @@ from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store import fold, groups
-from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside
+from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
+from scrapy_gp4c.store.lmdb_store.gains import moved
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.reading import columns_of
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, new_finders, remapped
@@ -64,6 +65,7 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
                 _Rest(store.tables, rest.tables, chosen, sizes).write()
             if found := check(work, sizes):
                 raise damaged(path, found[0])
+            drop_search_index(path)
             store.environment.replace_with(work / DATA)
     return int(chosen.sum())
 
@@ -163,6 +165,7 @@ class _Rest:
             for key in (b"shadows0", b"shadows1"):
                 if (kept := self._old.db["meta"].get(reading, key)) is not None:
                     self._new.db["meta"].put(txn, key, without(kept, self._new_id))
+        moved(self._old, self._new, self._kept, self._new_id)
 
 
 def _less(kept: Array, gone: Array) -> Array:

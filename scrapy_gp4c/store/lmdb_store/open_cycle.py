@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Any, Final
@@ -48,6 +48,8 @@ class OpenCycle:
         self.number: int | None = None
         self.pages = 0
         self.committed_s = monotonic()
+        self.before_commit: Callable[[], object] = lambda: None
+        """Called before visits are committed; what it raises keeps them buffered."""
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; nothing is buffered then."""
@@ -255,6 +257,7 @@ class OpenCycle:
         unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer)
         if not any((*unsaved, self.notes, *self._of_pages.values())):
             return
+        self.before_commit()
         visits = np.frombuffer(b"".join(self._visit_buffer), VISIT)
         cycle, db = self.number or 0, self._tables.db
         with self._tables.transaction(write=True) as txn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -86,6 +86,10 @@ class OpenPages:
     def record(self, visit: NewVisit) -> None:
         """Note one visit of the open cycle, see `OpenCycle.record`."""
         self._open.record(visit)
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Let this be called before visits are committed; what it raises keeps them buffered."""
+        self._open.before_commit = call
 
     def commit(self) -> None:
         """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""

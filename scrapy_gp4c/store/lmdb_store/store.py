@@ -1,10 +1,8 @@
 """The page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-Page ids are dense integers. During a cycle everything is appended (`log`, `new`); when the cycle ends, `fold`
-does to the page columns what its visits did, in one pass. docs/store.md has the tables.
-
-Its parts: `Environment`, the open file; `Tables`, what is in it, with the counters; `OpenCycle`, what is in
-memory; and functions on these that plan, fold and verify. `Store` is the front of them, a `PageStore`.
+docs/store.md has the tables. Its parts: `Environment`, the open file; `Tables`, what is in it, with the
+counters; `OpenCycle`, what is in memory; and functions on these that plan, fold and verify. `Store` is the
+front of them, a `PageStore`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.open_pages import OpenPages
@@ -45,6 +44,7 @@ class Store(OpenPages):
             if not readonly:
                 migrate(self.environment, sizes)
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
+            self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
@@ -133,10 +133,7 @@ class Store(OpenPages):
             self.tables.put_record(txn, cycle, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
-        """Close the open cycle with what `record` adds to its record, and fold its visits.
-
-        After a StoreFullError in the middle, the same call (or the next opening) goes on with the fold.
-        """
+        """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
         if self.tables.fold_marker is None:
             self._open.require()
             self._open.commit()
@@ -146,6 +143,7 @@ class Store(OpenPages):
     def keep_visits(self, cycles: int) -> None:
         """Drop the visits of all but so many of the last finished cycles."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
+            self.gains.drop(last)
             self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
 
     def cycles(self) -> list[CycleRecord]:
@@ -187,7 +185,7 @@ class Store(OpenPages):
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
-        return self.tables.blocks()
+        return self.gains.blocks()
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
@@ -243,10 +241,7 @@ class Store(OpenPages):
         shadows.keep(self.tables, cycle, kept)
 
     def look_over(self) -> str:
-        """Check a sample of values; says how much was found right since it was opened.
-
-        Raises StoreDamagedError. Cheap in a store of any size: `scrapy_gp4c.store.opening.check` reads all.
-        """
+        """Check a sample of values; says how much was found right. Raises StoreDamagedError."""
         pages, of = self.environment.looked
         return f"{pages:,} of {of:,} pages of its file and {sample(self.tables)} checksums are right"
 
