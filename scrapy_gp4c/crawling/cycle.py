@@ -23,6 +23,7 @@ from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import Read
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
@@ -285,6 +286,8 @@ class Cycle:
         }
         if gained is not None:
             record["gained"] = gained
+        if (told := sampled(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
+            record["sampled"] = told
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

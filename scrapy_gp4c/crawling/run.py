@@ -83,8 +83,9 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
-        if (line := missing(settings, store)) is not None:
-            logger.warning("%s", line, extra=self.extra)
+        for line in (missing(settings, store), messages.other_policy(settings)):
+            if line is not None:
+                logger.warning("%s", line, extra=self.extra)
 
     @property
     def extra(self) -> dict[str, Any]:

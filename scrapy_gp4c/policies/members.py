@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Numbers
-from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
+from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies.policy import NOBODY, Block, Evidence, Pages
 from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
@@ -156,6 +156,13 @@ class Heard:
     def is_all(self) -> bool:
         """Whether no sample is out."""
         return bool((self.sampled == self.whole).all())
+
+
+def followed_groups(evidence: Evidence, level: Level) -> int:
+    """How many groups had neighbours visited in the cycle so far."""
+    visits = evidence.visits()
+    near = visits.pages[visits.kinds == NEIGHBOUR]
+    return len(np.unique(evidence.grouping(level).number[near])) if len(near) else 0
 
 
 def loners(members: Members, most: int, evidence: Evidence) -> Pages:

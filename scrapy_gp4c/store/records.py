@@ -54,6 +54,17 @@ class RoundCounts(TypedDict):
     """Visits of the cycle in the log when it was planned."""
 
 
+class SampledCounts(TypedDict):
+    """Visits by which a policy learnt of other pages, and those that it made because of them."""
+
+    samples: int
+    samples_changed: int
+    seeds: int
+    """Samples that were followed; of policies by groups: groups that were."""
+    neighbours: int
+    neighbours_changed: int
+
+
 class CycleRecord(TypedDict, total=False):
     """What is kept of a cycle; each version writes what it knows."""
 
@@ -96,6 +107,8 @@ class CycleRecord(TypedDict, total=False):
     """Those of them that visits to hubs found."""
     gained: tuple[int, float]
     """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
+    sampled: SampledCounts
+    """Absent: its policy has sampled nothing."""
     panel: Any
 
 
@@ -105,6 +118,18 @@ class FoldMarker(TypedDict):
     record: CycleRecord
     """What finishes the cycle's record."""
     next_block: int
+
+
+def samples_of(record: CycleRecord) -> str:
+    """Return the counts of a cycle's record as people read them; empty where it has none."""
+    counts = record.get("sampled")
+    if counts is None:
+        return ""
+    return (
+        f"{counts['samples']:,} samples ({counts['samples_changed']:,} changed, "
+        f"{counts['seeds']:,} followed), "
+        f"{counts['neighbours']:,} neighbours ({counts['neighbours_changed']:,} changed)"
+    )
 
 
 def local_time(seconds: float | None) -> str:
