@@ -425,6 +425,7 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
         open_store=lambda: Store(tmp_path / "s", readonly=True),
         settings=make(),
         is_offsite=lambda host: False,
+        spider_class=Monitor,
     )
     status.run(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
