@@ -91,6 +91,16 @@ def serving(day_file: Path, options: argparse.Namespace) -> Iterator[int]:
         stop(process)
 
 
+@contextmanager
+def stopping(series: list[Series]) -> Iterator[None]:
+    """Stop at the end what is left of the crawls' processes; the list may have grown by then."""
+    try:
+        yield
+    finally:
+        for one in series:
+            one.stop()
+
+
 def show(day_file: Path, day: int) -> None:
     """Let the web show a day; the rename keeps it from ever reading half a number."""
     draft = day_file.with_suffix(".new")
@@ -174,7 +184,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     task = progress.add_task("", total=crawls)
     rows: list[Row] = []
     show(day_file, 1)
-    with serving(day_file, options) as port:
+    with serving(day_file, options) as port, stopping(series):
         console.print(
             f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; "
             f"logs and stores: {folder}"
