@@ -30,7 +30,7 @@ from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import TABLES, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -97,7 +97,8 @@ class _Rebuild:
         self._last: int = self._meta.get("last_cycle", max(finished, default=0))
         known = [int.from_bytes(page, "big") + 1 for page in values["ids"].values()]
         known += [number * self._block_rows + len(block["n"]) for number, block in blocks.items()]
-        self._pages: int = self._meta.get("pages", max(known, default=0))
+        counted = self._meta.get("pages", found.entries.get("ids"))
+        self._pages: int = max(known, default=0) if counted is None else counted
         marker = self._meta.get("fold")
         self._folded = 0 if marker is None else marker["next_block"]
         self._blocks = blocks
@@ -105,7 +106,7 @@ class _Rebuild:
 
     def write(self, work: Path, sizes: Sizes) -> list[Lost]:
         """Write the store; returns what is lost."""
-        if not self._found.entries:
+        if self._found.entries.keys() < {*TABLES}:
             self._lose(1, "table of tables: whether single values are missing besides, cannot be told")
         keys = self._keys()
         has = np.array([U32.pack(page) in self._values["urls"] for page in range(self._pages)], bool)
@@ -147,12 +148,11 @@ class _Rebuild:
         return record
 
     def _keys(self) -> npt.NDArray[np.uint64]:
-        """Keys of all pages: of the columns, else of `ids`, else of the requests; 0 where none tells."""
+        """Keys of all pages: of the columns, else of the requests; 0 where neither tells.
+
+        Not of `ids`: these have no checksum, and a page by a wrong key is another page.
+        """
         keys = np.zeros(self._pages, np.uint64)
-        for key, value in self._values["ids"].items():
-            page = int.from_bytes(value, "big")
-            if page < self._pages:
-                keys[page] = KEY.unpack(key)[0]
         for number, block in self._blocks.items():
             first = number * self._block_rows
             keys[first : first + len(block["key"])] = block["key"][: self._pages - first]
@@ -223,7 +223,8 @@ class _Rebuild:
                     self._lose(len(rows), f"pages' states of before cycle {dropped + 1}")
                 continue
             told = is_told(block, dropped)[there]
-            knows_more |= bool(np.any((block["n"][there] > state["n"][rows]) & told))
+            more = [block[name][there] > state[name][rows] for name in ("n", "last_attempt")]
+            knows_more |= bool(np.any(np.logical_or(*more) & told))
             for name in COLUMNS.keys() - {"group"}:
                 state[name][rows] = block[name][there]
         found_by = state["found_by"]
