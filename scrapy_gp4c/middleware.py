@@ -27,6 +27,7 @@ from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.fingerprint.bodies import body_sum
+from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ class FingerprintMiddleware:
         if result is None:
             return response
         request.meta[META] = result
+        if cycle.settings.asks_for_clusters:
+            _describe(cycle, visit, response, str(result["outcome"]))
         if cycle.settings.skip_unchanged:
             if result["outcome"] in ("first", "changed", "unchanged"):
                 self._keep_validators(cycle, visit, response)
@@ -262,6 +265,18 @@ def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
     if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
         return None
     return None if cycle.archive is not None and cycle.archive.lacks(row) else row.fingerprint
+
+
+def _describe(cycle: Cycle, visit: Claim, response: Response, outcome: str) -> None:
+    """Keep what a new copy is like, and that of one that was made when nobody asked."""
+    try:
+        known = outcome not in ("first", "changed") and (
+            outcome != "unchanged" or cycle.store.has_description(visit.page)
+        )
+        if not known and cycle.failure is None:
+            cycle.store.set_description(visit.page, description(response))
+    except StoreError as error:
+        cycle.failure = error
 
 
 def _latency_s(request: Request) -> float:

@@ -12,6 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_gp4c.commands import (
     backup,
     changes,
+    cluster,
     compact,
     export,
     forget,
@@ -45,6 +46,7 @@ ACTIONS = {
     "import": import_file,
     "monitor": monitor,
     "report": report,
+    "cluster": cluster,
     "verify": verify,
     "repair": repair,
     "backup": backup,

@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
@@ -82,6 +83,9 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
+        for line in (missing(settings, store), messages.other_policy(settings)):
+            if line is not None:
+                logger.warning("%s", line, extra=self.extra)
 
     @property
     def extra(self) -> dict[str, Any]:

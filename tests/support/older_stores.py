@@ -11,7 +11,7 @@ import numpy as np
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.scoring.terminals import STATE
-from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, UNSEALED, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, TABLES, UNSEALED, is_sealed, seed_of
 
 ADDED = ("E", "T", "found_cycle", "group")
 """Columns that schema 3 had not."""
@@ -30,8 +30,8 @@ def make_older(path: Path, version: int = 3) -> None:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
-            for name in (b"bodies", b"gains", b"worths"):
-                txn.drop(tables[name])
+            for name in TABLES[14:]:
+                txn.drop(tables[name.encode()])
         if version == 5:
             return
         with environment.begin(write=True) as txn:

@@ -42,6 +42,8 @@ MEANING: Final = {
     "gains": "what visits of a cycle gained a search",
     "worths": "what a block of pages gained a search",
     "bodies": "the sum of a page's last body",
+    "descriptions": "what a page's copy is like",
+    "clusters": "a part of the clusters of pages, and of their links",
 }
 """Table -> what one of its values is."""
 
@@ -97,6 +99,8 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
+    if name == "clusters" and len(key) == U32_PAIR.size:
+        return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
     if (
         name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains")
         and len(key) == U32_PAIR.size
