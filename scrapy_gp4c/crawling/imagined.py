@@ -14,13 +14,24 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import KnownPages
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundCounts, StoredRequest
+from scrapy_gp4c.store.page_store import SiteTrust
+from scrapy_gp4c.store.records import TRUST, CycleRecord, PlanCounts, RoundCounts, StoredRequest
 
 Array = npt.NDArray[Any]
+
+
+class NothingClaimed:
+    """The hints of pages of which no site has claimed anything."""
+
+    def trust(self) -> Array:
+        """Nothing, dtype `TRUST`."""
+        return np.empty(0, TRUST)
 
 
 class InMemory:
@@ -32,10 +43,15 @@ class InMemory:
         directories: Array,
         group_visits: dict[int, Array],
         requests: Callable[[Array], list[StoredRequest]],
+        hints: SiteTrust | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes in place, and directories of dtype `GROUP`."""
+        """Take columns ``[P]``, which `fold` changes in place, and directories of dtype `GROUP`.
+
+        ``hints``: how far sites can be trusted; None: none has claimed anything.
+        """
         self.requests = requests
-        self.state = state
+        self.hints = hints or NothingClaimed()
+        self.state = {**unpack_extras(None, len(state["key"])), **state}
         self._directories = directories
         self._group_visits = group_visits
 
@@ -43,11 +59,11 @@ class InMemory:
     def of(cls, pages: KnownPages, last_cycle: int) -> InMemory:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
-        empty = columns.new_columns(np.empty(0, np.uint64))
+        empty = columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)
         state = {name: np.concatenate([*(part[name] for part in parts), empty[name]]) for name in empty}
         kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in kept}
-        return cls(state, pages.directories(), visits, pages.requests)
+        return cls(state, pages.directories(), visits, pages.requests, pages.hints)
 
     @property
     def merged_pages(self) -> int:
@@ -77,7 +93,9 @@ class InMemory:
         self._group_visits[cycle] = count_visits(
             state["group"], judged["outcome"] == CHANGED, change_probability(state, cycle)
         )
-        columns.apply_visits(self.state, visits["page"].astype(np.intp), visits, cycle)
+        rows = visits["page"].astype(np.intp)
+        columns.apply_visits(self.state, rows, visits, cycle)
+        after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))
 
 
 class Imagined:
@@ -132,6 +150,11 @@ class Imagined:
     def group_visits(self, cycle: int) -> Array:
         """What the visits of a cycle before told of directories."""
         return self._known.group_visits(cycle)
+
+    @property
+    def hints(self) -> SiteTrust:
+        """How far sites can be trusted."""
+        return self._known.hints
 
     def requests(self, pages: Array) -> list[StoredRequest]:
         """How some pages are requested."""

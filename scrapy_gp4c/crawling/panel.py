@@ -28,6 +28,7 @@ from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.page_state.related import RoundState, Tells
 from scrapy_gp4c.policies.policy import Found
@@ -93,8 +94,8 @@ def choose(
 
 
 def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
-    """What the visits to the pages of shadows brought, as far as needed: their own, panel or not."""
-    names = [name for name in growth.COLUMNS if name in needed]
+    """What the visits to the pages of shadows brought, and their claims, as far as needed: panel or not."""
+    names = [name for name in (*growth.COLUMNS, *EXTRAS) if name in needed]
     if not names:
         return {}
     order = np.argsort(pages)

@@ -17,6 +17,30 @@ Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""
 
 
+class SiteTrust(Protocol):
+    """How far sites can be trusted."""
+
+    def trust(self) -> npt.NDArray[Any]:
+        """How often each site was right, dtype `TRUST`, by site."""
+
+
+class PageHints(SiteTrust, Protocol):
+    """What sites claim of pages, of a `PageStore`; see `scrapy_gp4c.page_state.claims`."""
+
+    def note(self, pages: npt.NDArray[Any], kind: str, values: npt.NDArray[Any]) -> None:
+        """Note claims of a kind of `hints.KINDS` in the open cycle; written with the next commit, all or
+        none.
+
+        ``pages``, ``values``: ``[C]``; times, s since 1970, or for spans s.
+        """
+
+    def tell(self, pages: npt.NDArray[Any], time_s: float) -> None:
+        """Note that pages changed at a time that no finished cycle has seen, and commit."""
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield (cycle, claims) of finished cycles, dtype `CLAIM`: what was new, in chunks."""
+
+
 class PageStore(Protocol):
     """A store, open for writing (one at a time) or for reading (beside a writer); used by one thread.
 
@@ -47,6 +71,10 @@ class PageStore(Protocol):
     @property
     def open_cycle(self) -> int | None:
         """The unfinished cycle."""
+
+    @property
+    def hints(self) -> PageHints:
+        """What sites claim of pages."""
 
     @property
     def committed_s(self) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
 """By round, score and draw of the last page chosen, None where none was; None alone: the policy does not
@@ -157,6 +157,10 @@ class NewVisit(NamedTuple):
     latency_s: float = 0.0
     """From request to response headers; 0: not measured."""
 
+
+TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])
+"""Judged visits of a site by kind of claim, claimed, changed, decayed: see `scrapy_gp4c.scoring.hints`; a
+site is told by `scrapy_gp4c.page_state.places.Place.site_key`."""
 
 SHADOW: Final = np.dtype(
     [

@@ -30,7 +30,7 @@ MEANING: Final = {
     "urls": "the request of a page",
     "validators": "ETag and Last-Modified of a page",
     "log": "visits of the cycle under way",
-    "notes": "who found new pages of the cycle under way",
+    "notes": "who found new pages, and what was claimed, in the cycle under way",
     "new": "a page found in the cycle under way",
     "visits": "visits of a finished cycle",
     "cycles": "the record of a cycle",
@@ -39,6 +39,9 @@ MEANING: Final = {
     "groups": "a block of directories",
     "group_visits": "what a cycle found in directories",
     "first_urls": "the URL that a page was found by",
+    "hints": "what sites claim of a block of pages",
+    "claims": "what sites claimed in a cycle",
+    "trust": "how often sites were right",
 }
 """Table -> what one of its values is."""
 
@@ -94,13 +97,16 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
-    if name in ("visits", "log", "plans", "group_visits", "new", "notes") and len(key) == U32_PAIR.size:
+    if (
+        name in ("visits", "log", "plans", "group_visits", "new", "notes", "claims", "trust")
+        and len(key) == U32_PAIR.size
+    ):
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name == "columns":
+    if name in ("columns", "hints"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

@@ -100,7 +100,7 @@ def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
             metasync=False,
             readonly=readonly,
             create=not readonly,
-            max_dbs=16,
+            max_dbs=32,
         )
         environment.reader_check()
         return environment

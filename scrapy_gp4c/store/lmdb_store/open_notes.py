@@ -28,6 +28,11 @@ class OpenNotes:
         """Note a value for a column of `WHAT`."""
         self._buffer.append((page, WHAT.index(what), value))
 
+    def add_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Note values of many pages."""
+        if len(pages):
+            self._buffer += zip(pages.tolist(), [WHAT.index(what)] * len(pages), values.tolist(), strict=True)
+
     def write(self, txn: Any, cycle: int) -> None:
         """Write what is buffered; `written` when the transaction is committed."""
         if self._buffer:

@@ -16,12 +16,15 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
 from scrapy_gp4c.store.lmdb_store.sealed import TABLES, UNSEALED, Table, is_sealed, seed_of
 
-SCHEMA: Final = "gp4c-store/5"
+SCHEMA: Final = "gp4c-store/6"
 OLDER: Final = {
+    "gp4c-store/5": TABLES[:14],
     "gp4c-store/4": TABLES[:13],
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
-"""Schema -> its tables, without checksums. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
+"""Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
+UNSUMMED: Final = ("gp4c-store/4", "gp4c-store/3")
+"""Those without checksums."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -61,7 +64,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
             )
-        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found == SCHEMA):
+        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found not in UNSUMMED):
             raise damaged(path, f"its schema is given as {found}, and its values are not of that")
         if found in OLDER and not older:
             raise OlderStoreError(
@@ -70,7 +73,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
             )
         names = OLDER.get(found, TABLES)
         handles = {name: file.open_db(name.encode(), create=False) for name in names}
-        plain = set(names) if found in OLDER else {_PLAIN}
+        plain = set(names) if found in UNSUMMED else {_PLAIN}
         return {name: Table(path, name, handle, plain=name in plain) for name, handle in handles.items()}
 
 
@@ -81,6 +84,22 @@ def is_older(environment: Environment, block_rows: int) -> bool:
     except OlderStoreError:
         return True
     return False
+
+
+def lacks_tables_alone(environment: Environment) -> bool:
+    """Tell whether an older store has all that this schema has but for some tables, which are empty at
+    first."""
+    with environment.transaction() as txn:
+        meta = environment.lmdb.open_db(b"meta", txn, create=False)
+        schema = txn.get(UNSEALED, db=meta, default=b"").decode("latin-1")
+    return schema in map(_json, OLDER.keys() - set(UNSUMMED))
+
+
+def add_tables(environment: Environment) -> None:
+    """Give a store of which `lacks_tables_alone` holds what it lacks, in one transaction."""
+    with environment.transaction(write=True) as txn:
+        handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
+        txn.put(UNSEALED, _json(SCHEMA).encode(), db=handles["meta"])
 
 
 def _create(environment: Environment, block_rows: int) -> Handles:

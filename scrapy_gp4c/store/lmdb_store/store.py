@@ -1,10 +1,8 @@
 """The page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-Page ids are dense integers. During a cycle everything is appended (`log`, `new`); when the cycle ends, `fold`
-does to the page columns what its visits did, in one pass. docs/store.md has the tables.
-
-Its parts: `Environment`, the open file; `Tables`, what is in it, with the counters; `OpenCycle`, what is in
-memory; and functions on these that plan, fold and verify. `Store` is the front of them, a `PageStore`.
+docs/store.md has the tables. Its parts: `Environment`, the open file; `Tables`, what is in it, with the
+counters; `OpenCycle`, what is in memory; and functions on these that plan, fold and verify. `Store` is the
+front of them, a `PageStore`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.columns import Columns, PageRow
 from scrapy_gp4c.store.lmdb_store import fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.hints import Hints
 from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.reading import columns_of, sample
@@ -44,6 +43,7 @@ class Store:
                 migrate(self.environment, sizes)
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
             self._open = OpenCycle(self.tables, sizes.commit_visits)
+            self.hints = Hints(self.tables, self._open)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
                 self._fold({})
@@ -144,6 +144,7 @@ class Store:
     def keep_visits(self, cycles: int) -> None:
         """Drop the visits of all but so many of the last finished cycles."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
+            self.hints.drop(last)
             self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
 
     def cycles(self) -> list[CycleRecord]:
@@ -193,7 +194,7 @@ class Store:
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
-        return self.tables.blocks()
+        return self.hints.blocks(self.tables.blocks())
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
