@@ -91,15 +91,19 @@ class FingerprintMiddleware:
         cycle, visit = self._visit(request)
         if cycle is None or visit is None:
             _unmark(request)
+            self._hear(response, None)
             return response
         features = cycle.settings.features
         if (outcome := _outcome(request, response)) is not None:
+            if outcome == "not_modified":
+                self._hear(response, visit)
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result: Mapping[str, object] = cycle.end(visit, outcome, len(response.body), latency_s)
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
+            self._hear(response, visit)
             try:
                 made: int | Exception = fingerprint(response, features)
             except Exception as error:
@@ -119,8 +123,16 @@ class FingerprintMiddleware:
             made = error
         if not cycle.is_under_way(visit):
             return response
+        self._hear(response, visit)
         result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
+
+    def _hear(self, response: Response, visit: Claim | None) -> None:
+        """Read what a response claims, just before its visit is recorded: a commit has both or neither."""
+        found = runs.get(self._crawler)
+        run = found() if found is not None else None
+        if run is not None and run.hints is not None:
+            run.hints.read(response, None if visit is None else visit.page)
 
     def _end(
         self, cycle: Cycle, visit: Claim, request: Request, response: Response, result: Mapping[str, object]

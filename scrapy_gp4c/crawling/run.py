@@ -17,6 +17,7 @@ from scrapy_gp4c.crawling.admission import Admission, Enqueue
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
+from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import META
@@ -64,6 +65,7 @@ class Run:
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._setup = SetupRequests(crawler)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
+        self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
         self._admission = Admission(cycle, rebuilder, self._setup, spider, enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit

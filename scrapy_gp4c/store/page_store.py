@@ -27,6 +27,9 @@ class SiteTrust(Protocol):
 class PageHints(SiteTrust, Protocol):
     """What sites claim of pages, of a `PageStore`; see `scrapy_gp4c.page_state.claims`."""
 
+    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+
     def note(self, pages: npt.NDArray[Any], kind: str, values: npt.NDArray[Any]) -> None:
         """Note claims of a kind of `hints.KINDS` in the open cycle; written with the next commit, all or
         none.

@@ -69,6 +69,8 @@ class CycleRecord(TypedDict, total=False):
     discovery_function: str
     """Its formula; its clock is the next."""
     discovery_clock: Literal["visits", "cycles"]
+    sitemaps: dict[str, list[str]]
+    """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
     secret_params: list[str]
     """Names that ``GP4C_SECRET_PARAMS`` has beyond its default."""
     planned: int | None

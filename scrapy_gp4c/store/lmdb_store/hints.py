@@ -17,6 +17,7 @@ from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.store.lmdb_store import trust
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.reading import ids_of
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 
@@ -41,6 +42,14 @@ class Hints:
                 block = first // self._tables.block_rows
                 columns |= trust.read_block(txn, self._tables.db, block, len(columns["n"]))
             yield first, columns
+
+    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+        known, place = np.unique(keys, return_inverse=True)
+        found = ids_of(self._tables, known)
+        for row in np.flatnonzero(found < 0).tolist():
+            found[row] = self._open.found_now(int(known[row]))
+        return found[place]
 
     def note(self, pages: Array, kind: str, values: Array) -> None:
         """Note claims of pages in the open cycle: see `PageHints`."""
