@@ -9,7 +9,7 @@ from __future__ import annotations
 import calendar
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
@@ -55,7 +55,7 @@ class HintsError(ValueError):
 class Claims(NamedTuple):
     """What is said of some pages."""
 
-    urls: Sequence[str]
+    urls: list[str]
     changed_s: npt.NDArray[np.float64]
     """``[U]``: when each changed, s since 1970; NaN: nothing is said of it."""
     period_s: npt.NDArray[np.float64]
@@ -93,11 +93,16 @@ def read_sitemap(response: Response) -> Iterator[Claims]:
             raise HintsError(f"expected urlset or sitemapindex; found {sitemap.type!r}")
         entries = iter(sitemap)
         while True:
-            # Texts alone are kept: lists of dictionaries keep Python's collector busy.
-            told = [(e["loc"], e.get("lastmod"), e.get("changefreq")) for e in islice(entries, BATCH)]
-            if not told:
+            # Lists of texts alone: tuples and dictionaries would keep Python's collector busy.
+            urls: list[str] = []
+            dates: list[str | None] = []
+            frequencies: list[str | None] = []
+            for entry in islice(entries, BATCH):
+                urls.append(entry["loc"])
+                dates.append(entry.get("lastmod"))
+                frequencies.append(entry.get("changefreq"))
+            if not urls:
                 return
-            urls, dates, frequencies = zip(*told, strict=True)
             changed_s = np.array([seconds_of(date) if date else nan for date in dates])
             period_s = np.array([PERIOD_S.get(one.lower(), nan) if one else nan for one in frequencies])
             unreadable = [date for row in np.flatnonzero(np.isnan(changed_s)) if (date := dates[row])]

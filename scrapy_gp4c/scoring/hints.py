@@ -141,19 +141,31 @@ def lifts(counts: Floats, pages: Array) -> Floats:
     difference is taken from the mean of the site's pages, so that a site which claims the same of all its
     pages adds nothing; and it shrinks by its own variance: what may as well be chance adds nothing.
     """
-    everywhere = counts.sum(axis=0)
-    of_all = _shares(everywhere, _base(everywhere, np.full(1, 0.5)))
-    lift = _log_odds(of_all) - _log_odds(_base(everywhere, np.full(1, 0.5)))[:, None]
-    base = _base(counts, _base(everywhere, np.full(1, 0.5)))
-    prior = 1.0 / (1.0 + np.exp(-(_log_odds(base)[..., None] + lift)))
-    share = (counts[..., 1] + PRIOR_VISITS * prior) / (counts.sum(axis=-1) + PRIOR_VISITS)
-    difference = _log_odds(share[..., 1]) - _log_odds(share[..., 0])
-    visits = counts.sum(axis=-1) + PRIOR_VISITS
-    variance = (1.0 / (visits * share * (1.0 - share))).sum(axis=-1)
+    share, difference, variance = _posterior(counts)
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
     claimed = pages[..., 1] / np.maximum(pages.sum(axis=-1), 1)
     mean = claimed * share[..., 1] + (1.0 - claimed) * share[..., 0]
     return np.asarray(sure[..., None] * (_log_odds(share) - _log_odds(mean)[..., None]))
+
+
+def holds(counts: Floats) -> npt.NDArray[np.bool_]:
+    """Tell the sites and kinds whose claims make a change likelier, by two deviations: bool ``[S,
+    kinds]``."""
+    _, difference, variance = _posterior(counts)
+    return np.asarray(difference > 2.0 * np.sqrt(variance))
+
+
+def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Shares of visits that found a change, ``[S, kinds, 2]``; difference of their log-odds, its variance."""
+    everywhere = counts.sum(axis=0)
+    of_all = _base(everywhere, np.full(1, 0.5))
+    lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
+    base = _base(counts, of_all)
+    prior = 1.0 / (1.0 + np.exp(-(_log_odds(base)[..., None] + lift)))
+    visits = counts.sum(axis=-1) + PRIOR_VISITS
+    share = (counts[..., 1] + PRIOR_VISITS * prior) / visits
+    variance = (1.0 / (visits * share * (1.0 - share))).sum(axis=-1)
+    return share, _log_odds(share[..., 1]) - _log_odds(share[..., 0]), variance
 
 
 def _base(counts: Floats, prior: Floats) -> Floats:

@@ -15,10 +15,12 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, OUTCOMES, SAME, among
+from scrapy_gp4c.store.claims_text import ClaimsState, claims_between, claims_state, read_claims
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.growth_text import GrowthState, growth_of, read_growth
 from scrapy_gp4c.store.page_store import PageStore
@@ -34,7 +36,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class PageState(GrowthState, total=False):
+class PageState(GrowthState, ClaimsState, total=False):
     """What the bits do not tell of a page: the JSON of its line."""
 
     first_cycle: int
@@ -70,6 +72,9 @@ class PageLine(NamedTuple):
     found_by: int
     """As the column of this name has it."""
     brought: tuple[float, float, int] | None
+    claims: npt.NDArray[Any]
+    """Dtype `scrapy_gp4c.store.claims_text.DATED`."""
+    seen_min: float
     validators: tuple[str | None, str | None]
 
 
@@ -140,6 +145,8 @@ def _lines(
         visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
         for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
+    claims = claims_between(store, first, stop)
+    of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1))
     for start, block in group:
         ids = np.arange(start, start + len(block["n"]))
         for row, stored in enumerate(store.requests(ids)):
@@ -149,7 +156,9 @@ def _lines(
             text = bits[start - first + row].tobytes().decode("ascii")
             url = request["url"]
             extra = _state(block, row, text)
-            extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of)})
+            own = claims[slice(*of_page[start - first + row :][:2])]
+            told = claims_state(block, row, own)
+            extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of), **told})
             etag, last_modified = store.validators(start + row)
             if etag is not None:
                 extra["etag"] = etag
@@ -224,6 +233,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         if outcome not in _FAILURES:
             raise ValueError(f"expected one of {_FAILURES} as outcome; found {outcome!r}")
         found_by, brought = read_growth(cast(GrowthState, state))
+        claims, seen_min = read_claims(cast(ClaimsState, state))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ImportFileError(
             f"{name}, line {number}: {error}. Correct the line; nothing was imported."
@@ -238,6 +248,8 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         fingerprint=fingerprint,
         found_by=found_by,
         brought=brought,
+        claims=claims,
+        seen_min=seen_min,
         validators=(state.get("etag"), state.get("last_modified")),
     )
 
@@ -251,7 +263,7 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
     for page in pages:
         problem = None
         judged = [cycle for cycle, bit in enumerate(page.bits, 2) if bit != NOT_JUDGED]
-        dates = [page.first_cycle, page.last_cycle, page.last_attempt]
+        dates = [page.first_cycle, page.last_cycle, page.last_attempt, *page.claims["cycle"].tolist()]
         if len(page.bits) != max(0, cycles - 1):
             problem = f"expected {max(0, cycles - 1)} bits as for {cycles} cycles; found {len(page.bits)}"
         elif page.key in seen or is_known(page.key):
@@ -260,7 +272,7 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
             problem = f"expected cycles of at most {cycles}; found {dates}"
         elif judged and dates[0] >= judged[0]:
             problem = f"the first fetch, cycle {dates[0]}, must come before the first judged {judged[0]}"
-        elif judged and 0 < max(dates[1:]) <= judged[-1]:
+        elif judged and 0 < max(dates[1:3]) <= judged[-1]:
             problem = f"the last visit cannot come before the last judged cycle {judged[-1]}"
         if problem:
             raise ImportFileError(f"{name}, line {page.line}: {problem}. Nothing was imported.")

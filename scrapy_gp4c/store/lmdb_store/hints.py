@@ -107,6 +107,27 @@ class Hints:
                 table.delete(txn, key)
 
 
+def put_extras(tables: Tables, first: int, columns: Columns) -> None:
+    """Write the columns `EXTRAS` of consecutive pages from `first` on, all of which are merged."""
+    stop = first + len(columns["claims"])
+    for block in range(first // tables.block_rows, -(-stop // tables.block_rows)):
+        start = block * tables.block_rows
+        rows = min(tables.block_rows, tables.merged_pages - start)
+        own = slice(max(first - start, 0), min(stop - start, rows))
+        with tables.transaction(write=True) as txn:
+            kept = trust.read_block(txn, tables.db, block, rows)
+            for name, column in kept.items():
+                column[own] = columns[name][own.start + start - first : own.stop + start - first]
+            trust.put_block(txn, tables.db, block, kept)
+
+
+def count_trust(tables: Tables) -> None:
+    """Make the counts of sites of the parts of all cycles: for a store that is built anew."""
+    for cycle in range(1, tables.last_cycle + 1):
+        with tables.transaction(write=True) as txn:
+            trust.sum_up(txn, tables.db, tables.groups, cycle)
+
+
 class Folding(NamedTuple):
     """What a cycle's fold does to claims, block by block, in the transactions of the fold."""
 

@@ -17,8 +17,11 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
+from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
+from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
+from scrapy_gp4c.store.claims_text import joined
 from scrapy_gp4c.store.growth_text import BROUGHT
 from scrapy_gp4c.store.history_text import (
     CHANGED_BIT,
@@ -30,7 +33,7 @@ from scrapy_gp4c.store.history_text import (
     read_header,
     read_page,
 )
-from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store import fold, trust
 from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside
 from scrapy_gp4c.store.lmdb_store.environment import (
     READERS,
@@ -40,6 +43,7 @@ from scrapy_gp4c.store.lmdb_store.environment import (
 )
 from scrapy_gp4c.store.lmdb_store.failures import DATA
 from scrapy_gp4c.store.lmdb_store.groups import Numbered, counted, told
+from scrapy_gp4c.store.lmdb_store.hints import count_trust, put_extras
 from scrapy_gp4c.store.lmdb_store.schema import open_tables
 from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL
@@ -135,6 +139,7 @@ def _restore(
         _restore_batch(batch, numbered, cycles, tables, chunk)
     cycles = max(0, cycles)
     tables.restore_cycles(records or [{"started": None, "finished": None} for _ in range(cycles)])
+    count_trust(tables)
     return cycles
 
 
@@ -148,6 +153,8 @@ def _restore_batch(
 ) -> None:
     """Replay the visits that the lines tell of, and append the pages with the columns that result."""
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
+    state |= unpack_extras(None, len(batch))
+    claims = joined([page.claims for page in batch])
     state["group"][:] = numbered.group
     bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
     first_cycle, last_cycle, last_attempt, failures, gone = np.array(
@@ -170,11 +177,18 @@ def _restore_batch(
         visits["outcome"] = outcome[rows]
         visits["kind"] = outcomes.KINDS.index("other")
         visits["distance"] = outcomes.NO_DISTANCE
+        claimed = claims[claims["cycle"] == cycle][list(CLAIM.names or ())].astype(CLAIM)
+        found = before_visits(state, rows, visits["outcome"], claimed, cycle)
         if cycle > cycles - KEPT_CYCLES:
             part = counted([told(state, rows, visits["outcome"], cycle)])
             with tables.transaction(write=True) as txn:
                 tables.put_group_visits(txn, cycle, chunk, part)
         columns.apply_visits(state, rows, visits, cycle)
+        after_visits(state, rows, visits["outcome"], claimed, cycle, np.zeros(len(rows)))
+        claimed["page"] += np.uint32(first_page)
+        if len(claimed) or (found.told >= 0).any():
+            with tables.transaction(write=True) as txn:
+                trust.put_part(txn, tables.db, cycle, chunk, claimed, found)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]
@@ -182,9 +196,11 @@ def _restore_batch(
     state["found_by"][:] = [page.found_by for page in batch]
     for number, name in enumerate(BROUGHT):
         state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
+    state["seen_min"][:] = [page.seen_min for page in batch]
     state["failures"][:] = failures
     state["gone"][:] = gone
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
+    put_extras(tables, first_page, state)
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             if page.validators != (None, None):

@@ -15,6 +15,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, am
 from scrapy_gp4c.store.lmdb_store import plans
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.verify_claims import claims_problems
 from scrapy_gp4c.store.lmdb_store.verify_groups import Replay, directories
 
 
@@ -28,6 +29,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         _pages(tables, opened),
         directories(tables),
         _history(tables),
+        claims_problems(tables),
         _open_cycle(tables, opened),
     ):
         try:
