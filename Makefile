@@ -29,7 +29,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer fingerprint reactor_turns crawl_overhead politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery hints chaos
+	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery hints policies chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_chaos := --share 0.02
@@ -39,6 +39,7 @@ QUICK_panel := --runs 20
 QUICK_bias := --seeds 1
 QUICK_promotion := --runs 10
 QUICK_replay := --quick
+QUICK_policies := --quick
 QUICK_reproduction := --seeds 1
 QUICK_learned_elsewhere := --population 20 --generations 3
 QUICK_discovery := --cycles 10
@@ -50,7 +51,7 @@ bench: .venv/installed
 		$(BIN)/python -m benchmarks.$(script) $(QUICK_$(script)) || missed="$$missed $(script)";) \
 	test -z "$$missed" || { echo "make bench: failed or missed a target:$$missed" >&2; exit 1; }
 
-# About 20 minutes; a short part of it is in make test.
+# 20 to 40 minutes; a short part of it is in make test.
 chaos: .venv/installed
 	$(BIN)/python -m benchmarks.chaos
 

@@ -1,6 +1,7 @@
 """What learning with related pages brings on sites that it has not seen.
 
     python -m benchmarks.learned_elsewhere HISTORY... [--seeds N] [--population N] [--generations N]
+    python -m benchmarks.learned_elsewhere HISTORY... --named-only --seeds N
 
 Without HISTORY a small synthetic one, whose pages do not change together. Half of the sites are learned on,
 in the first two thirds of the cycles; judged are the other sites in the last third (`training.learn --divide
@@ -12,6 +13,9 @@ verdicts compare means over all histories and seeds:
 * one objective: NDCG at least that of the best named function;
 * ``--prefer freshness``: freshness at least that of `oldest-neighbours`, t * near;
 * ``--prefer balanced``: NDCG and freshness at least those of `explore-last`.
+
+``--named-only`` learns nothing: which named function is best depends on the division, so that it takes many
+to tell; each is set against the one that learning falls back on for NDCG, with the interval over the cases.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,12 +37,14 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.comparing.statistics import half_width
+from training.evolution.canonical import canonical
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import Choices, arrange, identity
 from training.evolution.evolve import Parameters
 from training.evolution.learning import learn
 from training.evolution.parts import Parts
 from training.evolution.preference import PREFERENCES
+from training.evolution.seeds import recommended
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -57,7 +63,7 @@ PEERS: Final = tuple(
 METRICS: Final = ("ndcg", "freshness")
 """What is compared, in the order of the columns."""
 ALONE: Final = "one objective"
-RIVALS: Final = {"changes": "explore-last", "balanced": "explore-last", "freshness": "oldest-neighbours"}
+RIVALS: Final = {"changes": "floor-0.02", "balanced": "explore-last", "freshness": "oldest-neighbours"}
 """Preference -> the named function that it is held against."""
 
 
@@ -100,6 +106,27 @@ def case(history: ChangeHistory, choices: Choices, pool: Any) -> dict[str, Float
     return table
 
 
+def named_only(histories: Iterable[ChangeHistory], choices: Choices, seeds: int) -> None:
+    """Print NDCG and freshness of the named functions on the test parts, and how far from the first."""
+    cases: list[Floats] = []
+    for history in histories:
+        for seed in range(1, seeds + 1):
+            (parts,) = arrange(history, replace(choices, seed=seed, selection="best"))
+            cases.append(
+                np.array([values(parts.test, NAMED[name].expression).mean(axis=1) for name in PEERS])
+            )
+        mean = np.mean(cases[-seeds:], axis=0)[:, 0]
+        said = ", ".join(f"{name} {value:.4f}" for name, value in zip(PEERS, mean, strict=True))
+        print(f"\n{history.source}, {seeds} divisions, NDCG: {said}")
+    table = np.array(cases)
+    standing = [canonical(parse(NAMED[name].expression)).text for name in PEERS].index(recommended("ndcg"))
+    print(f"\nmeans of {len(cases)} cases: NDCG, freshness, lead in NDCG over {PEERS[standing]}")
+    for which in np.argsort(-table[:, :, 0].mean(axis=0)):
+        lead = table[:, which, 0] - table[:, standing, 0]
+        ndcg, freshness = table[:, which].mean(axis=0)
+        print(f"  {PEERS[which]:20s} {ndcg:.4f} {freshness:.4f} {lead.mean():+.4f} ± {half_width(lead):.4f}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 1 if one of the verdicts was missed."""
     parser = argparse.ArgumentParser(
@@ -110,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--population", type=int, default=100)
     parser.add_argument("--generations", type=int, default=15)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--named-only", action="store_true")
     given = parser.parse_args(arguments)
     choices = Choices(
         seeds=2,
@@ -120,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parameters=Parameters(RELATED, population=given.population, generations=given.generations),
     )
     print(machine(("numpy", "numba", "deap", "joblib")))
+    if given.named_only:
+        named_only(map(read_history, given.histories), choices, given.seeds)
+        return 0
     with workers(given.jobs) as pool:
         cases = [
             case(history, replace(choices, seed=seed), pool)

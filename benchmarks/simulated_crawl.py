@@ -19,6 +19,7 @@ from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.estimates import estimates
 from scrapy_gp4c.crawling.imagined import Imagined, InMemory
+from scrapy_gp4c.crawling.measuring import measuring
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint.distance import differ
@@ -29,6 +30,7 @@ from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import USUAL, Sizes
 from scrapy_gp4c.store.records import SHADOW
 from training.histories.neighbours import Groups, Neighbours
 
@@ -63,22 +65,31 @@ def crawl_store(
     settings: Settings,
     keys: npt.NDArray[np.uint64],
     urls: Sequence[str] | None = None,
+    said: Sequence[Sequence[str]] | None = None,
+    sizes: Sizes = USUAL,
 ) -> None:
-    """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`."""
+    """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`.
+
+    ``said``: normalised text of every page in cycle 1, 2, ..., where a log of queries measures these.
+    """
     if urls is None:
         urls = [f"http://h{key % 10}/{key}" for key in keys]
-    with Store(path) as store:
+    with Store(path, sizes=sizes) as store:
         store.add_pages((int(key), {"url": url}) for key, url in zip(keys, urls, strict=True))
+        index = measuring(store, settings)
         while store.last_cycle < len(texts):
-            cycle = LiveCycle(store, settings, Counts())  # type: ignore[arg-type]
+            cycle = LiveCycle(store, settings, Counts(), index)  # type: ignore[arg-type]
             pages = list(cycle.remaining())
             while pages or not cycle.rounds_over:
                 for page in pages:
                     visit = cycle.claim(page, "h")
                     assert visit is not None
-                    cycle.judge(visit, int(texts[cycle.number - 1, page]), 10)
+                    text = said[cycle.number - 1][page] if said is not None else None
+                    cycle.judge(visit, int(texts[cycle.number - 1, page]), 10, text=text)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
+        if index is not None:
+            index.close()
 
 
 def _known(keys: npt.NDArray[np.uint64], groups: Groups) -> InMemory:

@@ -44,6 +44,10 @@ class StoreFullError(StoreError):
     """The disk (or the memory map) has no room for another commit."""
 
 
+class SearchIndexError(StoreError):
+    """The search index beside a page store cannot be used; the store can."""
+
+
 class HistoryError(Gp4cError, ValueError):
     """A recorded change history is malformed or too small for what was asked of it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +19,14 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import mark, take_off
 from scrapy_gp4c.crawling.run import runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
-from scrapy_gp4c.errors import StoreDamagedError
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.fingerprint import Read, read
+from scrapy_gp4c.fingerprint.bodies import body_sum
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class FingerprintMiddleware:
     def process_request(self, request: Request) -> None:
         """Add the page's validators when unchanged pages are to be skipped (RFC 9110, section 13)."""
         cycle, visit = self._visit(request)
-        if cycle is None or visit is None or not cycle.settings.skip_unchanged:
+        if cycle is None or visit is None or not cycle.settings.skip_unchanged or _lacks_text(cycle, visit):
             return
         etag, last_modified = _kept_validators(cycle, visit)
         if etag:
@@ -99,15 +101,19 @@ class FingerprintMiddleware:
                 self._hear(response, visit)
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
-            result: Mapping[str, object] = cycle.end(visit, outcome, len(response.body), latency_s)
+            result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
+        elif (same := _same(cycle, visit, response)) is not None:
+            self._hear(response, visit)
+            result = _judge(cycle, visit, request, response, Read(same))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
             self._hear(response, visit)
             try:
-                made: int | Exception = fingerprint(response, features)
+                made: Read | Exception = read(response, features, with_text=cycle.measuring is not None)
             except Exception as error:
                 made = error
+            _keep_sum(cycle, visit, response, made)
             result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
 
@@ -116,14 +122,15 @@ class FingerprintMiddleware:
     ) -> Response:
         assert isinstance(response, TextResponse)
         try:
-            made: int | Exception = await _result(
-                self._elsewhere.fingerprint(response, cycle.settings.features)
+            made: Read | Exception = await _result(
+                self._elsewhere.read(response, cycle.settings.features, with_text=cycle.measuring is not None)
             )
         except Exception as error:
             made = error
         if not cycle.is_under_way(visit):
             return response
         self._hear(response, visit)
+        _keep_sum(cycle, visit, response, made)
         result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
 
@@ -135,9 +142,16 @@ class FingerprintMiddleware:
             run.hints.read(response, None if visit is None else visit.page)
 
     def _end(
-        self, cycle: Cycle, visit: Claim, request: Request, response: Response, result: Mapping[str, object]
+        self,
+        cycle: Cycle,
+        visit: Claim,
+        request: Request,
+        response: Response,
+        result: Mapping[str, object] | None,
     ) -> Response:
         """Pass the response on with what the visit came to, or skip it."""
+        if result is None:
+            return response
         request.meta[META] = result
         if cycle.settings.skip_unchanged:
             if result["outcome"] in ("first", "changed", "unchanged"):
@@ -152,7 +166,9 @@ class FingerprintMiddleware:
         cycle, visit = self._visit(request)
         if cycle is not None and visit is not None:
             outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
-            request.meta[META] = cycle.end(visit, outcome)
+            result = _ended(cycle, lambda: cycle.end(visit, outcome))
+            if result is not None:
+                request.meta[META] = result
         else:
             _unmark(request)
 
@@ -172,20 +188,31 @@ class FingerprintMiddleware:
             cycle.store.set_validators(visit.page, *validators)
 
 
+def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
+    """Tell whether the search index needs the page's text, changed or not."""
+    if cycle.measuring is None:
+        return False
+    try:
+        return cycle.measuring.lacks(visit.page, cycle.store.page(visit.page))
+    except StoreError as error:
+        cycle.failure = error
+        return True
+
+
 def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
-    """Validators of the page's copy; none where the store is damaged there, which ends the crawl."""
+    """Validators of the page's copy; none where the store cannot be read, which ends the crawl."""
     try:
         return cycle.store.validators(visit.page)
-    except StoreDamagedError as error:
+    except StoreError as error:
         cycle.failure = error
         return None, None
 
 
-def _result(future: Future[int]) -> Awaitable[int]:
+def _result(future: Future[Read]) -> Awaitable[Read]:
     """Make a thread's result awaitable for Scrapy, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
-    deferred: Awaitable[int] = deferToThread(future.result)
+    deferred: Awaitable[Read] = deferToThread(future.result)
     return deferred
 
 
@@ -202,15 +229,47 @@ def _outcome(request: Request, response: Response) -> str | None:
 
 
 def _judge(
-    cycle: Cycle, visit: Claim, request: Request, response: Response, made: int | Exception
-) -> Mapping[str, object]:
+    cycle: Cycle, visit: Claim, request: Request, response: Response, made: Read | Exception
+) -> Mapping[str, object] | None:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
     size_bytes, latency_s = len(response.body), _latency_s(request)
     if isinstance(made, Exception):
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
-        return cycle.end(visit, "error", size_bytes, latency_s)
-    return cycle.judge(visit, made, size_bytes, latency_s)
+        return _ended(cycle, lambda: cycle.end(visit, "error", size_bytes, latency_s))
+    return _ended(cycle, lambda: cycle.judge(visit, made.fingerprint, size_bytes, latency_s, made.normal))
+
+
+def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str, object] | None:
+    """What a visit came to; None where the store cannot be read any more, which ends the crawl."""
+    try:
+        return end()
+    except StoreError as error:
+        cycle.failure = error
+        return None
+
+
+def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: Read | Exception) -> None:
+    """Remember the body that a fingerprint was made of."""
+    if cycle.failure is None and not isinstance(made, Exception):
+        total = body_sum(response, cycle.settings.features, made.fingerprint)
+        if total is not None:
+            cycle.store.set_body_sum(visit.page, total)
+
+
+def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
+    """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
+    if _lacks_text(cycle, visit):
+        return None
+    try:
+        row = cycle.store.page(visit.page)
+        kept = cycle.store.body_sum(visit.page) if row.has_copy else None
+    except StoreError as error:
+        cycle.failure = error
+        return None
+    if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
+        return None
+    return row.fingerprint
 
 
 def _latency_s(request: Request) -> float:

@@ -13,7 +13,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.run import Run, open_run
-from scrapy_gp4c.errors import Gp4cError, StoreDamagedError
+from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class RecrawlScheduler(Scheduler):
             return super().enqueue_request(request)
         try:
             return self._run.admit(request)
-        except StoreDamagedError as error:  # of which `_tick` tells
+        except StoreError as error:  # of which `_tick` tells
             self._run.cycle.failure = error
             return False
 
@@ -149,7 +149,7 @@ class RecrawlScheduler(Scheduler):
                         return request
                 if not run.begin_round():
                     return None
-        except StoreDamagedError as error:
+        except StoreError as error:
             run.cycle.failure = error
             return None
 

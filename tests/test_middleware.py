@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider
@@ -15,7 +17,7 @@ from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import middleware
-from scrapy_gp4c.fingerprint import fingerprint
+from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
@@ -218,14 +220,17 @@ LARGE = {
 async def test_large_pages_are_fingerprinted_beside_the_reactor(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None in the reactor's turns, beside small ones; each has the outcome and the callback as ever."""
+    """None in the reactor's turns, beside small ones; each has the outcome and the callback as ever.
+
+    Nor is a page fingerprinted whose bytes are those of the visit before.
+    """
     here: list[str] = []
 
-    def noted(response: Any, features: Any = None) -> int:
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
         here.append(response.url)
-        return fingerprint(response, features)
+        return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "fingerprint", noted)
+    monkeypatch.setattr(middleware, "read", noted)
     site.pages.update(LARGE)
     site.pages["/small"] = html(WORDS)
     urls = tuple(site.url(path) for path in (*LARGE, "/small"))
@@ -238,7 +243,80 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
             expected[site.url("/3")] = "changed"
         assert crawler.spider.results == expected
         assert outcomes(store_path, cycle) == {path_of(url): [end] for url, end in expected.items()}
-    assert here == [site.url("/small")] * 3
+    assert here == [site.url("/small")]
+
+
+@pytest_twisted.ensureDeferred
+async def test_bytes_that_are_the_same_need_no_fingerprint(
+    site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that stay, differ in a date, change and change back: what is recorded is the same."""
+    made: list[str] = []
+
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
+        made.append(path_of(response.url))
+        return read(response, features, **more)
+
+    monkeypatch.setattr(middleware, "read", noted)
+    texts = [WORDS, WORDS, WORDS + " anew", WORDS, WORDS]
+    urls = tuple(site.url(path) for path in ("/same", "/dated", "/other", "/empty"))
+    recorded = []
+    for path in (store_path, tmp_path / "without"):
+        for hour, text in enumerate(texts):
+            dated = html(f"{WORDS} {hour:02}:30")
+            site.pages |= {"/same": html(WORDS), "/dated": dated, "/other": html(text), "/empty": b""}
+            await crawl(Many, path, {"GP4C_BUDGET": 1.0, "CONCURRENT_REQUESTS": 1}, urls=urls)
+        with Store(path, readonly=True) as store:
+            names = ["page", "outcome", "distance", "fingerprint", "bytes"]
+            urls_of = [request["url"] for request in store.requests(range(store.pages))]
+            visits = [np.sort(visits, order="page")[names].tolist() for _, visits in store.visits()]
+            recorded.append((urls_of, visits))
+        if path == store_path:
+            assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 3, "/empty": 1}
+            monkeypatch.setattr(middleware, "_same", lambda cycle, visit, response: None)
+    assert recorded[0] == recorded[1]
+
+
+def words_of(response: Any) -> list[str]:
+    """What counts to a user."""
+    return ["nothing", "else"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another GP4C_FEATURES, or Content-Type, it is made anew; for the user's own features always."""
+    made: list[str] = []
+
+    def noted(response: Any, features: Any = None, **more: bool) -> Read:
+        made.append(path_of(response.url))
+        return read(response, features, **more)
+
+    def page(request: ServerRequest) -> bytes:
+        request.setHeader("Content-Type", served["kind"])
+        return html(f"{WORDS}</p><main>and more</main><p>").encode()
+
+    monkeypatch.setattr(middleware, "read", noted)
+    site.pages["/"] = page
+    served = {"kind": ""}
+    main, own = "scrapy_gp4c.fingerprint.main_features", "tests.test_middleware.words_of"
+    for kind, features, times, outcome in (
+        ("text/html", None, 1, "first"),
+        ("text/html", None, 1, "unchanged"),
+        ("text/html", main, 2, "changed"),
+        ("text/html", main, 2, "unchanged"),
+        ("text/plain", main, 3, "changed"),
+        ("text/html", None, 4, "changed"),
+        ("text/html", own, 5, "changed"),
+        ("text/html", own, 6, "unchanged"),
+        ("text/html", None, 7, "changed"),
+        ("text/html", None, 7, "unchanged"),
+    ):
+        served["kind"] = kind
+        crawler = await crawl(Many, store_path, {"GP4C_FEATURES": features}, urls=(site.url(),))
+        assert crawler.spider.results == {site.url(): outcome}
+        assert len(made) == times
 
 
 @pytest_twisted.ensureDeferred

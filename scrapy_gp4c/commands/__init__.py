@@ -14,6 +14,7 @@ from scrapy_gp4c.commands import (
     changes,
     compact,
     export,
+    forget,
     hint,
     import_file,
     monitor,
@@ -22,6 +23,7 @@ from scrapy_gp4c.commands import (
     repair,
     report,
     restore,
+    search,
     status,
     verify,
     why,
@@ -39,6 +41,7 @@ ACTIONS = {
     "changes": changes,
     "plan": plan,
     "why": why,
+    "search": search,
     "export": export,
     "import": import_file,
     "hint": hint,
@@ -48,6 +51,7 @@ ACTIONS = {
     "repair": repair,
     "backup": backup,
     "restore": restore,
+    "forget": forget,
     "compact": compact,
 }
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}

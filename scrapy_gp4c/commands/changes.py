@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
@@ -54,20 +54,11 @@ DOCUMENT = Changes
 """What ``--json`` prints."""
 
 
-def _date(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise ArgumentTypeError(f"expected a date such as 2026-11-01; found {text!r}") from None
-
-
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--cycle", type=positive, metavar="N", help="those of this cycle")
-    when.add_argument(
-        "--since", type=_date, metavar="DATE", help="those found since a date, or date and time"
-    )
+    when.add_argument("--since", type=date, metavar="DATE", help="those found since a date, or date and time")
     when.add_argument(
         "--last", type=positive, default=1, metavar="N", help="those of the last N cycles (default: 1)"
     )

@@ -1,4 +1,4 @@
-"""``scrapy gp4c pages``: the best pages by score, by changes found, last visit; or sites, directories."""
+"""``scrapy gp4c pages``: the best pages by score, changes, last visit, gain; or sites, directories."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.evidence import NOTHING, Draws, Surroundings
+from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.page_state.classes import is_unfetched
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.places import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.page_state.shares import share
+from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.store.page_store import PageStore
@@ -26,8 +29,10 @@ from scrapy_gp4c.store.page_store import PageStore
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
+Floats = npt.NDArray[np.float64]
+
 HELP = "the best pages of a spider's store"
-SORTS = ("score", "changes", "last")
+SORTS = ("score", "changes", "last", "dq")
 PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}
 LEVELS = {"site": "site", **{level: f"prefix_{n + 1}" for level, n in PREFIX_LEVELS.items()}, "dir": "key"}
 """What pages are grouped by -> the field of `GROUP` that tells such groups apart."""
@@ -42,6 +47,8 @@ class Page:
     n: int
     X: int
     t: int
+    dq: float | None
+    """What its visits gained searches per cycle, in ppm; None: nothing was ever measured."""
     last_outcome: str
     url: str
 
@@ -102,17 +109,33 @@ def run(project: Project, options: Namespace) -> None:
             [GROUPS_HEADER, *((share, *map(str, row)) for share, row in zip(shares, counts, strict=True))]
         )
     else:
-        rows = [
-            (f"{one.score:.4g}", f"{one.n}", f"{one.X}", f"{one.t}", one.last_outcome, one.url)
-            for one in found or ()
-        ]
-        print_table([("score", "n", "X", "t", "last outcome", "URL"), *rows])
+        measured = any(one.dq is not None for one in found or ())
+        header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")
+        print_table([header, *(_row(one) for one in found or ())])
+
+
+def _row(page: Page) -> tuple[str, ...]:
+    gained = [] if page.dq is None else [f"{page.dq:.4g}"]
+    return f"{page.score:.4g}", f"{page.n}", f"{page.X}", f"{page.t}", *gained, page.last_outcome, page.url
+
+
+def _gained(block: Columns, sort: str) -> Floats | None:
+    """What visits gained searches per cycle, by page; None: nothing was ever measured."""
+    columns, formula, _ = worth.FORMULAS["dq_rate"]
+    if block.keys() >= set(columns):
+        return np.asarray(formula(block, 0))
+    if sort == "dq":
+        raise QueryLogError(
+            "nothing was measured that pages could be sorted by: crawl with GP4C_QUERY_LOG, the path of a "
+            "log of queries, or use another --sort"
+        )
+    return None
 
 
 def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[Page]:
     """Yield the best pages."""
     shown = project.credentials.url
-    best = np.empty(0, np.int64), np.empty(0), np.empty(0)  # pages, what is sorted by, scores
+    best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
     cycle = store.open_cycle or store.last_cycle + 1
     function, salt = project.settings.score_function, draw_salt(project.settings.seed, cycle)
     related = Surroundings(store, cycle, function.columns).seen_by(NOTHING, spent=0.0)
@@ -124,22 +147,26 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
         if not len(rows):
             continue
         state = RoundState(block, rows, related, Draws(block["key"], salt))
-        scores = function.scores(state, cycle)
-        by = {"score": scores, "changes": state["X"], "last": state["last_attempt"]}[options.sort]
-        merged = [np.concatenate(pair) for pair in zip(best, (rows + first, by, scores), strict=True)]
+        scores, gained = function.scores(state, cycle), _gained(block, options.sort)
+        dq = np.full(len(rows), np.nan) if gained is None else gained[rows]
+        by = {"score": scores, "changes": state["X"], "last": state["last_attempt"], "dq": dq}[options.sort]
+        merged = [np.concatenate(pair) for pair in zip(best, (rows + first, by, scores, dq), strict=True)]
         chosen = top_k(merged[1].astype(np.float64), merged[0], options.top)
-        best = merged[0][chosen], merged[1][chosen], merged[2][chosen]
+        best = merged[0][chosen], merged[1][chosen], merged[2][chosen], merged[3][chosen]
     requests = store.requests(best[0])
-    for page, score, request in zip(best[0].tolist(), best[2].tolist(), requests, strict=True):
+    for page, score, dq, request in zip(
+        *(one.tolist() for one in (best[0], *best[2:])), requests, strict=True
+    ):
         row = store.page(page)
         t, outcome = cycle - row.last_cycle, OUTCOMES[row.outcome]
-        yield Page(score, row.n, row.X, t, outcome, shown(request["url"]))
+        yield Page(score, row.n, row.X, t, None if np.isnan(dq) else dq, outcome, shown(request["url"]))
 
 
 def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
     """Yield the rows of the best groups: what their pages' visits found, recently and in all."""
     keys, number = np.unique(store.directories()[LEVELS[options.group_by]], return_inverse=True)
     sums = {name: np.zeros(len(keys), np.int64) for name in ("pages", "n", "X", "last_attempt")}
+    gained = np.zeros(len(keys))
     first_page = np.full(len(keys), store.merged_pages)
     for first, block in store.blocks():
         group = number[block["group"]]
@@ -148,10 +175,12 @@ def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
         for name in ("n", "X"):
             np.add.at(sums[name], group, block[name])
         np.maximum.at(sums["last_attempt"], group, block["last_attempt"])
+        if (dq := _gained(block, options.sort)) is not None:
+            gained += np.bincount(group, dq, len(keys))
     related = Surroundings(store, store.last_cycle + 1, ("near",)).seen_by(NOTHING, spent=0.0)
     found, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
     shares = share(found, visits)
-    by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"]}[options.sort]
+    by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"], "dq": gained}[options.sort]
     rows = np.flatnonzero(keys)  # no group: a path without so many segments
     if options.match is not None:
         rows = rows[[options.match in name for name in _names(store, first_page, options.group_by)]]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 
@@ -19,6 +21,13 @@ from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings as ScrapySettings
+
+
+def _host_regex(crawler: Crawler) -> re.Pattern[str]:
+    """What hosts Scrapy lets the spider's class go to."""
+    spider: Any = crawler.spidercls  # Scrapy asks the spider; of an attribute of its class both know
+    no_stats: Any = None  # there are none before a crawl
+    return OffsiteMiddleware(no_stats).get_host_regex(spider)
 
 
 class Project:
@@ -39,8 +48,13 @@ class Project:
         self.credentials = Credentials(self.settings.secret_params)
         self.store_path = self.settings.store_path(spider_name)
         self.delay_s = self._crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._allowed = _host_regex(self._crawler)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
+
+    def is_offsite(self, host: str) -> bool:
+        """Tell whether the ``allowed_domains`` of the spider's class leave a host out."""
+        return self._allowed.search(host) is None
 
     def open_store(self, *, readonly: bool = True) -> PageStore:
         """Open the spider's store; readers work beside a running crawl."""

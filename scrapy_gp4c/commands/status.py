@@ -13,6 +13,7 @@ from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.crawling.leaving import Leaver, leavers
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 HELP = "pages and last cycles of a spider's store"
+SHOWN_HOSTS = 10
+REASONS = {
+    "vanished": ("of a host that no visit has reached lately", ""),
+    "excluded": ("that robots.txt or allowed_domains keeps out", " --excluded"),
+}
+"""Why pages are visited in vain -> in words, and the option of `forget`."""
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
 
 
@@ -75,6 +82,8 @@ class Status:
     hubs: list[Hub]
     hints: list[TrustedSite]
     cycles: list[CycleStatus]
+    leavers: list[Leaver]
+    """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
 
 
 DOCUMENT = Status
@@ -104,6 +113,7 @@ def run(project: Project, options: Namespace) -> None:
             hubs(store),
             trusted_sites(store),
             [_status(store, record) for record in shown],
+            leavers(store, project.is_offsite),
         )
     if options.json:
         print_json(status)
@@ -118,6 +128,19 @@ def run(project: Project, options: Namespace) -> None:
     if status.cycles:
         print()
         print_table([HEADER, *map(_row, status.cycles)])
+    _print_leavers(status, project.spider_class.name)
+
+
+def _print_leavers(status: Status, spider: str) -> None:
+    """Print which hosts are visited in vain, and how their pages are forgotten."""
+    if status.leavers:
+        print()
+    for leaver in status.leavers[:SHOWN_HOSTS]:
+        what, option = REASONS[leaver.why]
+        remedy = f"scrapy gp4c forget {spider}{option} --host {leaver.host}"
+        print(f"{leaver.host}: {leaver.pages:,} pages {what}: {remedy}")
+    if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
+        print(f"and {more:,} more such hosts: see --json")
 
 
 def _estimates(record: CycleRecord) -> Estimates:

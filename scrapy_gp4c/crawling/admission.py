@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of
 from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
 from scrapy_gp4c.crawling.rebuilding import Rebuilder

@@ -10,14 +10,15 @@ import math
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.begun import as_begun, record_of
+from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
+from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
@@ -34,24 +35,14 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
-
-    page: int
-    kind: str
-    score: float
-    host: str | None
-    """Set for a page fed from the plan: the host whose window it takes a place in."""
-    run: int
-    """Token of the run that began it: the queue of a JOBDIR brings back visits of earlier runs."""
-
-
 class Cycle:
     """The open cycle: begun anew, or resumed where an interrupted run left it."""
 
-    def __init__(self, store: PageStore, settings: Settings, stats: StatsCollector) -> None:
+    def __init__(
+        self, store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None = None
+    ) -> None:
         """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError."""
+        self.measuring = measuring
         self.store = store
         self.settings = settings
         self.stats = stats
@@ -59,8 +50,7 @@ class Cycle:
         self.resumed = store.open_cycle is not None
         self.number = store.open_cycle or store.begin_cycle(record_of(settings))
         self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
-        self._under_way: dict[int, bool] = {}
-        """Page -> whether its request has left the queue for the downloader."""
+        self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
         self.failure: Gp4cError | None = None
@@ -187,9 +177,13 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0) -> VisitResult:
+    def judge(
+        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0, text: str | None = None
+    ) -> VisitResult:
         """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
         row = self.store.page(visit.page)
+        if self.measuring:
+            self.measuring.take(visit.page, row, fingerprint, text or "")
         if not row.has_copy:
             return self._end(visit, row, "first", size_bytes, latency_s, fingerprint)
         changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
@@ -275,6 +269,7 @@ class Cycle:
         counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
         judged = int(outcomes[list(JUDGED)].sum())
         new = found_by_hubs(self.store)
+        gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {
             "finished": time.time(),
             "reason": reason,
@@ -290,6 +285,8 @@ class Cycle:
                 self.store, self.record, own.panel, own.warmup_visits, own.distance_bits, own.score_function
             ),
         }
+        if gained is not None:
+            record["gained"] = gained
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

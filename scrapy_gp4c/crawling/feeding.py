@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.frontier import Frontier, host_of
 from scrapy_gp4c.crawling.rebuilding import NotGivenError, Rebuilder
 from scrapy_gp4c.store.records import StoredRequest

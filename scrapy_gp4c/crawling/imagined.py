@@ -17,6 +17,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.extras import unpack_extras
+from scrapy_gp4c.page_state.gains import GAIN, observe
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
 from scrapy_gp4c.scoring.terminals import change_probability
@@ -59,8 +60,8 @@ class InMemory:
     def of(cls, pages: KnownPages, last_cycle: int) -> InMemory:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
-        empty = columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)
-        state = {name: np.concatenate([*(part[name] for part in parts), empty[name]]) for name in empty}
+        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
+        state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in kept}
         return cls(state, pages.directories(), visits, pages.requests, pages.hints)
@@ -93,6 +94,10 @@ class InMemory:
         self._group_visits[cycle] = count_visits(
             state["group"], judged["outcome"] == CHANGED, change_probability(state, cycle)
         )
+        if "dq_n" in self.state:
+            gains = np.zeros(len(judged), GAIN)
+            gains["gap_cycles"] = cycle - state["last_cycle"]
+            observe(self.state, judged["page"].astype(np.intp), gains)
         rows = visits["page"].astype(np.intp)
         columns.apply_visits(self.state, rows, visits, cycle)
         after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))

@@ -64,7 +64,7 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), {cycle.store.pages} known pages"
-        f"{_found(record)}{_panel(cycle, record)}; "
+        f"{_found(record)}{_gained(record)}{_panel(cycle, record)}; "
         f"the next run begins cycle {cycle.number + 1}"
     )
 
@@ -72,6 +72,14 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
 def _found(record: CycleRecord) -> str:
     """Return what hubs have brought, if anything."""
     return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
+
+
+def _gained(record: CycleRecord) -> str:
+    """Return what searches gained, where that is measured."""
+    if "gained" not in record:
+        return ""
+    visits, ppm = record["gained"]
+    return f"; searches gained {ppm:,.0f} ppm by {visits:,} measured visits"
 
 
 def _panel(cycle: Cycle, record: CycleRecord) -> str:

@@ -34,7 +34,7 @@ from scrapy_gp4c.page_state.related import RoundState, Tells
 from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
-from scrapy_gp4c.scoring import functions, growth, terminals
+from scrapy_gp4c.scoring import functions, growth, terminals, worth
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
@@ -95,15 +95,16 @@ def choose(
 
 
 def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
-    """What the visits to the pages of shadows brought, and their claims, as far as needed: panel or not."""
-    names = [name for name in growth.COLUMNS if name in needed]
+    """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
+    not."""
+    names = [name for name in (*growth.COLUMNS, *worth.COLUMNS) if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS
     if not names:
         return {}
     order = np.argsort(pages)
     state = store.columns_of(pages[order])
-    return {name: state[name][np.argsort(order)] for name in names}
+    return {name: state[name][np.argsort(order)] for name in names if name in state}
 
 
 def _rounds(record: CycleRecord) -> Iterator[tuple[tuple[float, int], int, float]]:

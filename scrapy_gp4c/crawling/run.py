@@ -14,10 +14,12 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
+from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.counting import page_counts
-from scrapy_gp4c.crawling.cycle import Claim, Cycle
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
+from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import META
@@ -47,17 +49,23 @@ class Run:
     """What a crawl with an open cycle does with requests."""
 
     def __init__(
-        self, crawler: Crawler, store: PageStore, settings: Settings, spider: Spider, enqueue: Enqueue
+        self,
+        crawler: Crawler,
+        store: PageStore,
+        settings: Settings,
+        spider: Spider,
+        enqueue: Enqueue,
+        measuring: Measuring | None = None,
     ) -> None:
         """Begin a cycle, or resume the one that is open. Raises PolicyError, ScoreError or StoreError."""
         assert crawler.stats is not None
         self.stats = crawler.stats
         self._spider = spider
-        cycle = Cycle(store, settings, self.stats)
+        cycle = Cycle(store, settings, self.stats, measuring)
         remaining = array("Q", cycle.remaining())
         if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
             cycle.finish("resumed with nothing left to visit")
-            cycle = Cycle(store, settings, self.stats)
+            cycle = Cycle(store, settings, self.stats, measuring)
             remaining = array("Q", cycle.remaining())
         self.cycle = cycle
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
@@ -162,7 +170,8 @@ class Run:
         What makes that impossible is noted in the cycle's `failure`.
         """
         cycle = self.cycle
-        cycle.end_lost()
+        if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
+            cycle.end_lost()
         cycle.commit()
         if reason == "shutdown" or cycle.failure is not None:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
@@ -188,17 +197,21 @@ class Run:
             for name in ("changed_share", "freshness"):
                 told[f"panel/{name}"] = found[name]["estimate"]
                 told |= {f"panel/{name}_{end}": found[name][end] for end in ("low", "high")}
+        if "gained" in record:
+            told["gained_ppm"] = record["gained"][1]
         for name, value in told.items():
             if value is not None:
                 self.stats.set_value(f"gp4c/{name}", value)
 
     def close_store(self) -> None:
-        """Close the store; what goes wrong then is one line."""
+        """Close the store, then the search index; what goes wrong then is one line."""
         try:
             self.cycle.store.close()
         except StoreError as error:
             if self.cycle.failure is None:  # else it has been said
                 logger.critical("%s", error, extra=self.extra)
+        if self.cycle.measuring is not None:
+            self.cycle.measuring.close()
 
 
 def open_run(
@@ -210,7 +223,14 @@ def open_run(
     store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
-        return Run(crawler, store, settings, spider, enqueue)
+        index = measuring(store, settings)
+        try:
+            return Run(crawler, store, settings, spider, enqueue, index)
+        except BaseException:
+            store.before_commit(lambda: None)
+            if index is not None:
+                index.close()
+            raise
     except BaseException:
         store.close()
         raise

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import xxhash
 from scrapy.http import Response, TextResponse
@@ -26,6 +27,15 @@ from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import SHINGLE_WORDS, UInt64s, shingle_hashes
 
 Features = Callable[[Response], Sequence[str]]
+
+
+class Read(NamedTuple):
+    """What is read of a response."""
+
+    fingerprint: int
+    """uint64; 0 for a page without text."""
+    normal: str | None = None
+    """Its normalised text, if that was asked for; "" where it is no text."""
 
 
 def features(text: str) -> list[str]:
@@ -76,3 +86,13 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
     if isinstance(response, TextResponse):
         return fingerprint_of_text(page_text(response))
     return (xxhash.xxh64_intdigest(response.body) or 1) if response.body else 0
+
+
+def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> Read:
+    """Return the fingerprint of a response, as `fingerprint` does, and its text if that is asked for."""
+    if not with_text:
+        return Read(fingerprint(response, features))
+    normal = normalise(page_text(response))
+    if features is None and isinstance(response, TextResponse):
+        return Read(_sketch(shingle_hashes(normal)), normal)
+    return Read(fingerprint(response, features), normal)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from scrapy.http import Response, TextResponse
 
-from scrapy_gp4c.fingerprint import Features, fingerprint
+from scrapy_gp4c.fingerprint import Features, Read, read
 from scrapy_gp4c.fingerprint.worker import ANSWER, CLASSES, FEATURES, PAGE
 from scrapy_gp4c.words.normal import MAX_BODY_BYTES
 
@@ -41,8 +41,10 @@ class Elsewhere:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
-    def fingerprint(self, response: TextResponse, features: Features | None) -> Future[int]:
-        """Return what will be the response's fingerprint, as `scrapy_gp4c.fingerprint.fingerprint` has it.
+    def read(
+        self, response: TextResponse, features: Features | None, *, with_text: bool = False
+    ) -> Future[Read]:
+        """Return what will be read of the response, as `scrapy_gp4c.fingerprint.read` has it.
 
         The future raises nothing but what that raises. Pages come one after the other, in the order of the
         calls.
@@ -53,7 +55,7 @@ class Elsewhere:
             encoding = response.encoding  # of the whole body, as it is for a page that is not sent
         except (LookupError, ValueError):
             encoding = "utf-8"
-        return self._thread.submit(self._made, response, encoding, features)
+        return self._thread.submit(self._made, response, encoding, features, with_text)
 
     def close(self) -> None:
         """End the process; pages that nobody waits for any more are left."""
@@ -62,18 +64,20 @@ class Elsewhere:
             self._thread = None
         self._end()
 
-    def _made(self, response: TextResponse, encoding: str, features: Features | None) -> int:
+    def _made(
+        self, response: TextResponse, encoding: str, features: Features | None, with_text: bool
+    ) -> Read:
         kind = next(number for number, one in enumerate(CLASSES) if isinstance(response, one))
         name, body = encoding.encode(), response.body[: MAX_BODY_BYTES + 1]
-        page = PAGE.pack(kind, FEATURES.index(features), len(name), len(body)) + name + body
+        page = PAGE.pack(kind, FEATURES.index(features), with_text, len(name), len(body)) + name + body
         try:
-            found, value = ANSWER.unpack(self._answer(page))
+            found = self._answer(page, with_text)
         except (OSError, ValueError):  # no room for a process, or it was killed
             self._end()
-            found, value = False, 0
-        return int(value) if found else fingerprint(response, features)
+            found = None
+        return read(response, features, with_text=with_text) if found is None else found
 
-    def _answer(self, page: bytes) -> bytes:
+    def _answer(self, page: bytes, with_text: bool) -> Read | None:
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -84,7 +88,11 @@ class Elsewhere:
         answer = process.stdout.read(ANSWER.size)
         if len(answer) < ANSWER.size:
             raise ChildProcessError
-        return answer
+        is_made, value, text_bytes = ANSWER.unpack(answer)
+        text = process.stdout.read(text_bytes)
+        if len(text) < text_bytes:
+            raise ChildProcessError
+        return Read(value, text.decode("utf-8", "surrogatepass") if with_text else None) if is_made else None
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -1,7 +1,7 @@
 """The process that fingerprints large pages for a crawl: ``python -m scrapy_gp4c.fingerprint.worker``.
 
-It reads pages from its standard input and answers with their fingerprints on standard output, one after the
-other, until the input ends.
+It reads pages from its standard input and answers on standard output with their fingerprints, and texts if
+these are asked for, one after the other, until the input ends.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import BinaryIO, Final
 
 from scrapy.http import HtmlResponse, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import fingerprint, main_features
+from scrapy_gp4c.fingerprint import main_features, read
 
-PAGE: Final = struct.Struct("<BBBI")
-"""Before each page: its class (of `CLASSES`), which features (of `FEATURES`), bytes of its encoding's name
-and of its body, which follow."""
-ANSWER: Final = struct.Struct("<?Q")
-"""Whether there is a fingerprint, and it."""
+PAGE: Final = struct.Struct("<BB?BI")
+"""Before each page: its class (of `CLASSES`), which features (of `FEATURES`), whether its text is asked for,
+bytes of its encoding's name and of its body, which follow."""
+ANSWER: Final = struct.Struct("<?QI")
+"""Whether there is a fingerprint, it, and the bytes of the text that follows."""
 CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse)
 FEATURES: Final = (None, main_features)
 
@@ -27,16 +27,18 @@ FEATURES: Final = (None, main_features)
 def serve(pages: BinaryIO, answers: BinaryIO) -> None:
     """Answer until the input ends."""
     while len(head := pages.read(PAGE.size)) == PAGE.size:
-        kind, features, name_bytes, body_bytes = PAGE.unpack(head)
+        kind, features, with_text, name_bytes, body_bytes = PAGE.unpack(head)
         encoding = pages.read(name_bytes).decode("ascii")
         body = pages.read(body_bytes)
         if len(body) < body_bytes:
             return
         try:
             response = CLASSES[kind]("http://page/", body=body, encoding=encoding)
-            answer = ANSWER.pack(True, fingerprint(response, FEATURES[features]))
+            found = read(response, FEATURES[features], with_text=with_text)
+            text = (found.normal or "").encode("utf-8", "surrogatepass")
+            answer = ANSWER.pack(True, found.fingerprint, len(text)) + text
         except Exception:  # the crawl tries itself, and says what is wrong
-            answer = ANSWER.pack(False, 0)
+            answer = ANSWER.pack(False, 0, 0)
         answers.write(answer)
         answers.flush()
 

@@ -41,7 +41,7 @@ class Grouping:
     distances: Distances | None = None
 
     @cached_property
-    def _by_group(self) -> tuple[Pages, Numbers]:
+    def by_group(self) -> tuple[Pages, Numbers]:
         """Pages by group, ascending within each; and where each group begins, ``[groups + 1]``."""
         order = np.argsort(self.number, kind="stable").astype(np.uint32)
         begin = np.searchsorted(self.number, np.arange(self.groups + 1), sorter=order)
@@ -49,7 +49,7 @@ class Grouping:
 
     def pages_of(self, groups: Numbers) -> Pages:
         """Pages of some groups, those of the first group first, ascending within each."""
-        order, begin = self._by_group
+        order, begin = self.by_group
         return np.concatenate(
             [order[begin[group] : begin[group + 1]] for group in groups.tolist()] or [order[:0]]
         )

@@ -15,7 +15,7 @@ import numpy as np
 from scrapy_gp4c.page_state.groupings import Name
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Evidence, Pages, PolicySettings, Round
-from scrapy_gp4c.policies.sampling import Floats, Sampled, Turns, plan_of, samples_of, turn
+from scrapy_gp4c.policies.sampling import Bools, Floats, Sampled, Turns, plan_of, samples_of, turn
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for, uniform
 from scrapy_gp4c.scoring.terminals import Clock
@@ -65,8 +65,10 @@ PHIS: Final[dict[str, Callable[[Sampled, Evidence, int, Clock], Floats]]] = {
     "pra": _by_popularity,
 }
 """Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
+BY_HISTORY: Final = ("ha", "wha")
+"""Those that look at the past of samples."""
 HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle")
-"""What `PHIS` may read of samples."""
+"""What these may read of samples."""
 
 
 @dataclass
@@ -136,14 +138,17 @@ class Follow:
 
     def _followed(self, samples: Sampled, round: Round, evidence: Evidence) -> Pages:
         """Those samples that are followed, in the order of their turns."""
-        rows = evidence.rows(samples.pages)
+        followed = self.is_followed(samples, round, evidence)
+        order = np.lexsort((samples.pages, -turn(evidence.rows(samples.pages))))
+        return samples.pages[order[followed[order]]]
+
+    def is_followed(self, samples: Sampled, round: Round, evidence: Evidence) -> Bools:
+        """Whether each sample is followed, ``[S]``."""
+        drawn = drawn_for(evidence.rows(samples.pages).state["draw"], Purpose.FOLLOW)
         phi = self.following.phi
         if isinstance(phi, str):
             chance = PHIS[phi](samples, evidence, round.cycle, self.following.clock)
         else:
             chance = np.full(len(samples.pages), float(phi))
-        followed = uniform(drawn_for(rows.state["draw"], Purpose.FOLLOW)) < chance
-        if self.following.gate:
-            followed &= samples.changed
-        order = np.lexsort((samples.pages, -turn(rows)))
-        return samples.pages[order[followed[order]]]
+        followed = np.asarray(uniform(drawn) < chance)
+        return followed & samples.changed if self.following.gate else followed

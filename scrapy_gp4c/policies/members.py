@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Numbers
 from scrapy_gp4c.page_state.outcomes import SAMPLE
 from scrapy_gp4c.policies.policy import NOBODY, Block, Evidence, Pages
-from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of, turn
+from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
 
 Draws = npt.NDArray[np.uint64]
@@ -34,8 +35,8 @@ class Members:
     """``[G]``: mean of what was asked for over the group's pages."""
 
     def sample_pages(self, budget: int) -> int:
-        """Pages to sample of each group: round(sqrt(N r)), N a mean group, r the budget's share, or 1."""
-        return max(1, round(math.sqrt(budget / len(self.number)))) if len(self.number) else 1
+        """`sample_pages` of each group."""
+        return sample_pages(budget, len(self.number))
 
     def first(self, group: int, wanted: int | None = None) -> Pages:
         """The first pages of the group at a position; None: all."""
@@ -48,6 +49,36 @@ class Members:
         return np.asarray(at[self.number[at] == numbers] if len(self.number) else at[:0])
 
 
+def sample_pages(budget: int, groups: int) -> int:
+    """Pages to sample of each group: round(sqrt(N r)), N a mean group, r the budget's share, or 1."""
+    return max(1, round(math.sqrt(budget / groups))) if groups else 1
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """Evidence that has all pages at hand, and lists those of groups faster than a sort of its blocks."""
+
+    def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
+        """The first candidates of every group in the order of their turns: at most so many of each.
+
+        Pages; where each group begins that has any, and their number; numbers of these groups, ascending.
+        """
+
+
+def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Members:
+    """The groups of a cycle's candidates, with as many pages of each as one by one of all make ``wanted``."""
+    if not isinstance(evidence, Listing):
+        return members_of(evidence, grouping)
+    _, begin = grouping.by_group
+    size = np.diff(begin)
+    most = 1
+    while np.minimum(size, most).sum() < min(wanted, begin[-1] - begin[0]):
+        most *= 2
+    pages, begin, number = evidence.first_of_groups(grouping, most)
+    key = drawn_for(evidence.rows(pages[begin[:-1]]).state["draw"], Purpose.GROUP)
+    return Members(pages, begin, number, key, np.zeros(len(number)))
+
+
 def members_of(
     evidence: Evidence, grouping: Grouping, value_of: Callable[[Block], Floats] | None = None
 ) -> Members:
@@ -56,19 +87,18 @@ def members_of(
     parts = [
         (
             block.pages,
-            turn(block),
             block.state["draw"],
             np.zeros(len(block.pages)) if value_of is None else value_of(block),
         )
         for block in (*evidence.candidates(), evidence.rows(taken))
     ]
-    pages, turns, drawn, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    pages, drawn, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     number = grouping.number[pages]
     if len(taken) or (number == NOWHERE).any():  # sums of values are in the order of pages
         keep = np.argsort(pages, kind="stable")
         keep = keep[number[keep] != NOWHERE]
-        pages, turns, drawn, values, number = (one[keep] for one in (pages, turns, drawn, values, number))
-    order = _by_group(number, turns, drawn, grouping.groups)
+        pages, drawn, values, number = (one[keep] for one in (pages, drawn, values, number))
+    order = _by_group(number, drawn, grouping.groups)
     ordered = number[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
     groups = ordered[first]
@@ -78,15 +108,15 @@ def members_of(
     return Members(pages[order], np.append(first, len(order)), groups, key, mean)
 
 
-def _by_group(number: Numbers, turns: Floats, drawn: Draws, groups: int) -> Numbers:
-    """Positions by group and turn, then by position; sorting by one number takes a tenth of the time."""
+def _by_group(number: Numbers, drawn: Draws, groups: int) -> Numbers:
+    """Positions by group, the highest draw first; sorting by one number takes a tenth of the time."""
     bits = max(1, groups).bit_length()
     key = number.astype(np.uint64) << np.uint64(64 - bits)
     key |= ~drawn >> np.uint64(bits)
     order = np.argsort(key)
     key = key[order]
     if (key[1:] == key[:-1]).any():
-        order = np.lexsort((-turns, number))
+        order = np.lexsort((~drawn, number))
     return np.asarray(order, np.intp)
 
 

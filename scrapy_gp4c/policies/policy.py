@@ -217,8 +217,9 @@ def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     strangers = pages[~evidence.may_visit(pages)]
     if len(strangers):
         return f"expected candidates only; found page {strangers[0]}, which is none"
-    ordered = np.sort(pages)
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(twice):
-        return f"expected every page once; found page {twice[0]} twice"
+    chosen_pages = np.zeros(int(pages.max()) + 1, np.bool_)  # sorting takes four times as long
+    chosen_pages[pages] = True
+    if np.count_nonzero(chosen_pages) < len(pages):
+        page = np.argmax(np.bincount(pages) > 1)
+        return f"expected every page once; found page {page} twice"
     return None

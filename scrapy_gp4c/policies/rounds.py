@@ -8,7 +8,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.groupings import Level
 from scrapy_gp4c.page_state.outcomes import SAMPLE
-from scrapy_gp4c.policies.members import members_of
+from scrapy_gp4c.policies.members import first_members
 from scrapy_gp4c.policies.policy import Chosen, Evidence, Pages, PolicySettings, Round
 from scrapy_gp4c.policies.sampling import plan_of
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
@@ -50,7 +50,7 @@ class Rounds:
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
     """Candidates at random, one of each group in random order, then another of each that has one left."""
-    members = members_of(evidence, evidence.grouping(level))
+    members = first_members(evidence, evidence.grouping(level), wanted)
     size = np.diff(members.begin)
     layer = np.arange(len(members.pages)) - np.repeat(members.begin[:-1], size)
     last = int(np.searchsorted(np.cumsum(np.bincount(layer)), wanted))

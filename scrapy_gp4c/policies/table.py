@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
 from scrapy_gp4c.policies.by_groups import BY_SCORE, ByGroups, Greedy
-from scrapy_gp4c.policies.follow import HISTORY_COLUMNS, PHIS, Follow, Following
+from scrapy_gp4c.policies.follow import BY_HISTORY, HISTORY_COLUMNS, PHIS, Follow, Following
 from scrapy_gp4c.policies.parameters import Parameter, flag, one_of, share, share_or_one_of, whole
 from scrapy_gp4c.policies.policy import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
@@ -178,6 +178,8 @@ def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...]
     """Whether a policy chooses by score; the columns that it reads itself; the groupings that it asks for."""
     entry = POLICIES[name]
     columns, order = entry.columns, given.get("order")
+    if "phi" in given and given["phi"] not in BY_HISTORY:
+        columns = ()
     if isinstance(order, str) and order != BY_SCORE:
         # By either clock: which one says the score function.
         columns += tuple(name for clock in terminals.CLOCKS for name in terminals.columns_of((order,), clock))

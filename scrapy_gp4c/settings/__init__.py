@@ -12,7 +12,7 @@ from scrapy.utils.project import data_path
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.budget import budget_pages
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring import functions, worth
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING
 
@@ -45,6 +45,9 @@ class Settings:
     max_pages_per_site: int
     map_size_bytes: int | None
     keep_cycles: int | None
+    query_log: str | None
+    query_scoring: str
+    refit_cycles: int
     secret_params: tuple[str, ...]
 
     @classmethod
@@ -72,7 +75,22 @@ class Settings:
         if loaded.policy is None:
             own = loaded.score_function.policy or policies.DEFAULT
             loaded = replace(loaded, policy=policies.load(own))
+        loaded._check_measured()
         return loaded
+
+    def _check_measured(self) -> None:
+        """Raise SettingsError where something reads what only a log of queries can tell."""
+        read = {
+            "GP4C_SCORE_FUNCTION": self.score_function.columns,
+            "GP4C_DISCOVERY_FUNCTION": self.discovery_function.columns,
+            "GP4C_POLICY": self.policy.columns or (),
+        }
+        for name, columns in read.items():
+            if self.query_log is None and not worth.COLUMNS.keys().isdisjoint(columns):
+                raise SettingsError(
+                    f"{name} reads what visits gained searches ({', '.join(worth.FORMULAS)}), which takes a "
+                    "log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
+                )
 
     def store_path(self, spider_name: str) -> Path:
         """Directory of the store of this spider."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from scrapy_gp4c.index.scores import BY_TEXT
+from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
@@ -22,7 +24,7 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_SCORE_FUNCTION": values.Setting(
         DEFAULT,
         "the name of a score function, an expression, the path of a score file, or a dotted path",
-        values.crawled_function,
+        functions.load,
         "ranks the pages that may be revisited",
     ),
     "GP4C_POLICY": values.Setting(
@@ -46,7 +48,7 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_DISCOVERY_FUNCTION": values.Setting(
         "brought * t",
         "the name of a score function, an expression, the path of a score file, or a dotted path",
-        values.crawled_function,
+        functions.load,
         "ranks the hubs",
     ),
     "GP4C_NEW_PAGES": values.Setting(
@@ -129,6 +131,24 @@ TABLE: Final[dict[str, values.Setting]] = {
         "a count of cycles of at least 1, or None for all",
         lambda value: None if value in (None, "", "None") else values.count(value, 1),
         "finished cycles whose visits are kept; what pages came to by older ones stays in their columns",
+    ),
+    "GP4C_QUERY_LOG": values.Setting(
+        None,
+        "the path of a file with a line query<TAB>count per query, or None",
+        values.path,
+        "what users search for: what visits gain their searches is measured in an index beside the store",
+    ),
+    "GP4C_QUERY_SCORING": values.Setting(
+        "tfidf",
+        f"one of {', '.join(BY_TEXT)}",
+        lambda value: values.one_of(value, BY_TEXT),
+        "scores the pages of an answer",
+    ),
+    "GP4C_REFIT_CYCLES": values.Setting(
+        7,
+        "a count of cycles of at least 1",
+        lambda value: values.count(value, 1),
+        "cycles after which it is learnt anew by what to measure",
     ),
     "GP4C_SECRET_PARAMS": values.Setting(
         " ".join(SECRET_PARAMS),

@@ -10,11 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from scrapy.utils.misc import load_object
 
-from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.budget import read_budget
-from scrapy_gp4c.scoring import functions, worth
-from scrapy_gp4c.scoring.terminals import TOLD
 
 LOADING: Final = (ImportError, AttributeError, NameError)
 """What `load_object` raises for a dotted path that leads nowhere."""
@@ -77,6 +74,13 @@ def optional_count(value: Any) -> int | None:
     return None if value is None or value in ("", "None") else count(value, 0)
 
 
+def one_of(value: Any, allowed: tuple[str, ...]) -> str:
+    """One of some names; raises ValueError."""
+    if value not in allowed:
+        raise ValueError
+    return str(value)
+
+
 def names(value: Any) -> tuple[str, ...]:
     """Names with blanks or commas between; raises TypeError."""
     names = re.split(r"[,\s]+", value) if isinstance(value, str) else value
@@ -92,17 +96,6 @@ def loaded_callable(value: Any) -> Callable[..., Any] | None:
     loaded: Callable[..., Any] = load_object(value)
     if not callable(loaded):
         raise TypeError
-    return loaded
-
-
-def crawled_function(value: Any) -> functions.ScoreFunction:
-    """A score function of terminals that a crawl can tell; raises ScoreError."""
-    loaded = functions.load(value)
-    if not worth.COLUMNS.keys().isdisjoint(loaded.columns):
-        raise ScoreError(
-            f"the score function {loaded.formula!r} reads what visits were worth to a search, which replays "
-            f"of contents measure and a crawl does not; use terminals of {', '.join(TOLD)}"
-        )
     return loaded
 
 

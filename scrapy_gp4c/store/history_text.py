@@ -22,6 +22,7 @@ from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, OUTCOMES, SAME, among
 from scrapy_gp4c.store.claims_text import ClaimsState, claims_between, claims_state, read_claims
 from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.gain_text import MEASURED, GainState, gains_of, measured_by, read_gains
 from scrapy_gp4c.store.growth_text import GrowthState, growth_of, read_growth
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
@@ -36,7 +37,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class PageState(GrowthState, ClaimsState, total=False):
+class PageState(GrowthState, ClaimsState, GainState, total=False):
     """What the bits do not tell of a page: the JSON of its line."""
 
     first_cycle: int
@@ -76,6 +77,8 @@ class PageLine(NamedTuple):
     """Dtype `scrapy_gp4c.store.claims_text.DATED`."""
     seen_min: float
     validators: tuple[str | None, str | None]
+    gains: tuple[tuple[int, float], ...]
+    """Cycle and gain, in ppm, of each measured visit."""
 
 
 def lines(
@@ -90,7 +93,9 @@ def lines(
     last = store.last_cycle
     without = _WithoutSecrets(credentials or Credentials.of_store(store.cycles()))
     records = [record for record in store.cycles() if record["cycle"] <= last]
-    yield "# " + json.dumps({"format": FORMAT, "cycles": records})
+    measured = measured_by(store)
+    about = {"format": FORMAT, "cycles": records, **({MEASURED: measured} if measured else {})}
+    yield "# " + json.dumps(about)
     cycles = max(1, last - 1)
     group: list[tuple[int, Columns]] = []
     for first, block in store.blocks():
@@ -147,6 +152,7 @@ def _lines(
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
     claims = claims_between(store, first, stop)
     of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1))
+    gains = gains_of(store, first, stop)
     for start, block in group:
         ids = np.arange(start, start + len(block["n"]))
         for row, stored in enumerate(store.requests(ids)):
@@ -160,6 +166,8 @@ def _lines(
             told = claims_state(block, row, own)
             extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of), **told})
             etag, last_modified = store.validators(start + row)
+            if start + row in gains:
+                extra["dq"] = gains[start + row]
             if etag is not None:
                 extra["etag"] = etag
             if last_modified is not None:
@@ -234,6 +242,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
             raise ValueError(f"expected one of {_FAILURES} as outcome; found {outcome!r}")
         found_by, brought = read_growth(cast(GrowthState, state))
         claims, seen_min = read_claims(cast(ClaimsState, state))
+        gains = read_gains(cast(GainState, state))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ImportFileError(
             f"{name}, line {number}: {error}. Correct the line; nothing was imported."
@@ -251,6 +260,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         claims=claims,
         seen_min=seen_min,
         validators=(state.get("etag"), state.get("last_modified")),
+        gains=gains,
     )
 
 
@@ -263,16 +273,17 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
     for page in pages:
         problem = None
         judged = [cycle for cycle, bit in enumerate(page.bits, 2) if bit != NOT_JUDGED]
-        dates = [page.first_cycle, page.last_cycle, page.last_attempt, *page.claims["cycle"].tolist()]
+        dates = [page.first_cycle, page.last_cycle, page.last_attempt]
+        told = [*page.claims["cycle"].tolist(), *(cycle for cycle, _ in page.gains[-1:])]
         if len(page.bits) != max(0, cycles - 1):
             problem = f"expected {max(0, cycles - 1)} bits as for {cycles} cycles; found {len(page.bits)}"
         elif page.key in seen or is_known(page.key):
             problem = f"the page {page.request['url']} comes a second time"
-        elif not all(0 <= date <= cycles for date in dates):
-            problem = f"expected cycles of at most {cycles}; found {dates}"
+        elif not all(0 <= date <= cycles for date in [*dates, *told]):
+            problem = f"expected cycles of at most {cycles}; found {[*dates, *told]}"
         elif judged and dates[0] >= judged[0]:
             problem = f"the first fetch, cycle {dates[0]}, must come before the first judged {judged[0]}"
-        elif judged and 0 < max(dates[1:3]) <= judged[-1]:
+        elif judged and 0 < max(dates[1:]) <= judged[-1]:
             problem = f"the last visit cannot come before the last judged cycle {judged[-1]}"
         if problem:
             raise ImportFileError(f"{name}, line {page.line}: {problem}. Nothing was imported.")

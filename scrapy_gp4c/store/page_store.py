@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -44,6 +44,30 @@ class PageHints(SiteTrust, Protocol):
         """Yield (cycle, claims) of finished cycles, dtype `CLAIM`: what was new, in chunks."""
 
 
+class PageGains(Protocol):
+    """What visits gained a search, of a `PageStore`: nothing until `begin`."""
+
+    @property
+    def log(self) -> str | None:
+        """What the gains are measured by; None: nothing was ever measured."""
+
+    @property
+    def since(self) -> int:
+        """First cycle whose gains are in the columns."""
+
+    def begin(self, log: str, since: int | None = None) -> bool:
+        """Measure by this log from now on; True if it is another: what pages gained by the last is forgotten.
+
+        ``since``: the first cycle that is measured so; None: the one that is open, or will be.
+        """
+
+    def keep(self, gains: npt.NDArray[Any]) -> None:
+        """Keep the gains of the open cycle, dtype `GAIN`, in place of those kept before, for its fold."""
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
+
+
 class PageStore(Protocol):
     """A store, open for writing (one at a time) or for reading (beside a writer); used by one thread.
 
@@ -78,6 +102,10 @@ class PageStore(Protocol):
     @property
     def hints(self) -> PageHints:
         """What sites claim of pages."""
+
+    @property
+    def gains(self) -> PageGains:
+        """What visits gained a search."""
 
     @property
     def committed_s(self) -> float:
@@ -134,7 +162,10 @@ class PageStore(Protocol):
         """Columns of one page as the last finished cycle left them."""
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
+        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
+
+        Those of `scrapy_gp4c.scoring.worth.COLUMNS` are among them if anything was ever measured.
+        """
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
@@ -159,6 +190,12 @@ class PageStore(Protocol):
 
     def set_request(self, page: int, request: StoredRequest) -> None:
         """Replace the stored request of a page, at the next commit."""
+
+    def body_sum(self, page: int) -> int | None:
+        """Sum of the body that the page's copy was made of (`scrapy_gp4c.fingerprint.bodies`), if kept."""
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Replace the sum of the body that a page's copy was made of, uint64, at the next commit."""
 
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
@@ -195,6 +232,9 @@ class PageStore(Protocol):
         self, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Let this be called before visits are committed; what it raises keeps them buffered."""
 
     def commit(self) -> None:
         """Write what is buffered."""

@@ -82,6 +82,8 @@ class CycleRecord(TypedDict, total=False):
     reason: str
     known: int
     visited: int
+    forgotten: int
+    """Of these, visits to pages that `scrapy gp4c forget` took out since; absent: none."""
     judged: int
     changed: int
     change_rate: float | None
@@ -90,6 +92,8 @@ class CycleRecord(TypedDict, total=False):
     """Pages that became known in the cycle."""
     new_by_hubs: int
     """Those of them that visits to hubs found."""
+    gained: tuple[int, float]
+    """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
     panel: Any
 
 

@@ -8,6 +8,8 @@ from benchmarks.chaos import HEADER, TROUBLE, Count, run
 
 SHORT = {
     "kill -9 of crawls": 0.002,
+    "whose clocks jump": 0.04,
+    "disks that fail": 0.05,
     "kill -9 of backup": 0.02,
     "power cuts": 0.05,
     "disks without room": 0.03,
@@ -31,4 +33,4 @@ def test_nothing_comes_of_some_trouble(name: str) -> None:
 def test_the_table_has_a_column_for_each_count() -> None:
     """And there is trouble of every kind."""
     assert len(HEADER) == len(Count._fields) + 1
-    assert len(TROUBLE) == 11
+    assert len(TROUBLE) == 13

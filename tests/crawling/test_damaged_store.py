@@ -12,6 +12,9 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
+from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.failures import store_error
+from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.store.test_sealed import flipped
 from tests.support.loopback import Site, crawl, html
 
@@ -66,6 +69,45 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
     assert "scrapy gp4c repair" in line
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("served", [0, 3, 60])
+@pytest_twisted.ensureDeferred
+async def test_a_store_that_can_do_nothing_more_ends_the_crawl_with_one_line(
+    site: Site,
+    store_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    served: int,
+) -> None:
+    """As LMDB does once a header could not be written, whatever is on its way; the next run goes on."""
+    broken = False
+    transaction = Environment.transaction
+
+    def failing(self: Environment, **given: Any) -> Any:
+        if broken:
+            raise store_error(store_path, lmdb.PanicError("mdb_txn_begin"))
+        return transaction(self, **given)
+
+    def page(request: Any) -> bytes:
+        nonlocal broken
+        broken = len(site.log) > served
+        return html("a page with a few words on nothing").encode()
+
+    site.pages |= {f"/{number}": page for number in range(PAGES)}
+    monkeypatch.setattr(Environment, "transaction", failing)
+    with caplog.at_level(logging.INFO):
+        crawler = await crawl(Listed, store_path, site=site)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert "Check the disk (dmesg)" in line
+    assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
+    assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
+    monkeypatch.undo()
+    await crawl(Listed, store_path, site=site)
+    with Store(store_path, readonly=True) as store:
+        assert store.verify() == []
+        assert store.last_cycle == 1
+        assert sum(len(rows) for _, rows in store.visits()) == PAGES
 
 
 @pytest_twisted.ensureDeferred

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.named import FOUR_ROUNDS
+from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
+from training.evolution.canonical import canonical
 from training.evolution.challenge import ERRORS, FINALISTS, GROUPS, challenge, jackknife
 from training.evolution.choices import Choices, arrange
 from training.evolution.evolve import Kept, Parameters
@@ -142,5 +144,7 @@ def test_what_is_recommended_depends_on_what_is_wanted():
         for prefer in ("changes", "balanced", "freshness")
     }
     found = {prefer: choices.goal.recommended for prefer, choices in wanted.items()}
-    assert found["changes"] == found["balanced"] == recommended("ndcg") != found["freshness"]
+    assert len({*found.values(), recommended("ndcg")}) == 4
+    assert Choices(parameters=Parameters(RELATED)).goal.recommended == recommended("change_rate")
+    assert found["balanced"] == canonical(parse(NAMED[DEFAULT].expression)).text
     assert Choices(fitness="freshness", parameters=Parameters(RELATED)).goal.recommended == found["freshness"]

@@ -14,8 +14,10 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from twisted.internet.defer import Deferred
 
 from benchmarks.hostile_texts import HOSTILE
-from scrapy_gp4c.fingerprint import elsewhere, fingerprint, main_features
+from scrapy_gp4c.fingerprint import Read, elsewhere, fingerprint, main_features, read
 from scrapy_gp4c.fingerprint.elsewhere import LARGE_BYTES, Elsewhere, is_large
+from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.words.normal import normalise
 
 URL = "http://127.0.0.1/"
 
@@ -28,15 +30,24 @@ def beside() -> Iterator[Elsewhere]:
     made.close()
 
 
-async def made(beside: Elsewhere, responses: list[Any], features: Any = None) -> list[int]:
-    """Fingerprints of responses, all asked for at once."""
+async def made_reads(
+    beside: Elsewhere, responses: list[Any], features: Any = None, with_text: bool = False
+) -> list[Read]:
+    """What is read of responses, all asked for at once."""
 
-    async def gather() -> list[int]:
-        futures = [asyncio.wrap_future(beside.fingerprint(one, features)) for one in responses]
+    async def gather() -> list[Read]:
+        futures = [asyncio.wrap_future(beside.read(one, features, with_text=with_text)) for one in responses]
         return list(await asyncio.gather(*futures))
 
-    found: list[int] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
+    found: list[Read] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
     return found
+
+
+async def made(beside: Elsewhere, responses: list[Any], features: Any = None) -> list[int]:
+    """Fingerprints of responses, all asked for at once, without their texts."""
+    found = await made_reads(beside, responses, features)
+    assert [one.normal for one in found] == [None] * len(found)
+    return [one.fingerprint for one in found]
 
 
 def pages() -> list[Any]:
@@ -62,6 +73,19 @@ async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: Els
     assert beside._process is not None
     last = responses[-1]
     assert await made(beside, [last], main_features) == [fingerprint(last, main_features)]
+
+
+@pytest_twisted.ensureDeferred
+async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Elsewhere) -> None:
+    """The same as are read here, by either features, in any encoding."""
+    responses = pages()
+    for features in (None, main_features):
+        found = await made_reads(beside, responses, features, with_text=True)
+        assert found == [read(response, features, with_text=True) for response in responses]
+        assert [one.fingerprint for one in found] == [fingerprint(one, features) for one in responses]
+        assert all(
+            one.normal == normalise(page_text(page)) for one, page in zip(found, responses, strict=True)
+        )
 
 
 @pytest_twisted.ensureDeferred

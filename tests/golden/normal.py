@@ -43,8 +43,9 @@ _GROWING = (
     (re.compile(r"score function: random, age, [^;]+"), "score function: <names>"),
     (re.compile(r"\n\(nor one of oracle[^)]*\)"), ""),
     (re.compile(r"new: first visit; [^<\"]*asked for by the spider"), "<kinds>"),
+    (re.compile(r"\n(?:\S+: [\d,]+ pages [^\n]*: scrapy gp4c forget [^\n]*\n)+"), ""),
 )
-"""Lists that grow: golden texts have them as they were."""
+"""What grows: lists, and what `status` says of hosts visited in vain. Golden texts have them as they were."""
 
 
 def normal_text(text: str) -> str:
@@ -105,6 +106,7 @@ def help_entries(text: str) -> list[str]:
     """
     text = re.sub(r"change_rate,\s+ndcg,[\w,\s]+, or a dotted path", "<metrics>, or a dotted path", text)
     text = re.sub(r"basic, all, or a list such as n,X,t \([^)]*\)", "<terminals>", text)
+    text = re.sub(r"\{score,[\w,]+\}", "{sorts}", text)
     usage, _, rest = re.sub(r"\{status,[\w,]+\}", "{actions}", text).partition("\n\n")
     entries = [" ".join(part.split()) for part in re.findall(r"\[[^\]]*\]|\S+", usage)]
     for line in rest.splitlines():

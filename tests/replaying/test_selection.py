@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.ranking import top_k
+from training.replaying import selection as module
 from training.replaying.selection import Selection
 
 SCORES = st.one_of(
@@ -16,6 +19,7 @@ SCORES = st.one_of(
 
 
 @example([0.0, 0.0, 0.0, 0.0, -0.0], 2, 1, False)
+@example([1.0, 2.0] * 60, 110, 1, True)
 @given(st.lists(SCORES, min_size=1, max_size=80), st.integers(0, 80), st.integers(0, 2**32), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
@@ -25,8 +29,9 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
     ties = rng.integers(0, 3 if few_ties else 2**64 - 1, len(values), dtype=np.uint64)
     k = min(k, len(values))
     selection = Selection(len(values))
-    for _ in range(2):  # its memory is used again
-        found = selection.best(values, k, lambda rows: ties[rows])
+    for few in (0, 100):  # its memory is used again
+        with patch.object(module, "FEW", few):
+            found = selection.best(values, k, lambda rows: ties[rows])
         assert found.tolist() == top_k(values, ties, k).tolist()
 
 

@@ -41,6 +41,9 @@ BAD: dict[str, list[Any]] = {
     "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],
     "GP4C_MAP_SIZE": [0, 2**20 - 1, 2**47, True, "big", 1.5e6 + 0.5, []],
     "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
+    "GP4C_QUERY_LOG": [5, True, ["queries.tsv"]],
+    "GP4C_QUERY_SCORING": ["inlinks", "", "BM25", 3, []],
+    "GP4C_REFIT_CYCLES": [0, -1, 1.5, "never", True],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan],
 }
 
@@ -68,6 +71,7 @@ def test_defaults_are_valid_and_fill_every_field() -> None:
     assert settings.gone_after == 3
     assert settings.features is None
     assert settings.seed == 0
+    assert (settings.query_log, settings.query_scoring, settings.refit_cycles) == (None, "tfidf", 7)
 
 
 def test_every_setting_has_bad_values_to_test() -> None:
@@ -186,8 +190,17 @@ def test_docs_list_every_named_function_with_its_policy() -> None:
         assert re.sub(r" +", " ", cells) in text
 
 
-@pytest.mark.parametrize("given", ["user-centric", "t * dq_decay"])
-def test_what_a_crawl_cannot_measure_is_no_score_of_a_crawl(given: str) -> None:
-    """The terminals of search quality are told in replays of contents; the message lists the others."""
-    with pytest.raises(SettingsError, match=r"replays of contents measure .*surprise_dir"):
-        load({"GP4C_SCORE_FUNCTION": given})
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("GP4C_SCORE_FUNCTION", "user-centric"),
+        ("GP4C_SCORE_FUNCTION", "t * dq_decay"),
+        ("GP4C_DISCOVERY_FUNCTION", "brought * dq_last"),
+        ("GP4C_POLICY", "groups(order='dq_rate')"),
+    ],
+)
+def test_what_searches_gain_takes_a_log_of_queries(name: str, given: str) -> None:
+    """The terminals of search quality are refused without one, and load with it."""
+    with pytest.raises(SettingsError, match=rf"{name} reads .*dq_rate.*set GP4C_QUERY_LOG"):
+        load({name: given})
+    assert load({name: given, "GP4C_QUERY_LOG": "queries.tsv"}).query_log == "queries.tsv"

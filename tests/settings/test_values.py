@@ -11,18 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.errors import Gp4cError, ScoreError
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import (
     LOADING,
     budget,
     count,
-    crawled_function,
     flag,
     loaded_callable,
     names,
+    one_of,
     optional_count,
     optional_policy,
     path,
@@ -149,17 +148,12 @@ def test_a_dotted_path_is_loaded_if_it_leads_to_something_to_call() -> None:
             loaded_callable(nowhere)
 
 
-def test_a_crawl_has_no_function_of_what_only_replays_measure() -> None:
-    """Terminals of search quality are refused by name, those that a crawl tells are listed and load."""
-    assert crawled_function("t * X").formula.replace(" ", "") in ("t*X", "(t*X)")
-    for terminal in worth.FORMULAS:
-        with pytest.raises(ScoreError, match=f"{terminal}.*worth to a search") as caught:
-            crawled_function(f"t * {terminal}")
-        told = str(caught.value).rpartition("use terminals of ")[2].split(", ")
-        assert "brought" in told
-        assert terminal not in told
-        for one in told:
-            crawled_function(f"1 * {one}")
+def test_one_of_some_names() -> None:
+    """As it is, and nothing else."""
+    assert one_of("bm25", ("tfidf", "bm25")) == "bm25"
+    for other in ("BM25", "", None, 3):
+        with pytest.raises(ValueError, match=r"^$"):
+            one_of(other, ("tfidf", "bm25"))
 
 
 def test_without_a_policy_the_function_has_its_own() -> None:

@@ -32,7 +32,7 @@ FULL = [
 ]
 DAMAGED = [
     lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
-    lmdb.PanicError, lmdb.IncompatibleError, lmdb.NotFoundError,
+    lmdb.IncompatibleError, lmdb.NotFoundError,
 ]  # fmt: skip
 FREE = shutil.disk_usage("/")._replace(free=2**40)
 
@@ -70,6 +70,13 @@ def test_other_errors_have_a_remedy_of_their_own(error: lmdb.Error, remedy: str)
     found = store_error(PATH, error)
     assert type(found) is StoreError
     assert str(found).startswith(f"the store {PATH} cannot be used: {error}. {remedy}")
+
+
+def test_a_store_whose_header_could_not_be_written_is_not_damaged(tmp_path: Path) -> None:
+    """LMDB refuses all work of that process from then on; what was committed is there for the next one."""
+    found = store_error(tmp_path, lmdb.PanicError("mdb_txn_begin"))
+    assert type(found) is StoreError
+    assert "Check the disk (dmesg)" in str(found)
 
 
 def test_a_short_write_is_a_full_disk_if_the_disk_is_full(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stores of schemas 3 and 4: converted when opened, whatever state they are in, killed at any moment."""
+"""Stores of schemas 3, 4 and 5: converted when opened, whatever state they are in, killed at any moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import lmdb
 import pytest
@@ -34,13 +35,14 @@ from tests.support.older_stores import make_older, packed, schema
 
 
 def content(path: Path) -> dict[str, Any]:
-    """What a store has but for growth, of which an older one knows nothing."""
+    """What a store has but for growth and bodies, of which an older one knows nothing."""
     return without_growth(test_store_kill.content(path))
 
 
 def without_growth(told: dict[str, Any]) -> dict[str, Any]:
-    """The same content without the columns of growth."""
-    return {**told, "blocks": [(first, packed(block, growth.COLUMNS)) for first, block in told["blocks"]]}
+    """The same content without the columns of growth, and without bodies."""
+    blocks = [(first, packed(block, growth.COLUMNS)) for first, block in told["blocks"]]
+    return {**told, "blocks": blocks, "bodies": []}
 
 
 def uninterrupted(path: Path) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def older(source: Path, target: Path, version: int = 3) -> Path:
     return target
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 5])
 def test_a_converted_store_has_all_that_it_would_have(
     tmp_path: Path, closed: tuple[Path, dict[str, Any]], version: int
 ) -> None:
@@ -117,7 +119,7 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     numbers, kills, folds = random.Random(5), 0, 0
     while wait(in_child(partial(work, numbers.choice((1, 2, 3, 5, 8, 13))))) != 0:
         kills += 1
-        make_older(killed, numbers.choice((3, 4)))
+        make_older(killed, numbers.choice((3, 4, 5)))
         with open_store(killed, readonly=True, sizes=SMALL) as kept:
             assert isinstance(kept, Store)
             folds += kept.is_folding
@@ -125,6 +127,27 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     assert kills > 30
     assert folds > 10
     assert content(killed) == expected
+
+
+def test_a_store_that_lacks_tables_alone_gets_them_where_it_is(
+    tmp_path: Path, closed: tuple[Path, dict[str, Any]]
+) -> None:
+    """One transaction, killed before its commit or after; nothing is written anew, growth stays."""
+
+    def work(path: Path, after_commit: bool) -> None:
+        with kill_at(1, after_commit), Store(path, sizes=SMALL):
+            pass
+
+    for after_commit in (False, True):
+        path = older(closed[0], tmp_path / f"killed-{after_commit}", 5)
+        assert wait(in_child(partial(work, path, after_commit))) == -signal.SIGKILL
+        assert schema(path) == (SCHEMA if after_commit else "gp4c-store/5")
+        assert test_store_kill.content(path) == {**test_store_kill.content(closed[0]), "bodies": ANY}
+        with Store(path, sizes=SMALL) as store:
+            assert {store.body_sum(page) for page in range(store.pages)} == {None}
+            store.set_body_sum(3, 2**64 - 1)
+        with Store(path, readonly=True, sizes=SMALL) as store:
+            assert store.body_sum(3) == 2**64 - 1
 
 
 def test_reading_converts_and_does_nothing_else(tmp_path: Path) -> None:

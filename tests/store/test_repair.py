@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store import repair as module
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.repair import Repaired, repair
+from scrapy_gp4c.store.lmdb_store.salvage import Salvaged, salvage
+from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, in_child, key, wait
@@ -174,3 +178,74 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path, sound: tuple[bytes, Cont
     (path / "data.mdb").write_bytes(sound[0])
     with Store(path, sizes=SIZES), pytest.raises(StoreInUseError):
         repair(path, SIZES, lambda request: 1)
+
+
+def repaired_without(path: Path, sound: tuple[bytes, Content], gone: dict[str, Any]) -> Repaired:
+    """Repair a store of which all values of some tables are gone whose key fits, or None: all."""
+    data, before = sound
+
+    def some(file: Path) -> Salvaged:
+        found = salvage(file)
+        for table, fits in gone.items():
+            for one in [one for one in found.values[table] if fits is None or fits(one)]:
+                del found.values[table][one]
+        return found
+
+    with patch.object(module, "salvage", some):
+        return repaired(path, data, before)
+
+
+def test_a_cycle_under_way_of_which_all_is_gone(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
+    """The tables still count what they had: its new page and its commits are said to be lost."""
+    gone = dict.fromkeys(("cycles", "log", "new", "plans", "notes"))
+    done = repaired_without(tmp_path / "store", sound, gone)
+    assert said(done, "pages found in the cycle") == 1
+    assert said(done, "commits of visits") > 1
+    assert len(sound[1].pages) - len(Content.of(tmp_path / "store").pages) == 1
+
+
+def test_visits_that_only_the_columns_know(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
+    """Of a cycle whose record is lost with its visits; some of them judged nothing."""
+    gone = {"cycles": None, "visits": lambda one: U32_PAIR.unpack(one)[0] == 4}
+    done = repaired_without(tmp_path / "store", sound, gone)
+    assert said(done, "of no cycle that can be told") == 1
+    assert not said(done, "visits of cycle")
+
+
+def test_a_table_that_nothing_counts(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
+    """What is missing of it cannot be told, and that is said."""
+    data, before = sound
+
+    def uncounted(file: Path) -> Salvaged:
+        found = salvage(file)
+        del found.entries["new"]
+        return found
+
+    with patch.object(module, "salvage", uncounted):
+        done = repaired(tmp_path / "store", data, before)
+    assert [str(lost) for lost in done.lost] == [
+        "1 table of tables: whether single values are missing besides, cannot be told"
+    ]
+    assert Content.of(tmp_path / "store") == before
+
+
+def test_a_wrong_id_gives_no_page_the_key_of_another(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
+    """Ids have no checksum: where the columns of a page are gone too, its request tells its key."""
+    data, before = sound
+
+    def crossed(file: Path) -> Salvaged:
+        found = salvage(file)
+        del found.values["columns"][U32.pack(0)]
+        ids = found.values["ids"]
+        (one, other) = (
+            next(one for one, page in ids.items() if page == number) for number in (b"\0\0\0\1", b"\0\0\1\0")
+        )
+        ids[one] = ids[other]
+        return found
+
+    with patch.object(module, "salvage", crossed):
+        repaired(tmp_path / "store", data, before)
+    now = Content.of(tmp_path / "store")
+    assert {url: page.key for url, page in now.pages.items()} == {
+        url: page.key for url, page in before.pages.items()
+    }

@@ -6,12 +6,14 @@ id of the crawl at once, and with its exit status (negative: the signal that end
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -63,19 +65,38 @@ class SmallSteps(RecrawlScheduler):
     )
 
 
+def set_clock(off_s: Sequence[float]) -> None:
+    """Let the clock of this process be off; what measures time that has passed goes on."""
+    start_s, right_s = time.monotonic(), time.time
+
+    def wrong_s() -> float:
+        return right_s() + off_s[int((time.monotonic() - start_s) / 0.05) % len(off_s)]
+
+    time.time = wrong_s
+
+
 def run(
     settings: dict[str, Any],
     url: str,
     commits: str,
     kill_in_fold: int | None = None,
     kill_at_plan: float | None = None,
+    clock_off_s: Sequence[float] = (),
+    fail_write: int | None = None,
+    fail_on: bool = False,
 ) -> None:
     """Crawl with small blocks and frequent commits.
 
     ``commits``: a file that gets "cycle visits" after every commit that returned; ``kill_in_fold``: end by
     SIGKILL before this block of the fold is written; ``kill_at_plan``: end so when this plan of the run is
     made (0: the first) and not yet committed, or, with a half added, when it is just committed.
+    ``clock_off_s``: how far the clock is off, the next one after every 50 ms; ``fail_write``: this write of
+    the store fails, ``fail_on``: and all after it (by a library that is loaded before all others).
     """
+    if clock_off_s:
+        set_clock(clock_off_s)
+    if fail_write is not None:
+        ctypes.CDLL(None).fail_disk(ctypes.c_long(fail_write), int(fail_on))
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     commit = OpenCycle.commit
     apply_visits = columns.apply_visits

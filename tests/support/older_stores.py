@@ -18,18 +18,22 @@ ADDED = ("E", "T", "found_cycle", "group")
 
 
 def make_older(path: Path, version: int = 3) -> None:
-    """Make a store, open or in a fold or closed, the one of schema 3 or 4 that it would have been."""
+    """Make a store, open or in a fold or closed, the one of schema 3, 4 or 5 that it would have been."""
     with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
         with environment.begin() as txn:
             names = [bytes(name) for name, _ in txn.cursor()]
         tables = {name: environment.open_db(name) for name in names}
         with environment.begin(write=True) as txn:
-            for name in set(names) - {b"ids"}:
+            for name in set(names) - {b"ids"} if version < 5 else ():
                 for key, value in list(txn.cursor(tables[name])):
                     if key != UNSEALED:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
+            for name in (b"bodies", b"gains", b"worths"):
+                txn.drop(tables[name])
+        if version == 5:
+            return
         with environment.begin(write=True) as txn:
             txn.drop(tables[b"notes"])
         if version > 3:

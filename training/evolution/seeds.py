@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
@@ -22,9 +23,20 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
 
 
+RECOMMENDED: Final = {
+    "ndcg": "neighbours",
+    "change_rate": "neighbours",
+    "changes": "changes",
+    "freshness": "freshness",
+}
+"""Fitness or preference -> what leads in it (docs/leaderboard.md), or is chosen for it (docs/choosing.md).
+
+For all others it is the default."""
+
+
 def recommended(wanted: str) -> str:
     """What the leaderboard recommends for a fitness or a preference: canonical text."""
-    return canonical(parse(NAMED["freshness" if wanted == "freshness" else DEFAULT].expression)).text
+    return canonical(parse(NAMED[RECOMMENDED.get(wanted, DEFAULT)].expression)).text
 
 
 def seeds(names: Collection[str]) -> list[Expression]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.archives import read_arrays
 from training.histories.history import NOW_AND_THEN, ChangeHistory, Fields
 from training.histories.lines import lines
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
@@ -175,12 +175,7 @@ def _read_lines(path: Path, file: IO[bytes]) -> Fields:
 def _read_npz(path: Path, file: IO[bytes]) -> Fields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
     with _unpacking(path):
-        content = file if file.seekable() and isinstance(file, io.BufferedReader) else io.BytesIO(file.read())
-        try:
-            with np.load(content, allow_pickle=False) as archive:
-                found = {name: archive[name] for name in archive.files}
-        except (ValueError, zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
-            raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
+        found = read_arrays(path, file, needed)
     if missing := {"changed", "site"} - set(found):
         raise HistoryError(
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "

@@ -31,6 +31,7 @@ from training.replaying.copies import ContentCopies, Copies
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.metrics import CONTENTS, ORACLE, Floats, Tallies
 from training.replaying.peers import Peer
+from training.replaying.sampled import SampledCycles, compiled
 
 Watch = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]], None]
 
@@ -41,13 +42,16 @@ def replay_dense(
     tallies: Collection[str],
     watch: Watch | None = None,
     policy: PolicyChoice = TOP_K,
+    *,
+    by_rounds: bool = False,
 ) -> Tallies:
     """Replay `function` (None: the oracle) under a policy, or a peer, page by page (thesis Algorithm 2).
 
     ``tallies``: names of the optional `Tallies` to count. ``watch(cycle, pages, found)`` is told of every
     cycle's visits: page numbers in the order of visit, int64 ``[visits]``, and whether each had changed, bool
     ``[visits]``. ``policy``: what chooses by the function; a crawl drives the same object. One with a method
-    ``observe`` is told the same, of the warm-up cycles too.
+    ``observe`` is told the same, of the warm-up cycles too. ``by_rounds``: the policy itself plans every
+    round, even where `sampled` has a compiled loop for it.
 
     Raises PolicyError for a policy that breaks its contract, ScoreError for a terminal that needs to know
     more than the history tells.
@@ -57,6 +61,7 @@ def replay_dense(
     scoring = function if isinstance(function, ScoreFunction) else None
     evidence = ReplayEvidence(arranged, columns_read(scoring, policy))
     planner = _planner(arranged, function, policy, copies)
+    sampled = None if by_rounds else compiled(planner, evidence)
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
         for cycle in range(1, arranged.warmup + 1):
@@ -69,11 +74,7 @@ def replay_dense(
         copies.change(cycle, changes)
         pending = copies.outdated
         evidence.begin(cycle, salt)
-        for number in rounds_of(planner):
-            chosen = choose(planner, Round(cycle, number, arranged.k - evidence.visited), evidence)
-            if planner.rounds is None and not len(chosen.pages):
-                break
-            evidence.visit(chosen, copies.missed[chosen.pages] > 0)
+        _visit(planner, sampled, Round(cycle, 0, arranged.k), evidence, copies)
         visited, found = evidence.visited_pages(), evidence.found()
         last = evidence.state["last_cycle"][visited]
         changed = visited[found]
@@ -95,6 +96,19 @@ def replay_dense(
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys()
     said = {} if contents is None else contents.tallies()
     return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
+
+
+def _visit(
+    policy: Policy, sampled: SampledCycles | None, first: Round, evidence: ReplayEvidence, copies: Copies
+) -> None:
+    """Make the visits of a cycle, in one go or round by round."""
+    if sampled is not None and sampled.visit(first, copies.missed):
+        return
+    for number in rounds_of(policy):
+        chosen = choose(policy, Round(first.cycle, number, first.remaining - evidence.visited), evidence)
+        if policy.rounds is None and not len(chosen.pages):
+            break
+        evidence.visit(chosen, copies.missed[chosen.pages] > 0)
 
 
 def _planner(

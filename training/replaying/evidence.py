@@ -89,9 +89,14 @@ class ReplayEvidence:
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet."""
-        self._cycle, self._salt = cycle, salt
+        self._cycle, self.salt = cycle, salt
         self.visited = 0
         self._open[:] = True
+
+    @property
+    def pages(self) -> int:
+        """P."""
+        return len(self._pages)
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
@@ -145,7 +150,7 @@ class ReplayEvidence:
     def _ties(self, pages: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         """What decides among pages of equal score."""
         numbers = pages.astype(np.uint64)
-        return salted_draws(numbers, self._salt) if self._arranged.ties == "random" else numbers
+        return salted_draws(numbers, self.salt) if self._arranged.ties == "random" else numbers
 
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
@@ -159,8 +164,17 @@ class ReplayEvidence:
         scores = self._scores[chosen]
         return Chosen(chosen, scores, Cut(float(scores[-1]), int(self._ties(chosen[-1:])[0])))
 
+    def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
+        """The first candidates of every group in the order of their turns; nothing is visited yet."""
+        from training.replaying.kernels import sampling  # compiles: only when it is used
+
+        assert not self.visited
+        drawn = np.empty(len(self._pages), np.uint64)
+        sampling.draw(self.salt, drawn)
+        return sampling.earliest(most, drawn, grouping.by_group)  # type: ignore[no-any-return]
+
     def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
-        return salted_draws(self._numbers[rows], self._salt)
+        return salted_draws(self._numbers[rows], self.salt)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         """Tell which of some pages were not visited in this cycle."""

@@ -154,7 +154,9 @@ def run_all(
         tallies = dict(zip(grouped, replay_grouped(arranged, list(grouped.values()), needs), strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
-            tallies[number] = replay_dense(arranged, function, needs, policy=choosers[number])
+            tallies[number] = replay_dense(
+                arranged, function, needs, policy=choosers[number], by_rounds=engine == "dense"
+            )
     measured = {id(own): measure(own, arranged.weights) for own in tallies.values()}
     return [
         _result(arranged, function, "grouped" if number in grouped else "dense", own, measured[id(own)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from scrapy_gp4c.scoring.ranking import best_k, in_order
 
 Rows = npt.NDArray[np.uint32]
+
+FEW: Final = 2_000
+"""Rows up to which compiling what sorts them takes longer than it saves."""
 
 
 class Selection:
@@ -20,7 +23,7 @@ class Selection:
         """Take P."""
         from training.replaying.kernels import selection  # compiles: only when it is used
 
-        self._highest = selection.highest
+        self._highest, self._in_order = selection.highest, selection.in_order
         self._counts = np.empty(selection.BINS, np.int32)
         self._bins = np.empty(pages, np.uint16)
         # One more: the kernel writes every row before it knows whether it counts.
@@ -50,4 +53,7 @@ class Selection:
                 among = among[kept]
         chosen = np.concatenate((self._above[:certain], among))
         chosen.sort()
-        return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]
+        if k < FEW:
+            return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]
+        ties = np.asarray(ties_of(chosen), np.uint64)
+        return np.asarray(chosen[self._in_order(scores[chosen], ties)])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.store.lmdb_store.environment import OUR_FILES, WriterLock
+from scrapy_gp4c.store.lmdb_store.environment import INDEX_FILES, OUR_FILES, WriterLock
 from scrapy_gp4c.store.lmdb_store.failures import DATA
 from scrapy_gp4c.store.whole_files import sync
 
@@ -64,6 +64,12 @@ def keep_aside(place: Path, why: str) -> Path:
         shutil.copy2(place / DATA, aside / DATA)
     sync(aside / DATA)
     return aside
+
+
+def drop_search_index(place: Path) -> None:
+    """Remove the search index beside a store whose pages come to have other numbers or texts: it refills."""
+    for name in INDEX_FILES:
+        (place / name).unlink(missing_ok=True)
 
 
 def remove_leftovers(place: Path, purpose: str = IMPORT) -> None:

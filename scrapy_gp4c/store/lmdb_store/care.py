@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, keep_aside, locked
+from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check, check_pages
 from scrapy_gp4c.store.lmdb_store.environment import Environment, put_in_place
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged, translated
@@ -98,6 +98,7 @@ def bring_back(path: Path, copy: Path, sizes: Sizes) -> Path | None:
         shutil.copyfile(copy / DATA, work / DATA)
         (work / DATA).chmod(0o600)
         aside = keep_aside(path, "before-restore") if (path / DATA).exists() else None
+        drop_search_index(path)
         put_in_place(path, work / DATA)
     return aside
 

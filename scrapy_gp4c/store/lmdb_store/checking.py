@@ -39,6 +39,9 @@ MEANING: Final = {
     "groups": "a block of directories",
     "group_visits": "what a cycle found in directories",
     "first_urls": "the URL that a page was found by",
+    "gains": "what visits of a cycle gained a search",
+    "worths": "what a block of pages gained a search",
+    "bodies": "the sum of a page's last body",
     "hints": "what sites claim of a block of pages",
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
@@ -98,7 +101,7 @@ def _values(tables: Tables) -> Iterator[str]:
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
     if (
-        name in ("visits", "log", "plans", "group_visits", "new", "notes", "claims", "trust")
+        name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains", "claims", "trust")
         and len(key) == U32_PAIR.size
     ):
         cycle, number = U32_PAIR.unpack(key)
@@ -106,7 +109,7 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name in ("columns", "hints"):
+    if name in ("columns", "worths", "hints"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

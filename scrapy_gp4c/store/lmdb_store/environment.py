@@ -25,7 +25,10 @@ from scrapy_gp4c.store.whole_files import sync
 
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
-OUR_FILES: Final = {DATA, READERS, WRITER_LOCK}
+SEARCH_INDEX: Final = "search.sqlite"
+"""Name of the search index, which a crawl with a log of queries has beside its store."""
+INDEX_FILES: Final = tuple(SEARCH_INDEX + end for end in ("", "-wal", "-shm"))
+OUR_FILES: Final = {DATA, READERS, WRITER_LOCK, *INDEX_FILES}
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."

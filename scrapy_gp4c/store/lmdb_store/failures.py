@@ -21,7 +21,7 @@ _LITTLE: Final = 2**20
 
 _DAMAGE: Final = (
     lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
-    lmdb.PanicError, lmdb.IncompatibleError, lmdb.NotFoundError,
+    lmdb.IncompatibleError, lmdb.NotFoundError,
 )  # fmt: skip
 
 
@@ -47,7 +47,8 @@ def translated(path: Path) -> Iterator[None]:
 def store_error(path: Path, error: Exception) -> StoreError:
     """Return an LMDB error as one of our StoreErrors."""
     full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
-    faulty = os.strerror(errno.EIO) in str(error)
+    # LMDB panics when a header could not be written: this process can do nothing more with the store.
+    faulty = isinstance(error, lmdb.PanicError) or os.strerror(errno.EIO) in str(error)
     if not full:
         texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
         full = any(text in str(error) for text in texts) or (faulty and _has_no_room(path))

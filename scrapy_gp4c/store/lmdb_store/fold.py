@@ -16,6 +16,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state import columns, notes
 from scrapy_gp4c.page_state.columns import Array, Columns
+from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, read_keys, told, urls_of
 from scrapy_gp4c.store.lmdb_store.hints import Folding
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32_PAIR
@@ -50,6 +51,7 @@ def fold(tables: Tables, learnt: Learnt, record: CycleRecord, sizes: Sizes) -> N
     cycle = tables.last_cycle + 1
     merge_new(tables, learnt.pages, sizes)
     _apply(tables, learnt, cycle, sizes)
+    Gains(tables).fold(cycle)
     put_visits(tables, cycle, 0, learnt.visits, sizes)
     tables.end_cycle(cycle, finished)
 

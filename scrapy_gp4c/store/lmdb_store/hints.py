@@ -121,6 +121,13 @@ def put_extras(tables: Tables, first: int, columns: Columns) -> None:
             trust.put_block(txn, tables.db, block, kept)
 
 
+def put_claims(tables: Tables, cycle: int, number: int, claimed: Array, told: Told) -> None:
+    """Write claims of a part of a cycle, dtype `CLAIM`, and what its visits tell of claims, if anything."""
+    if len(claimed) or (told.told >= 0).any():
+        with tables.transaction(write=True) as txn:
+            trust.put_part(txn, tables.db, cycle, number, claimed, told)
+
+
 def count_trust(tables: Tables) -> None:
     """Make the counts of sites of the parts of all cycles: for a store that is built anew."""
     for cycle in range(1, tables.last_cycle + 1):

@@ -1,7 +1,7 @@
 """Converting a store of an older schema, when it is opened to write: into a new file, which replaces the old.
 
-Schema 5 lacked tables, which are empty at first, and is not written anew. Schema 4 had no checksums and knew
-nothing of growth: its pages come to have brought nothing. Schema 3 had neither directories nor rates
+Schema 5 lacked tables that are empty at first; it gets them where it is. Schema 4 had no checksums and
+knew nothing of growth: its pages come to have brought nothing. Schema 3 had neither directories nor rates
 besides, which are computed from what it has: the URLs and the visits. A kill leaves the store as it was, and
 the next opening begins anew; an open cycle stays open, with its log, its plans and, where its fold was
 interrupted, the blocks that were folded.
@@ -29,7 +29,7 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, told
 from scrapy_gp4c.store.lmdb_store.rewriting import copy_tables
-from scrapy_gp4c.store.lmdb_store.schema import add_tables, is_older, lacks_tables_alone, open_tables
+from scrapy_gp4c.store.lmdb_store.schema import add_tables, is_older, open_tables
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -70,10 +70,7 @@ def convert(path: str | os.PathLike[str], sizes: Sizes) -> None:
 
 def migrate(environment: Environment, sizes: Sizes) -> None:
     """Convert a store of an older schema; one of this schema stays as it is. Memory: 28 bytes per page."""
-    if not is_older(environment, sizes.block_rows):
-        return
-    if lacks_tables_alone(environment):
-        add_tables(environment)
+    if not is_older(environment, sizes.block_rows) or add_tables(environment):
         return
     old = Tables(environment, open_tables(environment, sizes.block_rows, older=True))
     with beside(environment.path, REWRITE) as work:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Any, Final
@@ -23,6 +23,7 @@ from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
 from scrapy_gp4c.store.lmdb_store.open_notes import OpenNotes
+from scrapy_gp4c.store.lmdb_store.page_values import PageValues
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
@@ -45,13 +46,15 @@ class OpenCycle:
         self.number: int | None = None
         self.pages = 0
         self.committed_s = monotonic()
+        self.before_commit: Callable[[], object] = lambda: None
+        """Called before visits are committed; what it raises keeps them buffered."""
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; nothing is buffered then."""
         tables = self._tables
         self._visit_buffer: list[bytes] = []
         self._request_buffer: dict[int, bytes] = {}
-        self._validator_buffer: dict[int, tuple[str | None, str | None]] = {}
+        self._of_pages = {name: PageValues(tables.db[name]) for name in ("validators", "bodies")}
         self._unsaved_pages: dict[int, bytes] = {}
         """Page -> what `new` is to have of it: as it was found, whatever replaced its request meanwhile."""
         self._pending: dict[int, int] = {}
@@ -194,16 +197,16 @@ class OpenCycle:
             raise damaged(self._tables.path, f"page {page} has no request")
         return found[KEY.size :]
 
-    def validators(self, page: int) -> tuple[str | None, str | None]:
-        """ETag and Last-Modified of the page's copy, as the server sent them."""
-        if page in self._validator_buffer:
-            return self._validator_buffer[page]
+    def kept(self, table: str, page: int) -> bytes | None:
+        """Read a page's value in `validators` or `bodies`, None where there is none."""
         with self._tables.transaction() as txn:
-            value = self._tables.db["validators"].get(txn, U32.pack(page))
-        if value is None:
-            return None, None
-        etag, last_modified = json.loads(value)
-        return etag, last_modified
+            return self._of_pages[table].get(txn, page)
+
+    def keep(self, table: str, page: int, value: bytes | None) -> None:
+        """Replace a page's value in `validators` or `bodies`, at the next commit."""
+        self._tables.check_writable()
+        self._check(page)
+        self._of_pages[table].set(page, value)
 
     def add_page(self, key: int, request: StoredRequest) -> int:
         """Remember a page discovered in the open cycle; its id is valid at once."""
@@ -222,12 +225,6 @@ class OpenCycle:
         self._tables.check_writable()
         self._check(page)
         self._request_buffer[page] = encode(request)
-
-    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
-        """Replace the validators of a page, at the next commit."""
-        self._tables.check_writable()
-        self._check(page)
-        self._validator_buffer[page] = etag, last_modified
 
     def note(self, page: int, what: str, value: float) -> None:
         """Note what the open cycle learnt of a page."""
@@ -259,9 +256,10 @@ class OpenCycle:
 
     def commit(self) -> None:
         """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
-        unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer, self._validator_buffer)
-        if not any((*unsaved, self.notes)):
+        unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer)
+        if not any((*unsaved, self.notes, *self._of_pages.values())):
             return
+        self.before_commit()
         visits = np.frombuffer(b"".join(self._visit_buffer), VISIT)
         cycle, db = self.number or 0, self._tables.db
         with self._tables.transaction(write=True) as txn:
@@ -273,16 +271,17 @@ class OpenCycle:
             for page, request in self._request_buffer.items():
                 keep_first_url(txn, db["first_urls"], page, self._known_request(txn, page), request)
                 db["urls"].put(txn, U32.pack(page), request)
-            for page, validators in self._validator_buffer.items():
-                self._tables.put_validators(txn, page, validators)
+            for values in self._of_pages.values():
+                values.write(txn)
             self.notes.write(txn, cycle)
         if len(visits):
             self._visits.append(visits)
         self.notes.written()
+        for values in self._of_pages.values():
+            values.written()
         self._visit_buffer = []
         self._unsaved_pages = {}
         self._request_buffer = {}
-        self._validator_buffer = {}
         self.committed_s = monotonic()
 
     def visited(self, page: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from scrapy_gp4c.store.records import CycleRecord, RoundCounts
 
 Array = npt.NDArray[Any]
 
+_PAGES: Final = "pages found in the cycle under way"
+_COMMITS: Final = "commits of visits of the cycle under way"
+
 
 def reopen_cycle(tables: Tables, found: Salvaged, record: CycleRecord | None, new_id: Array) -> list[Lost]:
     """Write the cycle after the last finished one, if anything is left of one; returns what is lost.
@@ -25,10 +28,15 @@ def reopen_cycle(tables: Tables, found: Salvaged, record: CycleRecord | None, ne
     """
     cycle, values = tables.last_cycle + 1, found.values
     log, new, plan, notes = (_of(values[name], cycle) for name in ("log", "new", "plans", "notes"))
+    # Values of earlier cycles may be found too, in pages of the file that nothing leads to any more.
+    own = {"log": log, "new": new}
+    missing = {name: found.entries.get(name, 0) - len(one) for name, one in own.items()}
     if record is None and not (log or new or plan):
-        return []
+        lost: list[Lost] = []
+        _lose(lost, missing["new"], _PAGES)
+        _lose(lost, missing["log"], _COMMITS)
+        return lost
     lost = [] if record is not None else [Lost(1, f"record, of cycle {cycle}, which is ended")]
-    missing = {name: found.entries.get(name, 0) - len(values[name]) for name in ("log", "new")}
     new = {page: value for page, value in new.items() if page >= len(new_id)}
     last = max(new, default=len(new_id) - 1)
     for page in (np.frombuffer(value, VISIT)["page"].max() for value in log.values()):
@@ -36,7 +44,7 @@ def reopen_cycle(tables: Tables, found: Salvaged, record: CycleRecord | None, ne
     new_ids = np.full(last + 1, LOST, np.int64)
     new_ids[: len(new_id)] = new_id
     new_ids[sorted(new)] = tables.merged_pages + np.arange(len(new))
-    _lose(lost, max(missing["new"], last + 1 - len(new_id) - len(new)), "pages found in the cycle under way")
+    _lose(lost, max(missing["new"], last + 1 - len(new_id) - len(new)), _PAGES)
     seen = 0
     with tables.transaction(write=True) as txn:
         tables.put_record(txn, cycle, record or {"started": None})
@@ -52,7 +60,7 @@ def reopen_cycle(tables: Tables, found: Salvaged, record: CycleRecord | None, ne
         _lose(
             lost,
             max(missing["log"], max(log, default=-1) + 1 - len(log)),
-            "commits of visits of the cycle under way",
+            _COMMITS,
         )
     _put_notes(tables, notes, new_ids)
     _lose(lost, found.entries.get("notes", 0) - len(notes), "commits of who found new pages")

@@ -22,15 +22,17 @@ from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust
-from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, keep_aside, locked
+from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
+from scrapy_gp4c.store.lmdb_store.gains import rebuilt
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.reopening import reopen_cycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped, salvage
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import TABLES, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.shadows import without
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -43,6 +45,7 @@ KeyOf = Callable[[StoredRequest], int]
 _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
+    "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
 }
 """Table -> what it is to miss some of it."""
 _OF_SITES: Final = {
@@ -76,6 +79,7 @@ def repair(path: Path, sizes: Sizes, key_of: KeyOf) -> Repaired:
         if problems := check(work, sizes, deep=True):
             raise damaged(path, f"what can be read of it does not fit: {problems[0]}")
         aside = keep_aside(path, "before-repair")
+        drop_search_index(path)
         put_in_place(path, work / DATA)
     return Repaired(lost, aside)
 
@@ -100,7 +104,8 @@ class _Rebuild:
         self._last: int = self._meta.get("last_cycle", max(finished, default=0))
         known = [int.from_bytes(page, "big") + 1 for page in values["ids"].values()]
         known += [number * self._block_rows + len(block["n"]) for number, block in blocks.items()]
-        self._pages: int = self._meta.get("pages", max(known, default=0))
+        counted = self._meta.get("pages", found.entries.get("ids"))
+        self._pages: int = max(known, default=0) if counted is None else counted
         marker = self._meta.get("fold")
         self._folded = 0 if marker is None else marker["next_block"]
         self._blocks = blocks
@@ -108,7 +113,7 @@ class _Rebuild:
 
     def write(self, work: Path, sizes: Sizes) -> list[Lost]:
         """Write the store; returns what is lost."""
-        if not self._found.entries:
+        if self._found.entries.keys() < {*TABLES}:
             self._lose(1, "table of tables: whether single values are missing besides, cannot be told")
         keys = self._keys()
         has = np.array([U32.pack(page) in self._values["urls"] for page in range(self._pages)], bool)
@@ -126,6 +131,10 @@ class _Rebuild:
             tables.restore_cycles(records)
             self._put_rest(tables, new_id, dropped)
             self._put_claims(tables, new_id)
+            lost_gains = rebuilt(tables, self._values, new_id, dropped)
+            missing = self._found.entries.get("gains", 0) - len(self._values["gains"])
+            self._lose(missing, "parts of what visits gained a search")
+            self._lose(lost_gains, "pages of which is lost what they gained a search")
             self._lost += reopen_cycle(tables, self._found, self._records.get(self._last + 1), new_id)
         with Store(work, sizes=sizes) as store:
             lost_record = self._last + 1 not in self._records
@@ -147,12 +156,11 @@ class _Rebuild:
         return record
 
     def _keys(self) -> npt.NDArray[np.uint64]:
-        """Keys of all pages: of the columns, else of `ids`, else of the requests; 0 where none tells."""
+        """Keys of all pages: of the columns, else of the requests; 0 where neither tells.
+
+        Not of `ids`: these have no checksum, and a page by a wrong key is another page.
+        """
         keys = np.zeros(self._pages, np.uint64)
-        for key, value in self._values["ids"].items():
-            page = int.from_bytes(value, "big")
-            if page < self._pages:
-                keys[page] = KEY.unpack(key)[0]
         for number, block in self._blocks.items():
             first = number * self._block_rows
             keys[first : first + len(block["key"])] = block["key"][: self._pages - first]
@@ -189,7 +197,8 @@ class _Rebuild:
             chunks.setdefault(U32_PAIR.unpack(key)[0], []).append(visits)
         for cycle in range(1, self._last + 1):
             found = np.concatenate([np.empty(0, VISIT), *chunks.get(cycle, [])])
-            expected = self._records.get(cycle, {}).get("visited", len(found))
+            record = self._records.get(cycle, {})
+            expected = record.get("visited", len(found)) - record.get("forgotten", 0)
             if cycle > dropped and len(found) < expected:
                 self._lose(expected - len(found), f"visits of cycle {cycle}")
                 dropped = cycle
@@ -222,7 +231,8 @@ class _Rebuild:
                     self._lose(len(rows), f"pages' states of before cycle {dropped + 1}")
                 continue
             told = is_told(block, dropped)[there]
-            knows_more |= bool(np.any((block["n"][there] > state["n"][rows]) & told))
+            more = [block[name][there] > state[name][rows] for name in ("n", "last_attempt")]
+            knows_more |= bool(np.any(np.logical_or(*more) & told))
             for name in COLUMNS.keys() - {"group"}:
                 state[name][rows] = block[name][there]
         found_by = state["found_by"]
@@ -250,7 +260,7 @@ class _Rebuild:
     def _put_rest(self, tables: Tables, new_id: Array, dropped: int) -> None:
         """Write what is kept of single pages, and of the store."""
         with tables.transaction(write=True) as txn:
-            for name in ("validators", "first_urls"):
+            for name in _OF_PAGES:
                 for key, value in self._values[name].items():
                     page = U32.unpack(key)[0]
                     if page < self._pages and new_id[page] != LOST:
@@ -263,7 +273,7 @@ class _Rebuild:
                 tables.put_meta(txn, "dropped", dropped)
             for key, value in self._values["meta"].items():
                 if b"shadows" in key:
-                    tables.db["meta"].put(txn, key, _shadows(value, new_id))
+                    tables.db["meta"].put(txn, key, without(value, new_id))
 
     def _put_claims(self, tables: Tables, new_id: Array) -> None:
         """Write what sites claim of the pages that are left, and how often they were right."""
@@ -284,9 +294,3 @@ class _Rebuild:
                     tables.db["trust"].put(txn, key, value)
         for name, what in _OF_SITES.items():
             self._lose(self._found.entries.get(name, 0) - len(self._values[name]), what)
-
-
-def _shadows(value: bytes, new_id: Array) -> bytes:
-    head, _, rows = value.partition(b"\n")
-    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
-    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()

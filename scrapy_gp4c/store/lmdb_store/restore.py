@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,11 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
 from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
 from scrapy_gp4c.page_state.extras import unpack_extras
+from scrapy_gp4c.page_state.gains import GAIN, NO_GAINS
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
 from scrapy_gp4c.store.claims_text import joined
+from scrapy_gp4c.store.gain_text import read_measured
 from scrapy_gp4c.store.growth_text import BROUGHT
 from scrapy_gp4c.store.history_text import (
     CHANGED_BIT,
@@ -33,8 +36,8 @@ from scrapy_gp4c.store.history_text import (
     read_header,
     read_page,
 )
-from scrapy_gp4c.store.lmdb_store import fold, trust
-from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside
+from scrapy_gp4c.store.lmdb_store import fold, hints
+from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.environment import (
     READERS,
     Environment,
@@ -42,8 +45,8 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     check_directory,
 )
 from scrapy_gp4c.store.lmdb_store.failures import DATA
+from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbered, counted, told
-from scrapy_gp4c.store.lmdb_store.hints import count_trust, put_extras
 from scrapy_gp4c.store.lmdb_store.schema import open_tables
 from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL
@@ -111,6 +114,7 @@ def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batc
             pages = store.merged_pages
         sync(work / DATA)  # closing leaves the newest header in memory
         _check_new(place)
+        drop_search_index(place)
         (place / READERS).unlink(missing_ok=True)
         os.replace(work / DATA, place / DATA)
         sync(place)
@@ -123,9 +127,10 @@ def _restore(
 ) -> int:
     """Write all that the lines tell; returns the number of cycles."""
     records: list[CycleRecord] | None = None
-    first = next(lines)
+    first, measured = next(lines), None
     if is_header(first[1]):
         records = read_header(name, first[1])
+        measured = read_measured(name, first[1])
     else:
         lines = chain([first], lines)
     pages = (read_page(name, number, line, to_page) for number, line in lines)
@@ -139,7 +144,11 @@ def _restore(
         _restore_batch(batch, numbered, cycles, tables, chunk)
     cycles = max(0, cycles)
     tables.restore_cycles(records or [{"started": None, "finished": None} for _ in range(cycles)])
-    count_trust(tables)
+    hints.count_trust(tables)
+    if measured is not None:
+        gains = Gains(tables)
+        gains.begin(*measured)
+        gains.put_columns(gains.counted())
     return cycles
 
 
@@ -162,7 +171,7 @@ def _restore_batch(
         np.int32,
     ).T
     failed = np.array([page.outcome for page in batch], np.uint8)
-    first_page = tables.merged_pages
+    first_page, gains = tables.merged_pages, _gains(batch)
     for cycle in range(1, cycles + 1):
         outcome = np.full(len(batch), 255, np.uint8)
         missed = (last_attempt == cycle) & (failures > 0)
@@ -183,12 +192,15 @@ def _restore_batch(
             part = counted([told(state, rows, visits["outcome"], cycle)])
             with tables.transaction(write=True) as txn:
                 tables.put_group_visits(txn, cycle, chunk, part)
+        if len(own := gains[gains["gap_cycles"] == cycle]):
+            of_page = own["page"].astype(np.intp)
+            own["gap_cycles"] -= np.where(outcome[of_page] == FIRST, cycle, state["last_cycle"][of_page])
+            own["page"] += np.uint32(first_page)
+            Gains(tables).keep(own, chunk, cycle)
         columns.apply_visits(state, rows, visits, cycle)
         after_visits(state, rows, visits["outcome"], claimed, cycle, np.zeros(len(rows)))
         claimed["page"] += np.uint32(first_page)
-        if len(claimed) or (found.told >= 0).any():
-            with tables.transaction(write=True) as txn:
-                trust.put_part(txn, tables.db, cycle, chunk, claimed, found)
+        hints.put_claims(tables, cycle, chunk, claimed, found)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]
@@ -200,8 +212,14 @@ def _restore_batch(
     state["failures"][:] = failures
     state["gone"][:] = gone
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
-    put_extras(tables, first_page, state)
+    hints.put_extras(tables, first_page, state)
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             if page.validators != (None, None):
                 tables.put_validators(txn, number, page.validators)
+
+
+def _gains(batch: Sequence[PageLine]) -> npt.NDArray[Any]:
+    """All gains of some pages; ``gap_cycles`` holds their cycles, and ``page`` their rows."""
+    found = [(row, cycle, ppm) for row, page in enumerate(batch) for cycle, ppm in page.gains]
+    return np.array(found, GAIN) if found else NO_GAINS

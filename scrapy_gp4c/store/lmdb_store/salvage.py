@@ -33,8 +33,10 @@ Array = npt.NDArray[Any]
 LOST: Final = -1
 """New id of a page that is left out of a repaired store."""
 
-_LONG: Final = ("log", "notes", "new", "visits", "plans", "group_visits", "claims", "trust")
-_SHORT: Final = ("urls", "columns", "groups", "validators", "first_urls", "cycles", "hints")
+_LONG: Final = ("log", "notes", "new", "visits", "plans", "group_visits", "gains", "claims", "trust")
+_SHORT: Final = (
+    "urls", "columns", "groups", "validators", "first_urls", "bodies", "cycles", "worths", "hints",
+)  # fmt: skip
 
 
 class Salvaged(NamedTuple):

@@ -23,8 +23,8 @@ OLDER: Final = {
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
 """Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
-UNSUMMED: Final = ("gp4c-store/4", "gp4c-store/3")
-"""Those without checksums."""
+SEALED: Final = (SCHEMA, "gp4c-store/5")
+"""Schemas whose values have checksums. An older one of them lacks tables, and nothing else."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -64,7 +64,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
             )
-        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found not in UNSUMMED):
+        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found in SEALED):
             raise damaged(path, f"its schema is given as {found}, and its values are not of that")
         if found in OLDER and not older:
             raise OlderStoreError(
@@ -73,7 +73,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
             )
         names = OLDER.get(found, TABLES)
         handles = {name: file.open_db(name.encode(), create=False) for name in names}
-        plain = set(names) if found in UNSUMMED else {_PLAIN}
+        plain = {_PLAIN} if found in SEALED else set(names)
         return {name: Table(path, name, handle, plain=name in plain) for name, handle in handles.items()}
 
 
@@ -86,20 +86,19 @@ def is_older(environment: Environment, block_rows: int) -> bool:
     return False
 
 
-def lacks_tables_alone(environment: Environment) -> bool:
-    """Tell whether an older store has all that this schema has but for some tables, which are empty at
-    first."""
-    with environment.transaction() as txn:
-        meta = environment.lmdb.open_db(b"meta", txn, create=False)
-        schema = txn.get(UNSEALED, db=meta, default=b"").decode("latin-1")
-    return schema in map(_json, OLDER.keys() - set(UNSUMMED))
+def add_tables(environment: Environment) -> bool:
+    """Give a store of an older schema the tables that it lacks, in one transaction, if it lacks nothing else.
 
-
-def add_tables(environment: Environment) -> None:
-    """Give a store of which `lacks_tables_alone` holds what it lacks, in one transaction."""
+    Tells whether that was all.
+    """
     with environment.transaction(write=True) as txn:
-        handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
-        txn.put(UNSEALED, _json(SCHEMA).encode(), db=handles["meta"])
+        meta = environment.lmdb.open_db(b"meta", txn, create=False)
+        if txn.get(UNSEALED, db=meta) not in [_json(one).encode() for one in SEALED]:
+            return False
+        for name in TABLES:
+            environment.lmdb.open_db(name.encode(), txn)
+        txn.put(UNSEALED, _json(SCHEMA).encode(), db=meta)
+    return True
 
 
 def _create(environment: Environment, block_rows: int) -> Handles:

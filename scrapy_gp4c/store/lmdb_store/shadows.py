@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.store.lmdb_store.salvage import remapped
 from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import SHADOW
@@ -31,6 +32,13 @@ def keep(tables: Tables, cycle: int, shadows: Array) -> None:
     head = encode({"cycle": cycle, "columns": SHADOW.descr})
     with tables.transaction(write=True) as txn:
         tables.db["meta"].put(txn, _key(cycle), head + b"\n" + shadows.tobytes())
+
+
+def without(value: bytes, new_id: Array) -> bytes:
+    """A value of `keep`, of the pages that have new ids; ``new_id``: int64, `LOST` for those that go."""
+    head, _, rows = value.partition(b"\n")
+    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
+    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()
 
 
 def _key(cycle: int) -> bytes:

@@ -8,7 +8,7 @@ front of them, a `PageStore`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -16,22 +16,24 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.store.lmdb_store import fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.hints import Hints
 from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.open_pages import OpenPages
 from scrapy_gp4c.store.lmdb_store.reading import columns_of, sample
 from scrapy_gp4c.store.lmdb_store.schema import open_tables
 from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredRequest
 
 
-class Store:
+class Store(OpenPages):
     """One store, open for writing (one process at a time) or for reading (beside a writer)."""
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
@@ -42,6 +44,7 @@ class Store:
             if not readonly:
                 migrate(self.environment, sizes)
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
+            self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
             self.hints = Hints(self.tables, self._open)
             self._load()
@@ -131,10 +134,7 @@ class Store:
             self.tables.put_record(txn, cycle, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
-        """Close the open cycle with what `record` adds to its record, and fold its visits.
-
-        After a StoreFullError in the middle, the same call (or the next opening) goes on with the fold.
-        """
+        """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
         if self.tables.fold_marker is None:
             self._open.require()
             self._open.commit()
@@ -144,6 +144,7 @@ class Store:
     def keep_visits(self, cycles: int) -> None:
         """Drop the visits of all but so many of the last finished cycles."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
+            self.gains.drop(last)
             self.hints.drop(last)
             self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
 
@@ -184,57 +185,13 @@ class Store:
 
     # --- pages
 
-    def find(self, key: int) -> int | None:
-        """Page id of a request fingerprint's first 8 bytes (big-endian), or None."""
-        return self._open.find(key)
-
-    def page(self, page: int) -> PageRow:
-        """Columns of one page as of the last fold."""
-        return self._open.page(page)
-
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
-        return self.hints.blocks(self.tables.blocks())
+        return self.hints.blocks(self.gains.blocks())
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
         return columns_of(self.tables, pages)
-
-    def request(self, page: int) -> StoredRequest:
-        """Return the stored request of one page."""
-        return self._open.request(page)
-
-    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
-        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
-        return self._open.requests(pages)
-
-    def validators(self, page: int) -> tuple[str | None, str | None]:
-        """ETag and Last-Modified of the page's copy, as the server sent them."""
-        return self._open.validators(page)
-
-    def new_pages(self) -> Iterator[int]:
-        """Yield the ids of the pages discovered in the open cycle, in order."""
-        return self._open.new_pages()
-
-    def add_page(self, key: int, request: StoredRequest) -> int:
-        """Remember a page discovered in the open cycle; its id is valid at once."""
-        return self._open.add_page(key, request)
-
-    def set_request(self, page: int, request: StoredRequest) -> None:
-        """Replace the stored request of a page, at the next commit."""
-        self._open.set_request(page, request)
-
-    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
-        """Replace the validators of a page, at the next commit."""
-        self._open.set_validators(page, etag, last_modified)
-
-    def note(self, page: int, what: str, value: float) -> None:
-        """Note what the open cycle learnt of a page, for its fold."""
-        self._open.note(page, what, value)
-
-    def notes(self) -> npt.NDArray[Any]:
-        """Notes of the open cycle so far, dtype `NOTE`, in the order in which they were made."""
-        return self._open.notes.all()
 
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
         """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""
@@ -247,22 +204,6 @@ class Store:
             self._load()
 
     # --- visits
-
-    def record(self, visit: NewVisit) -> None:
-        """Note one visit of the open cycle, see `OpenCycle.record`."""
-        self._open.record(visit)
-
-    def commit(self) -> None:
-        """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
-        self._open.commit()
-
-    def visited(self, page: int) -> bool:
-        """Tell whether the page has an outcome in the open cycle, committed or buffered."""
-        return self._open.visited(page)
-
-    def open_visits(self) -> npt.NDArray[Any]:
-        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
-        return self._open.visits()
 
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None
@@ -287,10 +228,7 @@ class Store:
         shadows.keep(self.tables, cycle, kept)
 
     def look_over(self) -> str:
-        """Check a sample of values; says how much was found right since it was opened.
-
-        Raises StoreDamagedError. Cheap in a store of any size: `scrapy_gp4c.store.opening.check` reads all.
-        """
+        """Check a sample of values; says how much was found right. Raises StoreDamagedError."""
         pages, of = self.environment.looked
         return f"{pages:,} of {of:,} pages of its file and {sample(self.tables)} checksums are right"
 

@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
-    "shadows0", "shadows1",
+    "shadows0", "shadows1", "query_log",
 }  # fmt: skip
 """Names in `meta`: one that was altered would stand for none."""
 
@@ -203,11 +203,8 @@ class Tables:
         self.db["columns"].put(txn, U32.pack(block), columns.pack(state))
 
     def put_validators(self, txn: Any, page: int, validators: tuple[str | None, str | None]) -> None:
-        """Write, or delete, the ETag and Last-Modified of a page's copy."""
-        if validators == (None, None):
-            self.db["validators"].delete(txn, U32.pack(page))
-        else:
-            self.db["validators"].put(txn, U32.pack(page), encode(validators))
+        """Write the ETag and Last-Modified of a page's copy."""
+        self.db["validators"].put(txn, U32.pack(page), encode(validators))
 
     def put_visits(self, txn: Any, cycle: int, number: int, visits: npt.NDArray[Any]) -> None:
         """Write one chunk of folded visits."""

@@ -13,6 +13,7 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, among
 from scrapy_gp4c.store.lmdb_store import plans
+from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify_claims import claims_problems
@@ -30,6 +31,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         directories(tables),
         _history(tables),
         claims_problems(tables),
+        Gains(tables).problems(),
         _open_cycle(tables, opened),
     ):
         try:

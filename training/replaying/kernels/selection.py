@@ -14,6 +14,22 @@ BINS = 1 << (64 - SHIFT)
 _SIGN = np.int64(-(2**63))
 
 
+DIGIT_BITS = 11
+_DIGITS = 1 << DIGIT_BITS
+PASSES = 6
+"""Digits of 64 bits."""
+_FEW = 48
+"""Ties up to which sorting in place is fastest."""
+
+
+@njit(cache=True)
+def _ordered_bits(b):
+    """Bits of a float, as int64, so that numbers are in the order of these taken as unsigned."""
+    if b == _SIGN:  # -0.0 is equal to 0.0
+        b = np.int64(0)
+    return b ^ ((b >> 63) | _SIGN)  # negative numbers are turned over
+
+
 @njit(cache=True)
 def highest(scores, k, counts, bins, above, among):
     """Rows whose score is certainly among the k highest, and those of which some are; how many of each.
@@ -24,12 +40,7 @@ def highest(scores, k, counts, bins, above, among):
     counts[:] = 0
     bits = scores.view(np.int64)
     for i in range(len(scores)):
-        # In the order of these unsigned bits numbers are in order: negative ones are turned over.
-        b = bits[i]
-        if b == _SIGN:  # -0.0 is equal to 0.0
-            b = np.int64(0)
-        b = b ^ ((b >> 63) | _SIGN)
-        bins[i] = np.uint16(np.uint64(b) >> np.uint64(SHIFT))
+        bins[i] = np.uint16(np.uint64(_ordered_bits(bits[i])) >> np.uint64(SHIFT))
     for i in range(len(scores)):
         counts[bins[i]] += 1
     left = k
@@ -46,3 +57,66 @@ def highest(scores, k, counts, bins, above, among):
         certain += own > border
         maybe += own == border
     return certain, maybe
+
+
+@njit(cache=True)
+def in_order(scores, ties):
+    """Places, best first: by score descending, then ties ascending, then place; int64 ``[P]``.
+
+    `scores`: float64 ``[P]``, not NaN; `ties`: uint64 ``[P]``. Sorts digit by digit, the lowest first.
+    """
+    n = len(scores)
+    keys, others = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    places, other_places = np.empty(n, np.int64), np.empty(n, np.int64)
+    counts = np.zeros((PASSES, _DIGITS), np.int32)
+    mask = np.uint64(_DIGITS - 1)
+    bits = scores.view(np.int64)
+    for i in range(n):
+        key = ~np.uint64(_ordered_bits(bits[i]))
+        keys[i] = key
+        places[i] = i
+        for which in range(PASSES):
+            counts[which, np.int64((key >> np.uint64(DIGIT_BITS * which)) & mask)] += 1
+    for which in range(PASSES):
+        at = counts[which]
+        shift = np.uint64(DIGIT_BITS * which)
+        if n == 0 or at[np.int64((keys[0] >> shift) & mask)] == n:
+            continue  # all have the same digit
+        before = 0
+        for digit in range(_DIGITS):
+            of_digit = at[digit]
+            at[digit] = before
+            before += of_digit
+        for i in range(n):
+            digit = np.int64((keys[i] >> shift) & mask)
+            place = at[digit]
+            at[digit] = place + 1
+            others[place] = keys[i]
+            other_places[place] = places[i]
+        keys, others = others, keys
+        places, other_places = other_places, places
+    start = 0
+    while start < n:
+        stop = start + 1
+        while stop < n and keys[stop] == keys[start]:
+            stop += 1
+        if stop - start > 1:
+            _settle(places[start:stop], ties)
+        start = stop
+    return places
+
+
+@njit(cache=True)
+def _settle(places, ties):
+    """Sort places of equal score by their ties, in place; places of equal ties stay in order."""
+    if len(places) > _FEW:
+        own = places.copy()
+        places[:] = own[np.argsort(ties[own], kind="mergesort")]
+        return
+    for i in range(1, len(places)):
+        place = places[i]
+        at = i
+        while at > 0 and ties[places[at - 1]] > ties[place]:
+            places[at] = places[at - 1]
+            at -= 1
+        places[at] = place

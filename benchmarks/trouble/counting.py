@@ -1,0 +1,48 @@
+"""What is counted of trouble, and how long anything may take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+PAGE: Final = 4096
+PATIENCE_S: Final = 60.0
+"""What takes longer hangs."""
+DAMAGED, TRACEBACK, DIFFERENT, NO_ROOM = 3, 5, 6, 7
+"""Exit statuses of children."""
+
+
+class Count(NamedTuple):
+    """What came of one kind of trouble."""
+
+    times: int
+    lost: int = 0
+    """Committed visits, or pages, that were not there afterwards though nothing said so."""
+    doubled: int = 0
+    silent: int = 0
+    """Stores whose content was another, without an error."""
+    hangs: int = 0
+    ends: int = 0
+    """Tracebacks, and processes that ended by a signal other than ours."""
+    note: str = ""
+
+
+@contextmanager
+def patience(pid: int, hangs: list[int]) -> Iterator[None]:
+    """Kill a process that takes too long, and note it."""
+
+    def end() -> None:
+        hangs.append(pid)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(PATIENCE_S, end)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

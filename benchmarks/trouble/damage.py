@@ -1,0 +1,93 @@
+"""Stores whose files are damaged: read, and repaired."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, TRACEBACK, Count, patience
+from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from tests.store import test_repair
+from tests.store.test_sealed import flipped, read_all, varied
+from tests.store.test_store_kill import in_child, wait
+
+
+def damage(times: int, numbers: random.Random, directory: Path, change: Callable[..., bytes]) -> Count:
+    """Read all of a store whose file was changed: it is as it was, or an error says what is damaged."""
+    path = varied(directory / "store")
+    sound, data = list(read_all(path)), (path / "data.mdb").read_bytes()
+    ends: list[int] = []
+    hangs: list[int] = []
+    for number in range(times):
+        target = directory / str(number)
+        target.mkdir()
+        (target / "data.mdb").write_bytes(change(data, numbers))
+
+        def work(target: Path = target) -> None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                found = list(read_all(target))
+            except StoreDamagedError:
+                os._exit(DAMAGED)
+            except BaseException:
+                os._exit(TRACEBACK)
+            os._exit(0 if found == sound else DIFFERENT)
+
+        pid = in_child(work)
+        with patience(pid, hangs):
+            ends.append(wait(pid))
+        shutil.rmtree(target)
+    bad = sum(status not in (0, DAMAGED, DIFFERENT) for status in ends)
+    note = f"{ends.count(DAMAGED)} told, {ends.count(0)} without effect"
+    return Count(times, silent=ends.count(DIFFERENT), hangs=len(hangs), ends=bad, note=note)
+
+
+def flip(data: bytes, numbers: random.Random) -> bytes:
+    """A bit anywhere."""
+    return flipped(data, numbers.randrange(8 * len(data)))
+
+
+def wipe(data: bytes, numbers: random.Random) -> bytes:
+    """A page of zeros."""
+    at = numbers.randrange(len(data) // PAGE) * PAGE
+    return data[:at] + bytes(PAGE) + data[at + PAGE :]
+
+
+def truncate(data: bytes, numbers: random.Random) -> bytes:
+    """A lost end."""
+    return data[: numbers.randrange(1, len(data))]
+
+
+def repairs(times: int, numbers: random.Random, directory: Path) -> Count:
+    """Repair damaged stores: sound afterwards, and what is missing is what was said."""
+    test_repair.build(directory / "store")
+    data, before = (
+        (directory / "store" / "data.mdb").read_bytes(),
+        test_repair.Content.of(directory / "store"),
+    )
+    silent = ends = whole = 0
+    for number in range(times):
+        damaged = bytearray(data)
+        for _ in range(numbers.choice((1, 1, 2, 5))):
+            at = numbers.randrange(2, len(data) // PAGE) * PAGE
+            if numbers.random() < 0.4:
+                damaged[at : at + PAGE] = bytes(PAGE)
+            for _ in range(numbers.choice((1, 30))):
+                damaged[at + numbers.randrange(PAGE)] ^= 1 << numbers.randrange(8)
+        if numbers.random() < 0.15:
+            del damaged[numbers.randrange(len(data) // 2, len(data)) :]
+        try:
+            done = test_repair.repaired(directory / str(number), bytes(damaged), before)
+        except (StoreError, AssertionError):
+            ends += 1
+            continue
+        now = test_repair.Content.of(directory / str(number))
+        missing = len(before.pages.keys() - now.pages.keys())
+        silent += not now.visits.items() <= before.visits.items()
+        said = test_repair.said(done, "pages, with", "pages found in the cycle")
+        silent += missing != said and not test_repair.said(done, "cannot be told")
+        whole += not done.lost
+    return Count(times, silent=silent, ends=ends, note=f"{whole} lost nothing")

@@ -1,0 +1,153 @@
+"""``scrapy gp4c forget``: take pages, their visits included, out of a spider's store."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.commands.dates import date
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.crawling import leaving
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.store.opening import forget
+from scrapy_gp4c.store.page_store import PageStore
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "take pages out of a spider's store, with their visits"
+SHOWN: Final = 10
+BATCH: Final = 16_384
+
+
+class ForgetError(Gp4cError):
+    """It is not said which pages are to go, or whether they are."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The pages that are taken out, or would be."""
+
+    store: str
+    pages: int
+    """Known before."""
+    forgotten: int
+    """Taken out, or with ``--dry-run`` to be taken out."""
+    hosts: dict[str, int]
+    """Of these by host, most first."""
+    examples: list[str]
+    """The first URLs."""
+    dry_run: bool
+
+
+DOCUMENT = Forgotten
+"""What ``--json`` prints."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action; pages are taken out that fit all that are given."""
+    parser.add_argument(
+        "pattern",
+        metavar="PATTERN",
+        nargs="?",
+        help="those with this URL, in which * stands for any text: 'https://example.com/tag/*'",
+    )
+    parser.add_argument("--host", metavar="HOST", help="those of a host: old.example.com, or localhost:8080")
+    parser.add_argument("--gone", action="store_true", help="those that are not visited any more (404, 410)")
+    parser.add_argument(
+        "--excluded", action="store_true", help="those that robots.txt or allowed_domains keeps out"
+    )
+    parser.add_argument(
+        "--not-seen-since", type=date, metavar="DATE", help="those that no visit has shown since a date"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only tell which pages these are")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_json(parser.add_argument)
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Take the pages out, and print how many; asks before. Raises ForgetError."""
+    given = (options.pattern, options.host, options.not_seen_since)
+    if all(one is None for one in given) and not (options.gone or options.excluded):
+        raise ForgetError(
+            "expected a PATTERN, --host, --gone, --excluded or --not-seen-since DATE; found none. To begin "
+            f"anew, move the directory {project.store_path} away."
+        )
+    if options.json and not (options.yes or options.dry_run):
+        raise ForgetError("--json does not ask: give --dry-run, or --yes to take the pages out.")
+    with project.open_store() as store:
+        found = _told(project, store, _chosen(project, store, options), options.dry_run)
+    if not options.json:
+        for line in _lines(found):
+            print(line)
+    if found.forgotten and not options.dry_run:
+        if not options.yes:
+            _ask(found)
+        count = forget(project.store_path, project.sizes, lambda store: _chosen(project, store, options))
+        found = Forgotten(found.store, found.pages, count, found.hosts, found.examples, False)
+        if not options.json:
+            print(f"forgot {count:,} pages with their visits")
+    if options.json:
+        print_json(found)
+
+
+def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArray[np.bool_]:
+    """Tell which pages fit all options."""
+    chosen = np.ones(store.merged_pages, np.bool_)
+    if options.host is not None:
+        chosen &= leaving.of_host(store, options.host)
+    if options.gone:
+        chosen &= leaving.gone(store, project.settings)
+    if options.excluded:
+        chosen &= leaving.kept_out(store, project.is_offsite)
+    if options.not_seen_since is not None:
+        chosen &= leaving.not_seen_since(store, options.not_seen_since)
+    if options.pattern is not None:
+        chosen &= leaving.matching(store, options.pattern, project.credentials.url)
+    return chosen
+
+
+def _told(project: Project, store: PageStore, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
+    hosts: Counter[str] = Counter()
+    examples: list[str] = []
+    for url in _urls(store, np.flatnonzero(chosen)):
+        hosts[place_of_url(url).site] += 1
+        if len(examples) < SHOWN:
+            examples.append(project.credentials.url(url))
+    by_host = dict(hosts.most_common())
+    return Forgotten(str(store.path), store.pages, int(chosen.sum()), by_host, examples, dry_run)
+
+
+def _urls(store: PageStore, pages: npt.NDArray[np.intp]) -> Iterator[str]:
+    for start in range(0, len(pages), BATCH):
+        yield from (request["url"] for request in store.requests(pages[start : start + BATCH]))
+
+
+def _lines(found: Forgotten) -> Iterator[str]:
+    yield f"{found.forgotten:,} of {found.pages:,} pages of {found.store} are to go"
+    for host, pages in list(found.hosts.items())[:SHOWN]:
+        yield f"  {pages:,} of {host}"
+    if len(found.hosts) > SHOWN:
+        yield f"  and those of {len(found.hosts) - SHOWN:,} more hosts"
+    for url in found.examples:
+        yield f"  {url}"
+    if found.forgotten > len(found.examples):
+        yield f"  and {found.forgotten - len(found.examples):,} more"
+
+
+def _ask(found: Forgotten) -> None:
+    """Raise ForgetError unless somebody says yes."""
+    print(f"Forget these {found.forgotten:,} pages and their visits for good? [y/N] ", end="", flush=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() not in ("y", "yes"):
+        if not answer:
+            print()
+        raise ForgetError("nothing is forgotten. Answer y, or give --yes, to take the pages out.")

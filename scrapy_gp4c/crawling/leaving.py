@@ -1,0 +1,151 @@
+"""Which pages of a store may go: gone ones, those kept out by a rule, those not seen for long, lost hosts.
+
+It is told by what the last visits came to; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.classes import stages
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import StoredRequest
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+IsOffsite = Callable[[str], bool]
+"""Tells of a host (no port) whether the spider may not go there."""
+
+_BATCH: Final = 16_384
+LOST_AFTER: Final = 3
+"""Failed visits in a row of every page from which on a host counts as vanished."""
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """A host whose pages are visited in vain."""
+
+    host: str
+    """With its port, if that is not the scheme's own."""
+    pages: int
+    why: str
+
+
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """A pattern for whole URLs, in which only ``*`` stands for any text."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def matching(store: PageStore, pattern: str, shown: Callable[[str], str]) -> Bools:
+    """Tell the pages whose URL, as it is `shown`, is of a pattern: bool ``[P]``."""
+    fits = wildcard(pattern).fullmatch
+    found = np.zeros(store.merged_pages, np.bool_)
+    for first, block in store.blocks():
+        pages = np.arange(first, first + len(block["n"]))
+        found[pages] = [fits(shown(request["url"])) is not None for request in store.requests(pages)]
+    return found
+
+
+def of_host(store: PageStore, host: str) -> Bools:
+    """Tell the pages of a host, with its port if that is not the scheme's own: bool ``[P]``."""
+    sites, number = _sites(store)
+    return np.asarray(np.array([site == host.lower() for site in sites], np.bool_)[number])
+
+
+def gone(store: PageStore, settings: Settings) -> Bools:
+    """Tell the pages that are not visited any more: bool ``[P]``."""
+    return _by_block(store, lambda block: stages(block, settings.warmup_visits, settings.gone_after).gone)
+
+
+def not_seen_since(store: PageStore, time: float) -> Bools:
+    """Tell the pages, bool ``[P]``, that were visited and not shown by a visit since a time (s since 1970).
+
+    A page that never was shown counts from the cycle in which it became known.
+    """
+    ends = np.full(store.last_cycle + 1, np.inf)
+    for record in store.cycles():
+        if record["cycle"] <= store.last_cycle and record.get("finished") is not None:
+            ends[record["cycle"]] = record["finished"]
+
+    def unseen(block: Columns) -> Bools:
+        seen = np.where(block["last_cycle"] > 0, block["last_cycle"], np.maximum(block["entered"], 1))
+        known = (block["last_cycle"] > 0) | (block["last_attempt"] > 0)
+        return np.asarray(known & (ends[np.where(known, seen, 0)] < time))
+
+    return _by_block(store, unseen)
+
+
+def kept_out(store: PageStore, is_offsite: IsOffsite) -> Bools:
+    """Tell the pages, bool ``[P]``, that robots.txt or a middleware kept out last, or that are off-site.
+
+    What came from a cache counts as excluded too, and is none of these: it has a body.
+    """
+    found = _by_block(store, lambda block: (block["outcome"] == EXCLUDED) & (block["failures"] > 0))
+    if found.any():
+        attempt = _by_block(store, lambda block: block["last_attempt"], np.int32)
+        refused = np.zeros_like(found)
+        for cycle, visits in store.visits(int(attempt[found].min())):
+            empty = visits["page"][(visits["outcome"] == EXCLUDED) & (visits["bytes"] == 0)]
+            refused[empty[attempt[empty] == cycle]] = True
+        found &= refused
+    sites, number = _sites(store)
+    offsite = np.array([is_offsite(urlsplit(f"//{host}").hostname or "") for host in sites], np.bool_)
+    pages = np.flatnonzero(offsite[number] & ~found)
+    for start in range(0, len(pages), _BATCH):
+        batch = pages[start : start + _BATCH]
+        found[batch] = [not _goes_anywhere(request) for request in store.requests(batch)]
+    return found
+
+
+def _goes_anywhere(request: StoredRequest) -> bool:
+    """Tell whether Scrapy lets a request leave the allowed domains, as it does those of a spider's start."""
+    return bool(request.get("dont_filter") or request.get("meta", {}).get("allow_offsite"))
+
+
+def leavers(store: PageStore, is_offsite: IsOffsite) -> list[Leaver]:
+    """Hosts all of whose pages fail, and those with pages that a rule keeps out; with most pages first."""
+    sites, number = _sites(store)
+    excluded = np.bincount(number[kept_out(store, is_offsite)], minlength=len(sites))
+    tried = _by_block(store, lambda block: block["last_attempt"] > 0)
+    lost = _by_block(store, lambda block: (block["failures"] >= LOST_AFTER) & (block["outcome"] == ERROR))
+    visited, failing = (np.bincount(number[pages], minlength=len(sites)) for pages in (tried, lost))
+    pages = np.bincount(number, minlength=len(sites))
+    found = []
+    for site, host in enumerate(sites):
+        if visited[site] and failing[site] == visited[site]:
+            found.append(Leaver(host, int(pages[site]), "vanished"))
+        elif excluded[site]:
+            found.append(Leaver(host, int(excluded[site]), "excluded"))
+    return sorted(found, key=lambda leaver: (-leaver.pages, leaver.host))
+
+
+def _by_block(
+    store: PageStore, of_block: Callable[[Columns], Array], dtype: npt.DTypeLike = np.bool_
+) -> npt.NDArray[Any]:
+    """Values of all pages, ``[P]``."""
+    values = np.zeros(store.merged_pages, dtype)
+    for first, block in store.blocks():
+        values[first : first + len(block["n"])] = of_block(block)
+    return values
+
+
+def _sites(store: PageStore) -> tuple[list[str], npt.NDArray[np.intp]]:
+    """Hosts of the pages, and the number of each page's host, ``[P]``; one request of each is read."""
+    keys, of_directory = np.unique(store.directories()["site"], return_inverse=True)
+    number = _by_block(store, lambda block: of_directory[block["group"]], np.intp)
+    present, first = np.unique(number, return_index=True)
+    hosts = [""] * len(keys)
+    for site, request in zip(present.tolist(), store.requests(first), strict=True):
+        hosts[site] = place_of_url(request["url"]).site
+    return hosts, number

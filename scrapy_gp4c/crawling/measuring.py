@@ -1,0 +1,123 @@
+"""What a cycle gains users of a search: its texts go to the search index, their worth to the store.
+
+Texts are staged in the index before their visits are committed to the store. When the cycle ends, the index
+takes them in and measures them in one transaction; then the store keeps what each visit gained; then it
+folds. A run that is killed in between does again what is missing, to the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.index.database import foreign
+from scrapy_gp4c.index.queries import read_query_log
+from scrapy_gp4c.index.search_index import Arrival, SearchIndex
+from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.gains import GAIN
+from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MODIFIED, among
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import SEARCH_INDEX
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.words.tokens import tokens_of
+
+Array = npt.NDArray[Any]
+
+
+class Gained(NamedTuple):
+    """What a cycle gained."""
+
+    visits: int
+    """Measured ones of pages that were known before."""
+    ppm: float
+    """Their delta-Q_A in all, in parts per million of what copies in sync are worth."""
+
+
+class Measuring:
+    """The search index of a crawl, and what it has to do with the store."""
+
+    def __init__(self, store: PageStore, settings: Settings) -> None:
+        """Open the index beside a store, which must be open for writing, and bring both up to the log.
+
+        Raises QueryLogError, SearchIndexError or StoreError.
+        """
+        assert settings.query_log is not None
+        self._store, self._settings = store, settings
+        workload = read_query_log(settings.query_log)
+        path = store.path / SEARCH_INDEX
+        self.dropped = workload.dropped
+        """Queries of the log without a letter or digit."""
+        self.index = SearchIndex(path, store.store_id, workload, settings.query_scoring)
+        try:
+            cycle, last = self.index.cycle, store.last_cycle
+            if cycle > (store.open_cycle or last):
+                raise foreign(
+                    path, f"knows of cycle {cycle}, and the store of {store.open_cycle or last} alone"
+                )
+            if cycle < last:  # without a log for a while, or deleted
+                self.index.forget_gone(self._gone())
+            store.gains.begin(self.index.log)
+            store.before_commit(self._commit)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the index."""
+        self.index.close()
+
+    def _commit(self) -> None:
+        self.index.commit(self._store.open_cycle or 0)
+
+    def lacks(self, page: int, row: PageRow) -> bool:
+        """Tell whether the index has not the text of a page's copy, so that a 304 would be of no use."""
+        return bool(row.has_copy) and not self.index.holds(page, row.key, row.fingerprint)
+
+    def take(self, page: int, row: PageRow, fingerprint: int, normal: str) -> None:
+        """Stage the normalised text of a visit, unless it is the one that the index has."""
+        known = row.fingerprint if row.has_copy else None
+        if known == fingerprint and not self.lacks(page, row):
+            return
+        words = " ".join(tokens_of(normal))
+        self.index.stage(Arrival(page, row.key, fingerprint, known, words))
+
+    def finish(self) -> Gained:
+        """Take the texts of the open cycle in, and let the store keep what they gained; before its fold."""
+        store, visits = self._store, self._store.open_visits()
+        cycle = store.open_cycle or 0
+        copied = visits["page"][among(visits["outcome"], COPIED)]
+        gone = visits["page"][visits["outcome"] == GONE]
+        leaving = [page for page in gone.tolist() if store.page(page).gone + 1 >= self._settings.gone_after]
+        found = self.index.apply(cycle, copied.tolist(), leaving, self._settings.refit_cycles)
+        gains = self._gains(visits, np.asarray(found.page), np.asarray(found.ppm), cycle)
+        store.gains.keep(gains)
+        counted = gains["gap_cycles"] > 0
+        return Gained(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
+
+    def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
+        """Gains of the visits, dtype `GAIN`: those of the index, and 0 where the text is the same."""
+        judged = among(visits["outcome"], JUDGED)
+        same = judged & ((visits["distance"] == 0) | (visits["outcome"] == NOT_MODIFIED))
+        zero = np.setdiff1d(visits["page"][same], page)
+        measured = np.isin(page, visits["page"])
+        gains = np.zeros(int(measured.sum()) + len(zero), GAIN)
+        gains["page"] = np.concatenate((page[measured], zero))
+        gains["ppm"][: len(gains) - len(zero)] = ppm[measured]
+        gains.sort(order="page")
+        first = np.isin(gains["page"], visits["page"][visits["outcome"] == FIRST])
+        again = np.flatnonzero(~first)
+        state = self._store.columns_of(np.ascontiguousarray(gains["page"][again]))
+        gains["gap_cycles"][again] = cycle - state["last_cycle"]
+        return gains
+
+    def _gone(self) -> Iterator[int]:
+        for first, block in self._store.blocks():
+            yield from (np.flatnonzero(block["gone"] >= self._settings.gone_after) + first).tolist()
+
+
+def measuring(store: PageStore, settings: Settings) -> Measuring | None:
+    """The measuring of a crawl with a log of queries; None without one. Raises as `Measuring` does."""
+    return None if settings.query_log is None else Measuring(store, settings)

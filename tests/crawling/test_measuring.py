@@ -1,0 +1,338 @@
+"""A crawl with a log of queries measures what its visits gain searches, as replays of contents do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Spider
+from scrapy.http import TextResponse
+
+from scrapy_gp4c.errors import SearchIndexError
+from scrapy_gp4c.fingerprint.text import html_text
+from scrapy_gp4c.index.queries import read_query_log
+from scrapy_gp4c.index.search_index import SearchIndex
+from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
+from tests.support.loopback import Site, crawl, html, stats
+from training.histories.contents import read_contents
+from training.replaying.worths import Measuring, measured
+
+PAGES, CYCLES = 24, 6
+WORDS = [
+    "apple",
+    "birch",
+    "cedar",
+    "daisy",
+    "elder",
+    "fern",
+    "grape",
+    "hazel",
+    "iris",
+    "kale",
+    "lemon",
+    "maple",
+]
+
+
+class Given(Spider):
+    """Asks for the pages that it is given."""
+
+    name = "given"
+
+    def parse(self, response: TextResponse) -> None:
+        """Nothing else."""
+
+
+def texts(seed: int = 3) -> list[list[str | None]]:
+    """What every page says in every cycle; one goes in the middle, two are alike."""
+    rng = np.random.default_rng(seed)
+    said: list[list[str | None]] = [[" ".join(rng.choice(WORDS, 30)) for _ in range(PAGES)]]
+    for cycle in range(1, CYCLES):
+        changed = rng.random(PAGES) < np.linspace(0, 0.9, PAGES)
+        said.append([
+            " ".join(rng.choice(WORDS, rng.integers(3, 60))) if now and old is not None else old
+            for now, old in zip(changed, said[-1], strict=True)
+        ])  # fmt: skip
+        if cycle >= 3:
+            said[cycle][7] = None
+    return said
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of queries of one to three words."""
+    rng = np.random.default_rng(5)
+    queries = {" ".join(rng.choice(WORDS, rng.integers(1, 4))): int(rng.integers(1, 90)) for _ in range(15)}
+    path = tmp_path / "queries.tsv"
+    path.write_text("".join(f"{query}\t{count}\n" for query, count in queries.items()) + "???\t4\n")
+    return path
+
+
+def serve(site: Site, said: list[str | None]) -> None:
+    """Let the site show what its pages say in a cycle."""
+    site.pages = {f"/{page}": html(text) for page, text in enumerate(said) if text is not None}
+
+
+def settings_of(log: Path, **given: Any) -> dict[str, Any]:
+    """Those of a crawl that measures; a page is gone at once."""
+    usual = {"GP4C_SCORE_FUNCTION": "dq_rate * t + 0.001 * t", "GP4C_BUDGET": 10, "GP4C_GONE_AFTER": 1}
+    return {**usual, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0, "GP4C_QUERY_LOG": str(log), **given}
+
+
+async def crawled(
+    site: Site, store: Path, said: list[list[str | None]], settings: dict[str, Any]
+) -> list[Any]:
+    """Crawl cycle after cycle; returns the finished crawlers."""
+    Given.start_urls = [site.url(f"/{page}") for page in range(PAGES)]
+    crawlers = []
+    for row in said:
+        serve(site, row)
+        crawlers.append(await crawl(Given, store, settings))
+    return crawlers
+
+
+def contents(path: Path, said: list[list[str | None]]) -> Path:
+    """The same web as a file of contents."""
+    lines = []
+    for page in range(PAGES):
+        shown = [None if row[page] is None else html_text(html(row[page])) for row in said]  # type: ignore[arg-type]
+        versions = {str(c): text for c, text in enumerate(shown) if not c or text != shown[c - 1]}
+        lines.append(json.dumps({"site": "h", "page": f"{page}", "versions": versions}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def visited(store: Store) -> Iterator[tuple[int, int, str]]:
+    """Cycle, number in the URL and outcome of every visit."""
+    numbers = [int(request["url"].rpartition("/")[2]) for request in store.requests(range(store.pages))]
+    for cycle, visits in store.visits():
+        for page, outcome in zip(visits["page"].tolist(), visits["outcome"].tolist(), strict=True):
+            yield cycle, numbers[page], OUTCOMES[outcome]
+
+
+def gained(store: Store) -> dict[tuple[int, int], float]:
+    """Cycle and number in the URL -> what the visit gained."""
+    numbers = [int(request["url"].rpartition("/")[2]) for request in store.requests(range(store.pages))]
+    return {
+        (cycle, numbers[page]): ppm
+        for cycle, gains in store.gains.of_cycles()
+        for page, _, ppm in gains.tolist()
+    }
+
+
+@pytest.mark.parametrize("scoring", ["tfidf", "bm25"])
+@pytest_twisted.ensureDeferred
+async def test_live_cycles_record_what_the_offline_estimator_says(
+    scoring: str, site: Site, store_path: Path, tmp_path: Path, log: Path
+) -> None:
+    """Every measured visit has the gain of the two texts that a replay looks up, bit for bit."""
+    said = texts()
+    settings = settings_of(log, GP4C_QUERY_SCORING=scoring)
+    crawlers = await crawled(site, store_path, said, settings)
+    history = read_contents(contents(tmp_path / "contents.jsonl", said))
+    impact = measured(history, Measuring(read_query_log(log), scoring)).impact
+    assert impact is not None
+    held = np.zeros(PAGES, np.int64)
+    expected: dict[tuple[int, int], float] = {}
+    with Store(store_path) as store:
+        assert store.verify() == []
+        for cycle, page, outcome in visited(store):
+            version = int(impact.version[cycle - 1, page])
+            if outcome in ("unchanged", "changed", "gone"):
+                row = np.array([page])
+                expected[cycle, page] = float(impact.between(held[row], np.array([version]), row)[0])
+            held[page] = version
+        assert gained(store) == expected
+        assert sum(ppm > 0 for ppm in expected.values()) > 20
+        record = store.cycles()[-1]
+        assert record["gained"][0] == sum(cycle == CYCLES for cycle, _ in expected)
+    told = stats(crawlers[-1])
+    assert told["gained_ppm"] == pytest.approx(sum(ppm for (c, _), ppm in expected.items() if c == CYCLES))
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_a_log_there_is_neither_file_nor_column(site: Site, store_path: Path) -> None:
+    """Nothing is measured and nothing is written."""
+    await crawled(site, store_path, texts()[:2], {})
+    with Store(store_path) as store:
+        assert store.gains.log is None
+        assert "gained" not in store.cycles()[-1]
+    assert [path.name for path in store_path.iterdir() if path.name.startswith(FILE)] == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_deleted_index_refills_and_costs_no_history(site: Site, store_path: Path, log: Path) -> None:
+    """Unchanged pages gain nothing, changed ones cannot be measured once; then all is as before."""
+    said = texts()
+    settings = settings_of(log, GP4C_BUDGET=PAGES, GP4C_SKIP_UNCHANGED=True)
+    await crawled(site, store_path, said[:3], settings)
+    with Store(store_path) as store:
+        before = gained(store)
+    (store_path / FILE).unlink()
+    await crawled(site, store_path, [said[3]], settings)
+    await crawled(site, store_path, [said[4]], settings)
+    with Store(store_path) as store:
+        after = gained(store)
+        outcome = {(cycle, page): name for cycle, page, name in visited(store)}
+    assert before.items() <= after.items()
+    assert {after.get((4, page)) for page in range(PAGES) if outcome[4, page] == "unchanged"} == {0.0}
+    assert {after.get((4, page)) for page in range(PAGES) if outcome[4, page] == "changed"} == {None}
+    assert all((5, page) in after for page in range(PAGES) if outcome.get((5, page)) == "changed")
+
+
+@pytest_twisted.ensureDeferred
+async def test_another_log_counts_anew_without_fetching(
+    site: Site, store_path: Path, log: Path, tmp_path: Path
+) -> None:
+    """Its gains are those of a crawl that has had it from the beginning; columns begin at 0."""
+    said, other = texts(), tmp_path / "other.tsv"
+    other.write_text("hazel\t3\niris fern\t1\nmaple\t5\n")
+    settings = settings_of(log, GP4C_BUDGET=PAGES, GP4C_REFIT_CYCLES=1)
+    await crawled(site, store_path, said[:3], settings)
+    await crawled(site, store_path, said[3:4], {**settings, "GP4C_QUERY_LOG": str(other)})
+    with Store(store_path) as store:
+        assert store.gains.since == 4
+        switched = {key: ppm for key, ppm in gained(store).items() if key[0] == 4}
+        state = dict(store.blocks())[0]
+        assert set(state["dq_n"].tolist()) <= {0, 1}
+        assert store.verify() == []
+    whole = tmp_path / "whole"
+    await crawled(site, whole, said[:4], {**settings, "GP4C_QUERY_LOG": str(other)})
+    with Store(whole) as store:
+        assert switched == {key: ppm for key, ppm in gained(store).items() if key[0] == 4}
+    assert any(switched.values())
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_comes_back_gains_what_it_brings(site: Site, store_path: Path, log: Path) -> None:
+    """It left the index when it was gone; its visit gains what the entering text is worth."""
+    said = texts()
+    settings = settings_of(log, GP4C_BUDGET=PAGES, GP4C_GONE_AFTER=2)
+    for row in said:
+        row[3] = "maple lemon kale"
+    said[1][3] = said[2][3] = None
+    await crawled(site, store_path, said[:3], settings)
+    with Store(store_path) as store:
+        out = gained(store)
+        assert (2, 3) not in out
+        assert out[3, 3] >= 0.0
+    await crawled(site, store_path, said[3:], {**settings, "GP4C_GONE_AFTER": 9})
+    with Store(store_path) as store:
+        back = [(cycle, name) for cycle, page, name in visited(store) if page == 3 and cycle > 3]
+        assert back[0][1] == "unchanged"
+        assert gained(store)[back[0][0], 3] > 0.0
+        assert [gained(store)[cycle, 3] for cycle, _ in back[1:]] == [0.0] * len(back[1:])
+
+
+def test_terminals_are_zero_before_the_first_measured_visit(store_path: Path) -> None:
+    """The columns begin so as soon as a log is given."""
+    with Store(store_path) as store:
+        store.add_pages([(1, {"url": "http://h/"})])
+        store.gains.begin("log")
+        block = dict(store.blocks())[0]
+    for _, (names, formula, _) in worth.FORMULAS.items():
+        assert formula({name: block[name] for name in names}, 1).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read the query log .*No such file"),
+        (b"", r"has no query with a letter or digit \(0 dropped\)"),
+        (b"?!\t3\n", r"has no query with a letter or digit \(1 dropped\)"),
+        (b"caf\xe9\t3\n", "is no UTF-8"),
+        (b"red 3\n", "line 1: .*no tab in"),
+        (b"red\t3\nblue\t-1\n", "line 2: .*no count above 0, '-1'"),
+    ],
+)
+@pytest_twisted.ensureDeferred
+async def test_a_log_that_cannot_be_used_ends_the_crawl_before_it_begins(
+    content: bytes | None,
+    said: str,
+    site: Site,
+    store_path: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line; no request, no cycle, no index; what was recorded stays."""
+    await crawled(site, store_path, texts()[:1], {})
+    log = tmp_path / "queries.tsv"
+    if content is not None:
+        log.write_bytes(content)
+    site.log.clear()
+    await crawled(site, store_path, texts()[1:2], settings_of(log))
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(errors) == 1
+    assert re.search(said, errors[0])
+    assert not site.log
+    with Store(store_path) as store:
+        assert (store.last_cycle, store.open_cycle, store.gains.log) == (1, None, None)
+    assert not (store_path / FILE).exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_index_of_a_later_cycle_is_refused(
+    site: Site, store_path: Path, tmp_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that was brought back from a backup: deleted, the index refills."""
+    settings, said = settings_of(log, GP4C_BUDGET=PAGES), texts()
+    await crawled(site, store_path, said[:1], settings)
+    data = (store_path / "data.mdb").read_bytes()
+    await crawled(site, store_path, said[1:3], settings)
+    (store_path / "data.mdb").write_bytes(data)
+    await crawled(site, store_path, said[1:2], settings)
+    assert "knows of cycle 3, and the store of 1 alone. Delete it" in caplog.text
+    for path in store_path.glob(f"{FILE}*"):
+        path.unlink()
+    await crawled(site, store_path, said[1:3], settings)
+    with Store(store_path) as store:
+        assert store.last_cycle == 3
+        assert any(ppm > 0 for (cycle, _), ppm in gained(store).items() if cycle == 3)
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_index_that_fails_on_the_way_interrupts_the_cycle(
+    site: Site, store_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No visit is committed whose text is not; the next run goes on, to the gains of an undisturbed one."""
+    settings, said = settings_of(log, GP4C_BUDGET=PAGES), texts()
+    await crawled(site, store_path, said[:1], settings)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise SearchIndexError("no room to write to the search index")
+
+        patch.setattr(SearchIndex, "commit", full)
+        await crawled(site, store_path, said[1:2], settings)
+    assert "no room to write to the search index" in caplog.text
+    with Store(store_path) as store:
+        assert (store.open_cycle, len(store.open_visits())) == (2, 0)
+    await crawled(site, store_path, said[1:2], settings)
+    with Store(store_path) as store:
+        assert store.last_cycle == 2
+        assert store.cycles()[-1]["gained"][0] == PAGES
+        assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_closing_line_says_what_searches_gained(
+    site: Site, store_path: Path, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In ppm, by how many visits; nothing of it without a log."""
+    caplog.set_level("INFO")
+    await crawled(site, store_path, texts()[:2], settings_of(log))
+    lines = [record.getMessage() for record in caplog.records if " finished: " in record.getMessage()]
+    assert "searches gained 0 ppm by 0 measured visits" in lines[0]
+    with Store(store_path) as store:
+        visits, ppm = store.cycles()[-1]["gained"]
+    assert visits == PAGES
+    assert f"searches gained {ppm:,.0f} ppm by {visits} measured visits" in lines[1]

@@ -1,0 +1,319 @@
+"""The search index: staging, taking in, measuring, and everything that can be wrong with its file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.errors import QueryLogError, SearchIndexError
+from scrapy_gp4c.index import database
+from scrapy_gp4c.index.counts import NOTHING, compared, count
+from scrapy_gp4c.index.database import connect
+from scrapy_gp4c.index.impact import Refreshes, impacts, refit
+from scrapy_gp4c.index.queries import Workload, parse_query_log
+from scrapy_gp4c.index.scores import Postings
+from scrapy_gp4c.index.search_index import Arrival, SearchIndex, digest
+from scrapy_gp4c.index.searching import search
+from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
+
+LOG = ("red\t5", "green blue\t3", "blue\t1")
+TEXTS = {0: "red green red", 1: "blue blue green", 2: "red blue", 3: "yellow", 4: ""}
+
+
+def workload(*lines: str) -> Workload:
+    """A log of queries."""
+    return parse_query_log(lines or LOG, "log")
+
+
+def arrival(page: int, words: str, known: int | None = None) -> Arrival:
+    """A text whose fingerprint is a hash of it."""
+    return Arrival(page, 2**63 + page, fingerprint(words), known, words)
+
+
+def fingerprint(words: str) -> int:
+    """Another number for another text."""
+    return int.from_bytes(words.encode().ljust(8)[:8], "big") ^ len(words)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[SearchIndex]:
+    """An index with the texts of cycle 1."""
+    made = SearchIndex(tmp_path / FILE, "store", workload(), "tfidf")
+    for page, words in TEXTS.items():
+        made.stage(arrival(page, words))
+    made.commit(1)
+    made.apply(1, TEXTS, [], 7)
+    yield made
+    made.close()
+
+
+def expected(old: str | None, new: str | None, scoring: str = "tfidf") -> np.float32:
+    """What a text gains that takes the place of another, by its definition."""
+    known = [count(words.split(), workload().number) for words in TEXTS.values()]
+    one = compared([(NOTHING, own) for own in known])
+    postings = Postings(one[1], one[4], one[5])
+    learnt = refit(
+        scoring, workload().term_frequency, postings, len(known), np.mean([own.length for own in known])
+    )
+    both = [NOTHING if words is None else count(words.split(), workload().number) for words in (old, new)]
+    pair, term, tf, length, new_tf, new_length = compared([(both[0], both[1])])
+    gained = impacts(
+        learnt, Refreshes(pair, Postings(term, tf, length), Postings(term, new_tf, new_length)), 1
+    )
+    return np.float32(gained[0])
+
+
+def test_a_text_gains_what_the_estimator_says(index: SearchIndex) -> None:
+    """By the ranks of the last refit; first texts cannot be measured before there is one."""
+    index.stage(arrival(3, "red red blue", fingerprint("yellow")))
+    index.stage(arrival(9, "green green"))
+    index.commit(2)
+    found = index.apply(2, [3, 9], [0], 7)
+    assert found.page.tolist() == [0, 3, 9]
+    assert found.ppm.tolist() == [
+        expected(TEXTS[0], None),
+        expected("yellow", "red red blue"),
+        expected(None, "green green"),
+    ]
+    assert found.ppm.min() > 0.0
+
+
+def test_taking_in_twice_adds_nothing(index: SearchIndex) -> None:
+    """As after a kill between the index's transaction and the store's."""
+    index.stage(arrival(2, "green", fingerprint("red blue")))
+    index.commit(2)
+    once = index.apply(2, [2], [], 7)
+    again = index.apply(2, [2], [], 7)
+    assert (again.page.tolist(), again.ppm.tolist()) == (once.page.tolist(), once.ppm.tolist())
+    assert index.cycle == 2
+
+
+def test_visits_that_came_later_gain_besides(index: SearchIndex) -> None:
+    """A cycle that goes on after it was taken in: serial gains telescope."""
+    for words, known in (("green", "red blue"), ("red red", "green")):
+        index.stage(arrival(2, words, fingerprint(known)))
+        index.commit(2)
+        found = index.apply(2, [2], [], 7)
+    assert found.ppm.tolist() == pytest.approx([expected("red blue", "green") + expected("green", "red red")])
+
+
+def test_only_visits_of_the_cycle_count(index: SearchIndex) -> None:
+    """What was staged and has no visit, or is of a cycle before, is dropped."""
+    index.stage(arrival(0, "blue", fingerprint(TEXTS[0])))
+    index.commit(2)
+    index.stage(arrival(1, "red", fingerprint(TEXTS[1])))
+    index.commit(3)
+    assert index.apply(3, [0], [], 7).page.tolist() == []
+    assert index.holds(1, 2**63 + 1, fingerprint(TEXTS[1]))
+    assert index.apply(3, [0, 1], [], 7).page.tolist() == []
+
+
+def test_a_text_that_is_not_the_copys_measures_nothing(index: SearchIndex) -> None:
+    """Of another fingerprint, or of a page with another key; from then on it is held."""
+    index.stage(arrival(0, "blue", known=77))
+    index.stage(Arrival(1, 5, fingerprint("green"), fingerprint(TEXTS[1]), "green"))
+    index.commit(2)
+    assert index.apply(2, [0, 1], [], 7).page.tolist() == []
+    assert index.holds(0, 2**63, fingerprint("blue"))
+    assert index.holds(1, 5, fingerprint("green"))
+    assert not index.holds(1, 2**63 + 1, fingerprint("green"))
+    assert not index.holds(0, 2**63, 77)
+    assert not index.holds(8, 1, 1)
+
+
+def test_gone_pages_leave_and_may_come_back(index: SearchIndex, tmp_path: Path) -> None:
+    """Others rise; coming back is measured from nothing."""
+    assert index.apply(2, [], [2, 8], 7).ppm.tolist() == [expected("red blue", None)]
+    assert not index.holds(2, 2**63 + 2, fingerprint("red blue"))
+    assert search(tmp_path / FILE, "red", "tfidf", 9).found == 1
+    index.stage(arrival(2, "red blue", fingerprint("red blue")))
+    index.commit(3)
+    assert index.apply(3, [2], [], 7).ppm.tolist() == [expected(None, "red blue")]
+    index.forget_gone([2, 99])
+    assert not index.holds(2, 2**63 + 2, fingerprint("red blue"))
+
+
+def test_what_is_measured_by_survives_and_is_learnt_anew_in_time(index: SearchIndex, tmp_path: Path) -> None:
+    """The same numbers after opening anew; after so many cycles, those of the texts of then."""
+    index.close()
+    ppm, said = [], ["blue blue green", "red", "green green red", "blue blue green"]
+    for cycle in (2, 3, 4):
+        opened = SearchIndex(tmp_path / FILE, "store", workload(), "tfidf")
+        opened.stage(arrival(1, said[cycle - 1], fingerprint(said[cycle - 2])))
+        opened.commit(cycle)
+        ppm += opened.apply(cycle, [1], [], refit_cycles=2).ppm.tolist()
+        opened.close()
+    assert ppm[:2] == [expected(said[0], said[1]), expected(said[1], said[2])]
+    assert ppm[2] != expected(said[2], said[3])
+
+
+def test_another_log_counts_the_texts_that_are_there(index: SearchIndex, tmp_path: Path) -> None:
+    """At once, as if it had been there from the beginning; so does another scoring."""
+    for lines, scoring in ((("yellow\t1", "green red\t2"), "tfidf"), (LOG, "bm25")):
+        index.close()
+        index = SearchIndex(tmp_path / FILE, "store", workload(*lines), scoring)
+        fresh = SearchIndex(tmp_path / f"{scoring}.sqlite", "store", workload(*lines), scoring)
+        for page, words in TEXTS.items():
+            fresh.stage(arrival(page, words))
+        fresh.commit(1)
+        fresh.apply(1, TEXTS, [], 7)
+        gained = []
+        for one in (index, fresh):
+            one.stage(arrival(0, "green yellow", fingerprint(TEXTS[0])))
+            one.commit(2)
+            gained.append(one.apply(2, [0], [], 7).ppm.tolist())
+        assert gained[0] == gained[1] != []
+        fresh.close()
+        index.stage(arrival(0, TEXTS[0], fingerprint("green yellow")))
+        index.commit(3)
+        index.apply(3, [0], [], 1)
+    index.close()
+
+
+def test_a_log_is_known_by_its_content() -> None:
+    """Its queries, how often they are asked, which numbers their terms have, and the scoring."""
+    same = parse_query_log(["red\t10", "green blue\t6", "", "???\t4", "blue\t2"], "elsewhere")
+    assert digest(workload(*LOG), "tfidf") == digest(same, "tfidf")
+    others = [workload("red\t4", *LOG[1:]), workload(*LOG[::-1]), workload(*LOG[:2])]
+    names = [digest(workload(*LOG), scoring) for scoring in ("bm25", "tfidf")]
+    assert len({*names, *(digest(one, "tfidf") for one in others)}) == 5
+
+
+# --- searching
+
+
+def test_answers_have_all_words_best_first(index: SearchIndex, tmp_path: Path) -> None:
+    """By the scoring functions; words of no query of the log too; equal scores by page."""
+    answer = search(tmp_path / FILE, "Red!", "tfidf", 10)
+    assert (answer.terms, answer.pages, answer.found) == (("red",), 5, 2)
+    idf = 1 + np.log(5 / 3)
+    scores = {0: idf * np.sqrt(2) / np.sqrt(3), 2: idf / np.sqrt(2)}
+    assert {hit.page: hit.score for hit in answer.hits} == pytest.approx(scores)
+    assert [hit.page for hit in answer.hits] == [0, 2]
+    assert [hit.page for hit in search(tmp_path / FILE, "green blue", "bm25", 10).hits] == [1]
+    assert [hit.page for hit in search(tmp_path / FILE, "yellow", "bm25", 10).hits] == [3]
+    assert search(tmp_path / FILE, "yellow red", "tfidf", 10).hits == []
+    assert search(tmp_path / FILE, "purple", "tfidf", 10).found == 0
+    assert len(search(tmp_path / FILE, "blue", "tfidf", 1).hits) == 1
+
+
+def test_a_query_without_words_is_refused(index: SearchIndex, tmp_path: Path) -> None:
+    """As is a store without an index."""
+    with pytest.raises(QueryLogError, match=r"found no letter or digit in '\?!'"):
+        search(tmp_path / FILE, "?!", "tfidf", 10)
+    with pytest.raises(SearchIndexError, match=r"no search index .*GP4C_QUERY_LOG"):
+        search(tmp_path / "elsewhere" / FILE, "red", "tfidf", 10)
+
+
+# --- what can be wrong with the file
+
+
+def damage(path: Path) -> None:
+    """Write over most of the file."""
+    path.write_bytes(path.read_bytes()[:100] + b"\xff" * 8000)
+
+
+def make_foreign(path: Path) -> None:
+    """Put another program's database there."""
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.commit()
+
+
+def make_text(path: Path) -> None:
+    """Put a text there."""
+    path.write_text("years of work " * 999)
+
+
+def make_newer(path: Path) -> None:
+    """Let a later version have written it."""
+    with closing(sqlite3.connect(path)) as one:
+        one.execute("PRAGMA user_version = 9")
+
+
+def lose_refit(path: Path) -> None:
+    """Let it lack a part of what it measures by."""
+    with closing(sqlite3.connect(path)) as one:
+        one.execute("UPDATE about SET value = zeroblob(8) WHERE name = 'score'")
+        one.commit()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (damage, "is damaged: .*Delete it .*fills a new one"),
+        (make_text, "is damaged: .*Delete it"),
+        (make_foreign, "is another program's database. Move it away"),
+        (make_newer, "has format 9; this version reads 1.*Delete it"),
+        (lose_refit, "is damaged: what it measures by is not of its log.*Delete it"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_error(
+    index: SearchIndex, tmp_path: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    """With what was found and what helps; the file stays as it was."""
+    index.close()
+    spoil(tmp_path / FILE)
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(SearchIndexError, match=said):
+        SearchIndex(tmp_path / FILE, "store", workload(), "tfidf")
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_an_index_of_another_store_is_refused(index: SearchIndex, tmp_path: Path) -> None:
+    """Its page numbers mean other pages."""
+    index.close()
+    with pytest.raises(SearchIndexError, match=r"belongs to another store. Delete it"):
+        SearchIndex(tmp_path / FILE, "another", workload(), "tfidf")
+
+
+def test_a_locked_index_is_one_error(
+    index: SearchIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Someone else is in the middle of writing: what was staged is kept for the next commit."""
+    index._connection.execute("PRAGMA busy_timeout = 10")
+    index.stage(arrival(0, "blue", fingerprint(TEXTS[0])))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SearchIndexError, match=r"is locked by another process"):
+            index.commit(2)
+    index.commit(2)
+    assert index.apply(2, [0], [], 7).page.tolist() == [0]
+
+
+def test_a_full_disk_is_one_error_and_loses_nothing(index: SearchIndex) -> None:
+    """What no page is left for is kept, and goes with the next commit."""
+    pages = index._connection.execute("PRAGMA page_count").fetchone()[0]
+    index._connection.execute(f"PRAGMA max_page_count = {pages}")
+    index.stage(arrival(0, "blue " * 99_999, fingerprint(TEXTS[0])))
+    with pytest.raises(SearchIndexError, match=r"no room to write .*free disk space"):
+        index.commit(2)
+    index._connection.execute("PRAGMA max_page_count = 99999")
+    index.commit(2)
+    assert index.apply(2, [0], [], 7).page.tolist() == [0]
+
+
+def test_an_sqlite_without_fts5_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its version, and what to do."""
+    monkeypatch.setattr(database, "_TABLES", database._TABLES.replace("fts5", "fts99"))
+    with pytest.raises(SearchIndexError, match=r"SQLite \([0-9.]+\) has no FTS5.*unset GP4C_QUERY_LOG"):
+        connect(tmp_path / FILE)
+
+
+def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    """With the system's reason."""
+    with pytest.raises(SearchIndexError, match=r"No such file or directory. Check its owner"):
+        connect(tmp_path / "nowhere" / FILE)
+
+
+def test_the_file_is_its_owners_alone(index: SearchIndex, tmp_path: Path) -> None:
+    """As the store is, whatever SQLite puts beside it."""
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes.keys() >= {FILE, f"{FILE}-wal"}
+    assert set(modes.values()) == {0o600}

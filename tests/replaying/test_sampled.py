@@ -1,0 +1,177 @@
+"""Compiled loops of policies that sample make the visits that the policies choose, in the same order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.page_state.distances import ClusterRanks, Links
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.policy import PolicySettings, Round
+from scrapy_gp4c.scoring import functions
+from training.histories.history import ChangeHistory
+from training.histories.neighbours import PageGroups
+from training.replaying import sampled
+from training.replaying.arranged import prepare
+from training.replaying.dense import replay_dense
+from training.replaying.evidence import ReplayEvidence
+from training.replaying.kernels import sampling
+from training.replaying.metrics import Ints
+
+POLICIES = (
+    "rns", "gsb", "gsb(level='directory')", "gsb(level='cluster', sample=40)", "gsb(sample=1)", "db",
+    "db(d=0)", "db(d=-2, phi=0.6, in_flight=3)", "db(d=3, gate=True, phi='wha')", "db(phi=0)",
+    "db(phi='ha', in_flight=1)", "cb", "cb(d=2, in_flight=1)", "cb(d=9, phi=1)",
+    "cb(phi='wha', clock='visits')",
+    "rounds(rounds=3, sample=0.4)", "rounds(rounds=1, sample=1, level='cluster')",
+)  # fmt: skip
+CLUSTERS = 5
+
+
+def history(seed: int, pages: int, cycles: int = 6) -> ChangeHistory:
+    """Pages in directories within each other; some belong to no cluster."""
+    rng = np.random.default_rng(seed)
+    names = [f"{'a/' * rng.integers(0, 3)}{'b/' * rng.integers(0, 2)}{page}" for page in range(pages)]
+    site = rng.integers(0, 3, pages).astype(np.int32)
+    found = ChangeHistory(rng.random((cycles, pages)) < rng.beta(0.5, 1.0, pages), site, page_names=names)
+    order = np.array([[(a + b) % CLUSTERS for b in range(CLUSTERS)] for a in range(CLUSTERS)], np.int32)
+    cluster = rng.integers(NOWHERE, CLUSTERS, pages).astype(np.int32)
+    nobody = np.empty(0, np.intp)
+    found.neighbours.groups_by_content = PageGroups(cluster, order, Links(nobody, nobody, pages), "")
+    return found
+
+
+def visits(found: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[tuple[int, list[int]]]:
+    """Pages of every cycle in the order of visit."""
+    told: list[tuple[int, list[int]]] = []
+
+    def watch(cycle: int, pages: Ints, changed: np.ndarray) -> None:
+        told.append((cycle, pages.tolist()))
+
+    arranged = prepare(found, budget=k, warmup=1)
+    choice = table.load(policy)
+    replay_dense(arranged, functions.load("t * X"), (), watch, choice, by_rounds=by_rounds)
+    return told
+
+
+@given(
+    policy=st.sampled_from(POLICIES),
+    seed=st.integers(0, 2**32),
+    pages=st.integers(1, 120),
+    share=st.floats(0, 1),
+)
+@settings(max_examples=120, deadline=None)
+def test_a_compiled_cycle_is_that_of_the_policy(policy: str, seed: int, pages: int, share: float) -> None:
+    """Whatever the budget, the groups and the changes."""
+    found = history(seed, pages)
+    k = max(1, round(share * pages))
+    assert visits(found, policy, k, by_rounds=False) == visits(found, policy, k, by_rounds=True)
+
+
+@pytest.mark.parametrize("policy", ["rns", "gsb(sample=50)", "db(d=2)", "cb(in_flight=5)"])
+def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> None:
+    """Sorts of many numbers, and samples by sorting instead of inserting."""
+    found = history(1, 4000, 3)
+    told = visits(found, policy, 700, by_rounds=False)
+    assert told == visits(found, policy, 700, by_rounds=True)
+    assert [len(pages) for _, pages in told] == [700, 700]
+
+
+def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
+    """Of the first scored cycle."""
+    arranged = prepare(found, budget=5, warmup=1)
+    made = ReplayEvidence(arranged, columns)
+    made.begin(2, arranged.salts[0])
+    return made
+
+
+def test_only_what_has_a_loop_is_compiled() -> None:
+    """Links, groups by a terminal, scores and policies of users plan by themselves."""
+    given_ = PolicySettings(functions.load("t"), 1)
+    own = evidence(history(3, 30))
+    has_loop = {
+        text: sampled.compiled(table.load(text).make(given_), own) is not None
+        for text in ("rns", "db", "cb", "gsb", "lb", "groups", "top_k", "rr", "rounds")
+    }
+    assert [text for text in has_loop if has_loop[text]] == ["rns", "db", "cb", "gsb"]
+
+
+def test_equal_turns_and_too_many_rings_are_left_to_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop decides by whole draws, a turn is a float of them; and rings are not listed beyond a limit."""
+    found = history(4, 30)
+    own = evidence(found)
+    drawing = sampled._Draws(own)
+    drawing.draw()
+    assert drawing.turns(30) is not None
+    drawing.drawn[3] = drawing.drawn[7] + np.uint64(1)
+    assert drawing.turns(30) is None
+    run = sampled.SampledCycles(lambda round, missed: None, own)
+    assert not run.visit(Round(2, 0, 5), np.zeros(30, np.int32))
+    assert own.visited == 0
+    monkeypatch.setattr(sampled, "MOST_NEAR", 20)
+    order = np.array([[(a + b) % 9 for b in range(9)] for a in range(9)])
+    grouping = Grouping(np.arange(30) % 9, 9, ClusterRanks(order))
+    assert sampled._all_rings(grouping, 0) is not None
+    assert sampled._all_rings(grouping, 2) is None
+
+
+def test_rings_are_those_that_the_grouping_tells() -> None:
+    """Every group has as many, some of them empty."""
+    grouping = history(5, 60).neighbours.grouping("tree")
+    for d in (0, 2, -3):
+        rings = sampled._all_rings(grouping, d)
+        assert rings is not None
+        assert rings.of_group == abs(d) + 1
+        assert grouping.distances is not None
+        for group in range(grouping.groups):
+            own = [ring.tolist() for ring in grouping.distances.rings(group, d)]
+            at = range(group * rings.of_group, (group + 1) * rings.of_group)
+            listed = [rings.near[rings.begin[row] : rings.begin[row + 1]].tolist() for row in at]
+            assert listed == own + [[]] * (rings.of_group - len(own))
+
+
+def test_keys_that_agree_in_their_high_bits_are_still_in_order() -> None:
+    """Positions ride in the low bits of the numbers that are sorted: then those must be looked at."""
+    keys = np.random.default_rng(1).permutation(200).astype(np.uint64)
+    assert sampling._order(keys).tolist() == np.argsort(keys).tolist()
+    spread = keys << np.uint64(50)
+    assert sampling._order(spread).tolist() == np.argsort(spread).tolist()
+
+
+def test_samples_of_groups_are_listed_as_the_policy_lists_them() -> None:
+    """As many of each group as are needed, the earliest turns first."""
+    found = history(6, 90)
+    own = evidence(found)
+    grouping = found.neighbours.grouping("directory")
+    pages, begin, numbers = own.first_of_groups(grouping, 3)
+    turn = dict(zip(range(90), own.rows(np.arange(90, dtype=np.uint32)).state["draw"].tolist(), strict=True))
+    for row, number in enumerate(numbers.tolist()):
+        members = np.flatnonzero(grouping.number == number).tolist()
+        expected = sorted(members, key=turn.__getitem__, reverse=True)[:3]
+        assert pages[begin[row] : begin[row + 1]].tolist() == expected
+    assert len(numbers) == len(np.unique(grouping.number))
+
+
+def test_an_engine_that_is_asked_for_plans_by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the statement and the loop can be compared from a command line."""
+    from training.replaying import replay
+
+    found = history(7, 50)
+    asked: list[bool] = []
+
+    def note(*given_: object, **choices: object) -> object:
+        asked.append(bool(choices["by_rounds"]))
+        return replay_dense(*given_, **choices)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(replay, "replay_dense", note)
+    arranged = prepare(found, budget=5, warmup=1)
+    one = replay.run(arranged, "t", policy="db", engine="dense")
+    other = replay.run(arranged, "t", policy="db")
+    assert asked == [True, False]
+    for field in dataclasses.fields(one):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))

@@ -1,0 +1,191 @@
+"""A cycle of the policies that sample, page by page, as `scrapy_gp4c.policies` states it for any evidence.
+
+Draws are distinct, so that sorting by them leaves nothing open.
+"""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
+from scrapy_gp4c.scoring.draws import GOLDEN, Purpose
+from training.replaying.kernels.bits import mix
+
+_NEIGHBOUR = np.uint64(Purpose.NEIGHBOUR * GOLDEN % 2**64)
+_GROUP = np.uint64(Purpose.GROUP * GOLDEN % 2**64)
+_GOLDEN = np.uint64(GOLDEN)
+
+
+@njit(cache=True, nogil=True)
+def draw(salt, drawn):
+    """Draws of all pages into `drawn`, uint64 ``[P]``: as `draws.salted_draws` of their numbers."""
+    for page in range(len(drawn)):
+        drawn[page] = mix(mix(np.uint64(page) + _GOLDEN) ^ salt)
+
+
+@njit(cache=True, nogil=True)
+def at_least(drawn, bound, found):
+    """Pages that draw a number or more, ascending, into `found`, uint32 ``[P + 1]``; how many."""
+    count = 0
+    for page in range(len(drawn)):
+        found[count] = page
+        count += drawn[page] >= bound
+    return count
+
+
+@njit(cache=True, nogil=True)
+def follow(turns, follows, drawn, places, rings, choices, visits):
+    """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.follow`; returns the number of visits.
+
+    ``turns``: pages in the order of their turns as samples; ``follows``: which of them are followed, bool;
+    ``places``: group of each page, pages by group, and where each group begins; ``rings``: groups by
+    ring, and where each ring of each group begins, ``[groups * rings of a group + 1]``; ``choices``: visits,
+    samples in flight, rings of a group; ``visits``: pages and kinds, written to.
+    """
+    group, pages, begin = places
+    near, ring_begin = rings
+    k, in_flight, of_group = choices
+    visited, kinds = visits
+    is_open = np.ones(len(group), np.bool_)
+    is_spent = np.zeros(len(begin), np.bool_)
+    found = np.empty(len(group), np.uint32)
+    flight = np.empty(in_flight, np.int64)
+    flying = count = turn = 0
+    while True:
+        before = count
+        for one in range(flying):
+            own = group[turns[flight[one]]]
+            if not follows[flight[one]] or own == NOWHERE:
+                continue
+            for ring in range(own * of_group, (own + 1) * of_group):
+                if count == k:
+                    break
+                some = 0
+                for other in near[ring_begin[ring] : ring_begin[ring + 1]]:
+                    if not is_spent[other]:
+                        for page in pages[begin[other] : begin[other + 1]]:
+                            found[some] = page
+                            some += is_open[page]
+                        is_spent[other] = True  # unless the budget ends here
+                count = _take(found[:some], drawn, k, count, is_open, visited, kinds)
+        flying = 0
+        while flying < in_flight and count < k and turn < len(turns):
+            page = turns[turn]
+            if is_open[page]:
+                is_open[page] = False
+                visited[count], kinds[count] = page, SAMPLE
+                count += 1
+                flight[flying] = turn
+                flying += 1
+            turn += 1
+        if count == before:
+            return count
+
+
+@njit(cache=True, nogil=True)
+def _order(key):
+    """As `np.argsort`, by sorting numbers that carry their positions: half the time."""
+    bits = np.uint64(0)
+    while len(key) >> bits:
+        bits += np.uint64(1)
+    mixed = np.empty(len(key), np.uint64)
+    for row in range(len(key)):
+        mixed[row] = key[row] >> bits << bits | np.uint64(row)
+    mixed.sort()
+    order = np.empty(len(key), np.int64)
+    for row in range(len(key)):
+        if row and mixed[row] >> bits == mixed[row - 1] >> bits:
+            return np.argsort(key)
+        order[row] = mixed[row] & ((np.uint64(1) << bits) - np.uint64(1))
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _take(found, drawn, k, count, is_open, visited, kinds):
+    """Visit pages in the order in which they draw as neighbours, as far as the budget lasts."""
+    key = np.empty(len(found), np.uint64)
+    for row in range(len(found)):
+        key[row] = mix(drawn[found[row]] + _NEIGHBOUR)
+    for row in _order(key)[: k - count]:
+        page = found[row]
+        is_open[page] = False
+        visited[count], kinds[count] = page, NEIGHBOUR
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def earliest(each, drawn, places):
+    """The first pages of every group, at most so many, in the order of their turns as samples.
+
+    Returns the pages; where each group begins that has any, and their number; numbers of these groups.
+    """
+    pages, begin = places
+    groups = np.flatnonzero(begin[1:] > begin[:-1])
+    most = np.minimum(each, (begin[1:] - begin[:-1])[groups])
+    first_begin = np.append(np.zeros(1, np.int64), np.cumsum(most))
+    first = np.empty(first_begin[-1], np.uint32)
+    for row in range(len(groups)):
+        own = pages[begin[groups[row]] : begin[groups[row] + 1]]
+        _earliest(own, drawn, first[first_begin[row] : first_begin[row + 1]])
+    return first, first_begin, groups
+
+
+@njit(cache=True, nogil=True)
+def greedy(each, k, drawn, missed, places, visits):
+    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.by_groups`; visits.
+
+    ``each``: pages to sample of a group; ``missed``: changes that the copy of each page has missed;
+    ``places``: pages by group, and where each group begins; ``visits``: pages and kinds, written to.
+    """
+    pages, begin = places
+    visited, kinds = visits
+    samples, sample_begin, groups = earliest(each, drawn, places)
+    most = sample_begin[1:] - sample_begin[:-1]
+    order = np.argsort(mix(drawn[samples[sample_begin[:-1]]] + _GROUP))
+    share = np.zeros(len(groups))
+    count = sampled = 0
+    for row in order:
+        if count == k:
+            break
+        changed = 0
+        own = samples[sample_begin[row] : sample_begin[row + 1]][: k - count]
+        for page in own:
+            visited[count], kinds[count] = page, SAMPLE
+            changed += missed[page] > 0
+            count += 1
+        share[row] = changed / len(own)
+        sampled += 1
+    order = order[:sampled]
+    for row in order[np.argsort(-share[order], kind="mergesort")]:
+        if count == k:
+            break
+        own = pages[begin[groups[row]] : begin[groups[row] + 1]]
+        for one in _order(~drawn[own])[most[row] :][: k - count]:
+            visited[count], kinds[count] = own[one], NEIGHBOUR
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _earliest(pages, drawn, first):
+    """The pages that draw the highest numbers, in order, into `first`."""
+    if len(first) > 32:
+        first[:] = pages[_order(~drawn[pages])][: len(first)]
+        return
+    held = 0
+    for page in pages:
+        own = drawn[page]
+        if held == len(first) and own < drawn[first[held - 1]]:
+            continue
+        held = min(held + 1, len(first))
+        at = held - 1
+        while at > 0 and drawn[first[at - 1]] < own:
+            first[at] = first[at - 1]
+            at -= 1
+        first[at] = page
