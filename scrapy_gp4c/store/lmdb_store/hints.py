@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import claims
-from scrapy_gp4c.page_state.claims import CLAIM, Times
+from scrapy_gp4c.page_state.claims import CLAIM, Times, Told
 from scrapy_gp4c.page_state.columns import Columns, unpack
 from scrapy_gp4c.page_state.notes import SET
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
