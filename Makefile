@@ -28,10 +28,11 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-BENCHMARKS := first_answer fingerprint reactor_turns crawl_overhead politeness plan store_history store_directories panel bias \
+BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
 	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery hints policies chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
+QUICK_demo := --days 8
 QUICK_chaos := --share 0.02
 QUICK_store_directories := --pages 100000
 QUICK_leaderboard := --budgets 0.05 --seeds 1

@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from scrapy_gp4c.errors import Gp4cError
 
@@ -39,7 +40,7 @@ from .crawls import (
 from .history import DAYS, HOSTS
 from .model import LAST_DAY, Web
 from .plot import draw
-from .tables import days_table, detection, leads, summary_table
+from .tables import FIRST_CURVE_DAY, curves_table, days_table, detection, leads, summary_table
 
 CRAWLS: Final[dict[str, dict[str, str]]] = {
     "default": {},
@@ -138,6 +139,14 @@ def switch(series: list[Series], console: Console) -> bool:
     return True
 
 
+def shown(series: Sequence[Series], rows: Sequence[Row], day: int, height: int) -> Iterator[Table]:
+    """Yield what a terminal of so many lines shows after a crawl: the last rows, and the curves so far."""
+    curves = 5 + len(series) if day >= FIRST_CURVE_DAY else 0
+    yield days_table(rows, max(5, height - 15 - curves))
+    if curves:
+        yield curves_table(series, day)
+
+
 def run(options: argparse.Namespace, console: Console) -> None:
     """Run the whole demo.
 
@@ -185,11 +194,15 @@ def run(options: argparse.Namespace, console: Console) -> None:
                     rows.append(row)
                     progress.advance(task)
                     if console.is_terminal:
-                        live.update(Group(days_table(rows, max(5, console.height - 15)), progress))
+                        live.update(Group(*shown(series, rows, day, console.height), progress))
                     else:  # a file or a pipe shows only what is printed
                         console.print(f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed")
+                if day == FIRST_CURVE_DAY and not console.is_terminal:
+                    console.print(curves_table(series, day))
     if not console.is_terminal:
         console.print(days_table(rows, len(rows)))
+        if options.days >= FIRST_CURVE_DAY:
+            console.print(curves_table(series, options.days))
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
     )

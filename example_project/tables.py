@@ -8,7 +8,10 @@ from rich.table import Table
 
 from training.comparing.statistics import mean as mean_of
 
-from .crawls import BUDGET, Row, Series
+from .crawls import BUDGET, Row, Series, by_day
+
+STEPS = "▁▂▃▄▅▆▇█"
+FIRST_CURVE_DAY = 3  # nothing can have changed on day 1, and a curve has two points
 
 
 def percent(share: float) -> str:
@@ -39,6 +42,28 @@ def days_table(rows: Sequence[Row], limit: int) -> Table:
             percent(row.current),
             end_section=after is None or after.day != row.day,
         )
+    return table
+
+
+def curve(values: NDArray[np.float64], low: float, high: float) -> str:
+    """Return a curve as letters, one for each value, from ``low`` to ``high``; a blank for nan."""
+    steps = np.clip((values - low) / max(high - low, 1e-9) * len(STEPS), 0, len(STEPS) - 1)
+    return "".join(" " if np.isnan(step) else STEPS[int(step)] for step in steps)
+
+
+def curves_table(series: Sequence[Series], days: int) -> Table:
+    """Return the curves of the days from the second on: change rates, and current copies."""
+    table = Table(title=f"Days 2 to {days}", show_lines=False)
+    table.add_column("score")
+    shown = []
+    for name in ("change_rate", "current"):
+        values = {score: own[1:] for score, own in by_day(series, name, days).items()}
+        every = np.concatenate([*values.values()])
+        low, high = (0.0 if name == "change_rate" else np.nanmin(every)), np.nanmax(every)
+        table.add_column(f"{name.replace('_', ' ')}, {percent(low)} to {percent(high)}", no_wrap=True)
+        shown.append({score: curve(own, low, high) for score, own in values.items()})
+    for one in series:
+        table.add_row(one.score, *(curves[one.score] for curves in shown))
     return table
 
 

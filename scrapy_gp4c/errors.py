@@ -62,3 +62,7 @@ class ImportFileError(Gp4cError, ValueError):
 
 class QueryLogError(Gp4cError, ValueError):
     """A log of queries cannot be used, or is missing where something is measured by it."""
+
+
+class ArchiveError(Gp4cError, OSError):
+    """The archive of texts cannot be used; the page store is as it was."""

@@ -110,7 +110,7 @@ class FingerprintMiddleware:
         else:
             self._hear(response, visit)
             try:
-                made: Read | Exception = read(response, features, with_text=cycle.measuring is not None)
+                made: Read | Exception = read(response, features, with_text=_with_text(cycle))
             except Exception as error:
                 made = error
             _keep_sum(cycle, visit, response, made)
@@ -123,7 +123,7 @@ class FingerprintMiddleware:
         assert isinstance(response, TextResponse)
         try:
             made: Read | Exception = await _result(
-                self._elsewhere.read(response, cycle.settings.features, with_text=cycle.measuring is not None)
+                self._elsewhere.read(response, cycle.settings.features, with_text=_with_text(cycle))
             )
         except Exception as error:
             made = error
@@ -237,7 +237,7 @@ def _judge(
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
         return _ended(cycle, lambda: cycle.end(visit, "error", size_bytes, latency_s))
-    return _ended(cycle, lambda: cycle.judge(visit, made.fingerprint, size_bytes, latency_s, made.normal))
+    return _ended(cycle, lambda: cycle.judge(visit, made, size_bytes, latency_s))
 
 
 def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str, object] | None:
@@ -257,6 +257,11 @@ def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: Read | Excep
             cycle.store.set_body_sum(visit.page, total)
 
 
+def _with_text(cycle: Cycle) -> bool:
+    """Tell whether anybody wants the texts of pages."""
+    return cycle.measuring is not None or cycle.archive is not None
+
+
 def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
     """The fingerprint of a page whose body is the one that its copy was made of; None where it may not be."""
     if _lacks_text(cycle, visit):
@@ -269,7 +274,7 @@ def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
         return None
     if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
         return None
-    return row.fingerprint
+    return None if cycle.archive is not None and cycle.archive.lacks(row) else row.fingerprint
 
 
 def _latency_s(request: Request) -> float:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.archive.differences import coloured, differences, shown
+from scrapy_gp4c.archive.texts import FILE, Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
@@ -39,6 +43,9 @@ class Change:
     """Bits in which the fingerprints differ."""
     changes: int
     """Found on this page so far, this one included."""
+    diff: list[str] | None
+    """With ``--diff``, how the text differs from the version before, a line for each place; null: not asked
+    for, or the archive has not both."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +70,18 @@ def add_options(parser: ArgumentParser) -> None:
         "--last", type=positive, default=1, metavar="N", help="those of the last N cycles (default: 1)"
     )
     parser.add_argument("--match", metavar="TEXT", help="only pages whose URL contains TEXT")
+    parser.add_argument(
+        "--diff", action="store_true", help="show what changed, word by word (needs GP4C_ARCHIVE = True)"
+    )
     form = parser.add_mutually_exclusive_group()
     add_json(form.add_argument)
     form.add_argument("--csv", action="store_true", help="print comma-separated values")
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print the changes, those of a cycle under way included."""
-    with project.open_store() as store:
+    """Print the changes, those of a cycle under way included. Raises ArchiveError with ``--diff``."""
+    with project.open_store() as store, ExitStack() as opened:
+        texts = opened.enter_context(Texts(store.path / FILE, readonly=True)) if options.diff else None
         newest = store.open_cycle or store.last_cycle
         first, last = max(1, newest - options.last + 1), newest
         if options.cycle is not None:
@@ -80,13 +91,21 @@ def run(project: Project, options: Namespace) -> None:
                 (one["cycle"] for one in store.cycles() if (one.get("finished") or np.inf) >= options.since),
                 newest + 1,
             )
-        found = list(_changes(project, store, first, last, options))
+        found = list(_changes(project, store, first, last, options, texts))
     if options.json:
         print_json(Changes(first, last, found))
     elif options.csv:
-        writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Change)], lineterminator="\n")
+        names = [field.name for field in fields(Change) if options.diff or field.name != "diff"]
+        writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(map(asdict, found))
+        rows_ = ({**asdict(one), "diff": "\n".join(one.diff or ())} for one in found)
+        writer.writerows(rows_)
+    elif options.diff:
+        for one in found:
+            found_at = f"cycle {one.cycle}, {local_time(one.time)}"
+            print(f"{one.url}  {found_at}, change {one.changes}, {one.distance} bits")
+            for line in _in_colour(one.diff) if one.diff is not None else ("the archive has not both texts",):
+                print(f"  {line}")
     else:
         rows = [
             (str(one.cycle), local_time(one.time), str(one.distance), str(one.changes), one.url)
@@ -95,8 +114,19 @@ def run(project: Project, options: Namespace) -> None:
         print_table([("cycle", "found", "bits", "changes", "URL"), *rows])
 
 
+def _in_colour(lines: list[str]) -> Iterator[str]:
+    """Lines of a diff, in colour on a terminal."""
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    yield from (coloured(line) if colour else line for line in lines)
+
+
 def _changes(
-    project: Project, store: PageStore, first: int, last: int, options: Namespace
+    project: Project,
+    store: PageStore,
+    first: int,
+    last: int,
+    options: Namespace,
+    texts: Texts | None,
 ) -> Iterator[Change]:
     """Yield the changes of cycles first..last; memory: the changes since the first."""
     found = _found(store, first)
@@ -106,13 +136,20 @@ def _changes(
     so_far = {page: store.page(page).X + in_open[page] - count for page, count in since.items()}
     for cycle, visits in found:
         requests = store.requests(visits["page"])
-        times, pages, distances = (visits[name].tolist() for name in ("time", "page", "distance"))
-        for request, time, page, distance in zip(requests, times, pages, distances, strict=True):
+        names = ("time", "page", "distance", "fingerprint")
+        columns = (visits[name].tolist() for name in names)
+        for request, time, page, distance, fingerprint in zip(requests, *columns, strict=True):
             so_far[page] += 1
             url = project.credentials.url(request["url"])
             wanted = cycle <= last and time >= (options.since or -np.inf)
             if wanted and (options.match is None or options.match in url):
-                yield Change(cycle, time, url, distance, so_far[page])
+                diff = None if texts is None else _diff(texts, store.page(page).key, cycle, fingerprint)
+                yield Change(cycle, time, url, distance, so_far[page], diff)
+
+
+def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | None:
+    pair = texts.pair(key, cycle, fingerprint)
+    return None if pair is None else list(shown(differences(*pair)))
 
 
 def _found(store: PageStore, first: int) -> list[tuple[int, npt.NDArray[Any]]]:

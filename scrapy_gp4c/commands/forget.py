@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.archive.texts import FILE, Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.crawling import leaving
@@ -91,7 +92,7 @@ def run(project: Project, options: Namespace) -> None:
     if found.forgotten and not options.dry_run:
         if not options.yes:
             _ask(found)
-        count = forget(project.store_path, project.sizes, lambda store: _chosen(project, store, options))
+        count = forget(project.store_path, project.sizes, lambda store: _leaving(project, store, options))
         found = Forgotten(found.store, found.pages, count, found.hosts, found.examples, False)
         if not options.json:
             print(f"forgot {count:,} pages with their visits")
@@ -112,6 +113,20 @@ def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArr
         chosen &= leaving.not_seen_since(store, options.not_seen_since)
     if options.pattern is not None:
         chosen &= leaving.matching(store, options.pattern, project.credentials.url)
+    return chosen
+
+
+def _leaving(project: Project, store: PageStore, options: Namespace) -> npt.NDArray[np.bool_]:
+    """Tell which pages fit all options, and take their texts out of the archive, if there is one."""
+    chosen = _chosen(project, store, options)
+    if (store.path / FILE).exists():
+        keys = (
+            key
+            for first, block in store.blocks()
+            for key in block["key"][chosen[first : first + len(block["key"])]].tolist()
+        )
+        with Texts(store.path / FILE) as texts:
+            texts.remove(keys)
     return chosen
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
@@ -23,6 +24,7 @@ from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.fingerprint import Read
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
 from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import PageRow
@@ -53,6 +55,8 @@ class Cycle:
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
+        self.archive: Archive | None = None
+        """Where texts are kept; whoever opens it closes it."""
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -177,58 +181,52 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(
-        self, visit: Claim, fingerprint: int, size_bytes: int, latency_s: float = 0.0, text: str | None = None
-    ) -> VisitResult:
-        """End the visit with the page's text fingerprint: `first`, `unchanged` or `changed`."""
-        row = self.store.page(visit.page)
+    def judge(self, visit: Claim, made: Read, size_bytes: int, latency_s: float = 0.0) -> Told:
+        """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
+        row, outcome, bits = self.store.page(visit.page), "first", None
+        previous: Previous = nothing
+        fingerprint = made.fingerprint
         if self.measuring:
-            self.measuring.take(visit.page, row, fingerprint, text or "")
-        if not row.has_copy:
-            return self._end(visit, row, "first", size_bytes, latency_s, fingerprint)
-        changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
-        bits = distance(fingerprint, row.fingerprint)
-        outcome = "changed" if changed else "unchanged"
-        return self._end(visit, row, outcome, size_bytes, latency_s, fingerprint, bits)
+            self.measuring.take(visit.page, row, fingerprint, made.normal or "")
+        if row.has_copy:
+            bits = distance(fingerprint, row.fingerprint)
+            changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
+            outcome = "changed" if changed else "unchanged"
+        if self.archive is not None:
+            previous = self.archive.take(row, outcome, self.number, fingerprint, made.text)
+        new = NewVisit(
+            visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
+        )
+        return Told(self._end(visit, row, new, bits), made.text, previous)
 
-    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> VisitResult:
+    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> Told:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
-        return self._end(visit, self.store.page(visit.page), outcome, size_bytes, latency_s)
+        row = self.store.page(visit.page)
+        previous = nothing if self.archive is None else self.archive.previous(row)
+        new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
+        return Told(self._end(visit, row, new), None, previous)
 
     def _end(
-        self,
-        visit: Claim,
-        row: PageRow,
-        outcome: str,
-        size_bytes: int,
-        latency_s: float,
-        fingerprint: int = 0,
-        distance_bits: int | None = None,
+        self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None
     ) -> VisitResult:
         del self._under_way[visit.page]
         self._without_outcome -= self._plan.position(visit.page) is not None
         try:
             self.store.record(
-                NewVisit(
-                    page=visit.page,
-                    time=time.time(),
-                    outcome=outcome,
-                    kind=visit.kind,
-                    fingerprint=fingerprint,
+                new._replace(
                     distance=NO_DISTANCE if distance_bits is None else distance_bits,
-                    bytes=min(size_bytes, 2**32 - 1),
-                    latency_s=latency_s,
+                    bytes=min(new.bytes, 2**32 - 1),
                 )
             )
         except StoreError as error:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
-        self.stats.inc_value(f"gp4c/outcome/{outcome}")
-        judged = OUTCOMES.index(outcome) in JUDGED
-        changed = outcome == "changed"
+        self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
+        judged = OUTCOMES.index(new.outcome) in JUDGED
+        changed = new.outcome == "changed"
         return {
             "page": visit.page,
-            "outcome": outcome,
+            "outcome": new.outcome,
             "changed": changed if judged else None,
             "distance": distance_bits,
             "n": row.n + judged,

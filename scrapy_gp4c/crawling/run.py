@@ -14,6 +14,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
+from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Cycle
@@ -204,14 +205,15 @@ class Run:
                 self.stats.set_value(f"gp4c/{name}", value)
 
     def close_store(self) -> None:
-        """Close the store, then the search index; what goes wrong then is one line."""
+        """Close the store, then the search index and the archive; what goes wrong then is one line."""
         try:
             self.cycle.store.close()
         except StoreError as error:
             if self.cycle.failure is None:  # else it has been said
                 logger.critical("%s", error, extra=self.extra)
-        if self.cycle.measuring is not None:
-            self.cycle.measuring.close()
+        for beside in (self.cycle.measuring, self.cycle.archive):
+            if beside is not None:
+                beside.close()
 
 
 def open_run(
@@ -223,13 +225,17 @@ def open_run(
     store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
-        index = measuring(store, settings)
+        index, archive = measuring(store, settings), None
         try:
-            return Run(crawler, store, settings, spider, enqueue, index)
+            archive = open_archive(store, settings, spider)
+            run = Run(crawler, store, settings, spider, enqueue, index)
+            run.cycle.archive = archive
+            return run
         except BaseException:
             store.before_commit(lambda: None)
-            if index is not None:
-                index.close()
+            for beside in (index, archive):
+                if beside is not None:
+                    beside.close()
             raise
     except BaseException:
         store.close()

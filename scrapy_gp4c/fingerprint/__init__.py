@@ -35,7 +35,9 @@ class Read(NamedTuple):
     fingerprint: int
     """uint64; 0 for a page without text."""
     normal: str | None = None
-    """Its normalised text, if that was asked for; "" where it is no text."""
+    """Its normalised text, if texts were asked for; "" where it is no text."""
+    text: str | None = None
+    """Its text as a visitor reads it, whatever the features; likewise."""
 
 
 def features(text: str) -> list[str]:
@@ -89,10 +91,11 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
 
 
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> Read:
-    """Return the fingerprint of a response, as `fingerprint` does, and its text if that is asked for."""
+    """Return the fingerprint of a response, as `fingerprint` does, and its texts if these are asked for."""
     if not with_text:
         return Read(fingerprint(response, features))
-    normal = normalise(page_text(response))
+    text = page_text(response)
+    normal = normalise(text)
     if features is None and isinstance(response, TextResponse):
-        return Read(_sketch(shingle_hashes(normal)), normal)
-    return Read(fingerprint(response, features), normal)
+        return Read(_sketch(shingle_hashes(normal)), normal, text)
+    return Read(fingerprint(response, features), normal, text)

@@ -88,11 +88,13 @@ class Elsewhere:
         answer = process.stdout.read(ANSWER.size)
         if len(answer) < ANSWER.size:
             raise ChildProcessError
-        is_made, value, text_bytes = ANSWER.unpack(answer)
-        text = process.stdout.read(text_bytes)
-        if len(text) < text_bytes:
+        is_made, value, *sizes = ANSWER.unpack(answer)
+        texts = [process.stdout.read(size) for size in sizes]
+        if [*map(len, texts)] != sizes:
             raise ChildProcessError
-        return Read(value, text.decode("utf-8", "surrogatepass") if with_text else None) if is_made else None
+        if not is_made:
+            return None
+        return Read(value, *(text.decode("utf-8", "surrogatepass") for text in texts if with_text))
 
     def _end(self) -> None:
         process, self._process = self._process, None

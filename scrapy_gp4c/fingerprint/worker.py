@@ -16,10 +16,10 @@ from scrapy.http import HtmlResponse, TextResponse, XmlResponse
 from scrapy_gp4c.fingerprint import main_features, read
 
 PAGE: Final = struct.Struct("<BB?BI")
-"""Before each page: its class (of `CLASSES`), which features (of `FEATURES`), whether its text is asked for,
-bytes of its encoding's name and of its body, which follow."""
-ANSWER: Final = struct.Struct("<?QI")
-"""Whether there is a fingerprint, it, and the bytes of the text that follows."""
+"""Before each page: its class (of `CLASSES`), which features (of `FEATURES`), whether its texts are asked
+for, bytes of its encoding's name and of its body, which follow."""
+ANSWER: Final = struct.Struct("<?QII")
+"""Whether there is a fingerprint, it, and bytes of the texts that follow: the normalised one, the other."""
 CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse)
 FEATURES: Final = (None, main_features)
 
@@ -35,10 +35,10 @@ def serve(pages: BinaryIO, answers: BinaryIO) -> None:
         try:
             response = CLASSES[kind]("http://page/", body=body, encoding=encoding)
             found = read(response, FEATURES[features], with_text=with_text)
-            text = (found.normal or "").encode("utf-8", "surrogatepass")
-            answer = ANSWER.pack(True, found.fingerprint, len(text)) + text
+            normal, text = ((one or "").encode("utf-8", "surrogatepass") for one in found[1:])
+            answer = ANSWER.pack(True, found.fingerprint, len(normal), len(text)) + normal + text
         except Exception:  # the crawl tries itself, and says what is wrong
-            answer = ANSWER.pack(False, 0, 0)
+            answer = ANSWER.pack(False, 0, 0, 0)
         answers.write(answer)
         answers.flush()
 

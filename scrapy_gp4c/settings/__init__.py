@@ -49,6 +49,9 @@ class Settings:
     query_scoring: str
     refit_cycles: int
     secret_params: tuple[str, ...]
+    archive: bool
+    archive_versions: int
+    archive_bytes: int
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:

@@ -156,4 +156,22 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.names,
         "parameters of URLs, headers, keys of meta and of cb_kwargs whose values are never stored",
     ),
+    "GP4C_ARCHIVE": values.Setting(
+        False,
+        "True or False",
+        values.flag,
+        "keep the last versions of every page as text (extra `[archive]`)",
+    ),
+    "GP4C_ARCHIVE_VERSIONS": values.Setting(
+        2,
+        "a count from 1 to 1000",
+        lambda value: values.count(value, 1, 1000),
+        "versions of a page that the archive keeps; a change is shown where it has both",
+    ),
+    "GP4C_ARCHIVE_BYTES": values.Setting(
+        2**30,
+        "a number of bytes of at least 2**20",
+        lambda value: values.count(value, 2**20),
+        "size of the archive's file; beyond it, the oldest versions make room",
+    ),
 }

@@ -21,7 +21,7 @@ from example_project import demo as program
 from example_project.crawls import FIRST_RANKED_DAY, DemoError, Row, Series
 from example_project.demo import CONTROL, LEARNED, PANEL, learn, main, switch
 from example_project.model import Web
-from example_project.tables import leads
+from example_project.tables import STEPS, curve, curves_table, leads
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.functions import FORMAT, load
 from scrapy_gp4c.scoring.named import DEFAULT
@@ -266,3 +266,33 @@ def test_bad_numbers(capsys, option, value):
         main([option, value])
     assert stopped.value.code == 2
     assert f"found {value}" in capsys.readouterr().err
+
+
+def test_the_first_curve_is_on_the_screen_before_anything_is_ranked(finished):
+    """After day 3, of change rate and current copies; at the end there is one of every crawl and day."""
+    lines = finished[1].splitlines()
+    drawn = [number for number, line in enumerate(lines) if set(line) & set(STEPS)]
+    fourth = next(number for number, line in enumerate(lines) if line.startswith("day 4,"))
+    assert drawn[0] < fourth
+    assert len(drawn) == 1 + len(COMPARED) + 2
+    last = next(line for line in reversed(lines) if "default" in line and set(line) & set(STEPS))
+    assert [len(set_of.strip()) for set_of in last.split("│")[2:4]] == [DAYS - 1, DAYS - 1]
+
+
+def test_curves_are_drawn_to_one_scale():
+    """The highest value of all crawls is the highest step; days without a crawl are blank."""
+    assert curve(np.array([0.0, 0.5, 1.0, np.nan, -3.0]), 0.0, 1.0) == "▁▅█ ▁"
+    assert curve(np.array([0.4, 0.4]), 0.4, 0.4) == "▁▁"
+    series = []
+    for score, rates in (("a", (0.1, 0.4, 0.8)), ("b", (0.1, 0.2))):
+        one = Series(score, Path(), np.zeros(1, np.int32))
+        for day, rate in enumerate(rates, 1):
+            one.rows.append(Row(day, score, 9, 5, 5, 1, rate, 0.5, 1.0 - rate, 0, 0))
+        series.append(one)
+    console = Console(file=StringIO(), width=120)
+    console.print(curves_table(series, 3))
+    text = console.file.getvalue()
+    assert "change rate, 0.0% to 80.0%" in text
+    assert "current, 20.0% to 80.0%" in text
+    a, b = (line.split("│")[2].strip() for line in text.splitlines() if line.startswith(("│ a", "│ b")))
+    assert (a, b) == ("▅█", "▃")

@@ -15,19 +15,20 @@ ARROWS: Final[dict[str, str]] = {
     "words": "",
     "index": "words",
     "fingerprint": "words",
+    "archive": "",
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
     "settings": "policies scoring store index",
-    "crawling": "scoring fingerprint page_state policies store settings index words",
+    "crawling": "archive scoring fingerprint page_state policies store settings index words",
     "the top": "crawling fingerprint settings",
-    "commands": "crawling settings store page_state scoring index",
+    "commands": "archive crawling settings store page_state scoring index",
     "histories": "store page_state",
     "clustering": "histories page_state",
     "replaying": "histories policies page_state scoring index words",
     "evolution": "replaying histories policies scoring",
     "comparing": "evolution replaying histories policies store scoring index",
-    "reporting": "comparing evolution replaying store page_state scoring",
+    "reporting": "archive comparing evolution replaying store page_state scoring",
     "training's commands": "reporting comparing evolution replaying clustering histories scoring index",
 }
 """Room -> the rooms that it imports; `errors` is everybody's."""
@@ -36,6 +37,7 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
     "twisted": {"the top", "crawling"},
     "lmdb": {"store"},
+    "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
 }
@@ -147,7 +149,7 @@ def test_lmdb_is_the_stores_own_affair() -> None:
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
 
 
-@pytest.mark.parametrize("room", [*PURE, "store"])
+@pytest.mark.parametrize("room", [*PURE, "store", "archive"])
 def test_pure_modules_and_store_do_not_know_scrapy(room: str) -> None:
     """Training can use them where Scrapy is not installed; only the store may import LMDB."""
     for module, found in IMPORTS.items():
@@ -160,7 +162,7 @@ def test_pure_modules_and_store_do_not_know_scrapy(room: str) -> None:
 def test_training_shares_pure_modules_and_the_store_alone(module: str) -> None:
     """Learning reads what crawls recorded; it never imports a part of the crawler."""
     live = {name for name in OURS[module] if uses({name}, "scrapy_gp4c")}
-    shared = {name for name in live if room_of(name) in (*PURE, "store", "errors")}
+    shared = {name for name in live if room_of(name) in (*PURE, "store", "archive", "errors")}
     assert live - shared <= {"scrapy_gp4c"}  # its version
     assert not uses(IMPORTS[module], "scrapy")
 

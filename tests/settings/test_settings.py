@@ -45,6 +45,9 @@ BAD: dict[str, list[Any]] = {
     "GP4C_QUERY_SCORING": ["inlinks", "", "BM25", 3, []],
     "GP4C_REFIT_CYCLES": [0, -1, 1.5, "never", True],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan],
+    "GP4C_ARCHIVE": ["maybe", 2, []],
+    "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
+    "GP4C_ARCHIVE_BYTES": [0, 2**20 - 1, True, "big", 1.5e6 + 0.5],
 }
 
 
@@ -116,6 +119,8 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_KEEP_CYCLES", "keep_cycles", "None", None),
         ("GP4C_SECRET_PARAMS", "secret_params", "pin, sid", ("pin", "sid")),
         ("GP4C_SECRET_PARAMS", "secret_params", "", ()),
+        ("GP4C_ARCHIVE", "archive", "1", True),
+        ("GP4C_ARCHIVE_BYTES", "archive_bytes", "1048576", 2**20),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],
 )

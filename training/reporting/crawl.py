@@ -16,6 +16,7 @@ from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.store.records import local_time
 from training.reporting.charts import Chart, Line, shown
 from training.reporting.crawl_story import Story, read_story
+from training.reporting.last_changes import last_changes_section
 from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
 from training.reporting.sections import formula_section
 from training.reporting.study import Formula
@@ -39,6 +40,9 @@ def crawl_page(path: Path) -> Page:
         panel = story.rate(slice(None), ("panel",))
         if not math.isnan(panel):
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
+    sections = [_cycles(story), _score(story)]
+    if (changes := last_changes_section(path)) is not None:
+        sections.append(changes)
     last = story.records[-1]
     visits = int(story.counts.sum())
     changed = int(story.counts[:, :, CHANGED].sum())
@@ -70,7 +74,7 @@ def crawl_page(path: Path) -> Page:
         shown(rate, True),
         "visited pages that had changed / visited pages with a known outcome",
         cards,
-        [_cycles(story), _score(story), _outcomes(story), _hosts(story), _top(story)],
+        [*sections, _outcomes(story), _hosts(story), _top(story)],
         facts,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

@@ -72,7 +72,8 @@ class Bars:
             text += f" (worst run {min(fitness):.4f})"
         self._progress.update(self._all, completed=self._number, best=text)
         step = max(1, self._total // 10)
-        if not self._console.is_terminal and (self._number % step == 0 or self._number == self._total):
+        told = self._number in (1, self._total) or self._number % step == 0
+        if not self._console.is_terminal and told:
             self._console.print(f"generation {self._number}/{self._total}: {text}", highlight=False)
 
 

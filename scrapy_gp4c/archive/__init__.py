@@ -1,0 +1,1 @@
+"""What pages said: their last versions as text, and how two of them differ."""

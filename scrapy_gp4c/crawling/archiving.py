@@ -1,0 +1,154 @@
+"""The archive of a crawl: each page's versions as text, and what callbacks are told of them.
+
+Whatever is wrong with the archive, the crawl goes on without it, and says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from scrapy_gp4c.archive.compression import require
+from scrapy_gp4c.archive.differences import differences, shown
+from scrapy_gp4c.archive.texts import FILE, Texts, Version
+from scrapy_gp4c.errors import ArchiveError
+from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import VisitResult
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+logger = logging.getLogger(__name__)
+
+PREVIOUS: Final = "previous_text"
+Previous = Callable[[], str | None]
+
+
+def nothing() -> str | None:
+    """No text: there was none, or none is kept."""
+    return None
+
+
+class Told(dict[str, object]):
+    """What a callback finds in ``response.meta["gp4c"]``, with the text of the page's last version.
+
+    ``previous_text`` is read when it is first asked for; None: there is none, because the page is new, the
+    archive is off or was when the version was found, or the text had to make room.
+    """
+
+    def __init__(self, result: VisitResult, text: str | None = None, previous: Previous = nothing) -> None:
+        """Take the result, the text of this visit where it was read, and what gives the one before."""
+        super().__init__(result)
+        self._text, self._previous = text, previous
+
+    def __missing__(self, name: str) -> object:
+        if name != PREVIOUS:
+            raise KeyError(name)
+        self[name] = self._previous()
+        return self[name]
+
+    def get(self, name: str, default: object = None) -> object:
+        """Return what is known under a name."""
+        return self[name] if name == PREVIOUS else super().get(name, default)
+
+    def diff(self) -> str:
+        """Return how the text differs from the one before, word by word, a line for each place.
+
+        ``[-gone-] {+new+}``; "" where nothing differs, or one of the two is not known.
+        """
+        before = self[PREVIOUS]
+        if not isinstance(before, str) or self._text is None:
+            return ""
+        return "\n".join(shown(differences(before, self._text)))
+
+    def __reduce__(self) -> tuple[type[dict[str, object]], tuple[dict[str, object]]]:
+        return dict, (dict(self),)  # where a request carries it to the disk, it is plain
+
+
+class Archive:
+    """The archive beside the store of a run."""
+
+    def __init__(self, texts: Texts, spider: Spider) -> None:
+        """Take the file, and the spider that log lines are about."""
+        self._texts: Texts | None = texts
+        self._spider = spider
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._texts is not None:
+            self._texts.close()
+            self._texts = None
+
+    def lacks(self, row: PageRow) -> bool:
+        """Tell whether the text of a page's copy is not there, though texts are kept."""
+        return self._texts is not None and self._frame(row) is None
+
+    def take(self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None) -> Previous:
+        """Keep what a visit has read; returns what gives the text of the version before.
+
+        ``row``: the page before the visit; ``text``: None where the page's bytes are those of its copy, or no
+        text.
+        """
+        frame = self._frame(row) if row.has_copy else None
+        if self._texts is None:
+            return nothing
+        try:
+            if text and (outcome != "unchanged" or frame is None):
+                found = row.found_cycle if outcome == "unchanged" else cycle
+                before = None if frame is None else row.found_cycle
+                self._texts.keep(Version(row.key, found, fingerprint, before, text))
+            elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
+                self._texts.move(row.key, row.found_cycle, fingerprint)
+        except ArchiveError as error:
+            self._give_up(error)
+        return nothing if frame is None else lambda: self._text(frame)
+
+    def previous(self, row: PageRow) -> Previous:
+        """Return what gives the text of a page's copy, read when it is asked for."""
+
+        def text() -> str | None:
+            frame = self._frame(row)
+            return None if frame is None else self._text(frame)
+
+        return text if row.has_copy else nothing
+
+    def _frame(self, row: PageRow) -> bytes | None:
+        if self._texts is None:
+            return None
+        try:
+            return self._texts.frame(row.key, row.found_cycle, row.fingerprint)
+        except ArchiveError as error:
+            self._give_up(error)
+            return None
+
+    def _text(self, frame: bytes) -> str | None:
+        if self._texts is None:
+            return None
+        try:
+            return self._texts.text(frame)
+        except ArchiveError as error:
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: ArchiveError) -> None:
+        logger.warning("No texts are kept from now on: %s", error, extra={"spider": self._spider})
+        self.close()
+
+
+def open_archive(store: PageStore, settings: Settings, spider: Spider) -> Archive | None:
+    """Open the archive beside a store; None where the settings want none, or it cannot be used.
+
+    Raises ArchiveError where the library is missing that it needs.
+    """
+    if not settings.archive:
+        return None
+    require()
+    try:
+        texts = Texts(store.path / FILE, settings.archive_versions, settings.archive_bytes)
+    except ArchiveError as error:
+        logger.warning("No texts are kept: %s", error, extra={"spider": spider})
+        return None
+    return Archive(texts, spider)

@@ -1,0 +1,70 @@
+"""Word diffs: what they say makes the one text of the other, whatever the texts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.archive import differences as module
+from scrapy_gp4c.archive.differences import MOST_WORDS, Hunk, Part, coloured, differences, shown
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "dd", "\n", "ü"]), max_size=60).map(" ".join)
+
+
+def words(hunks: list[Hunk], without: str) -> list[str]:
+    """The words of hunks, without those of a sign."""
+    return [word for hunk in hunks for sign, part in hunk.parts if sign != without for word in part]
+
+
+@given(TEXTS, TEXTS)
+def test_with_all_context_both_texts_are_in_it(before: str, after: str) -> None:
+    """Without the new words it is the old text, and the other way round; equal words have no difference."""
+    hunks = differences(before, after, context=1000)
+    if before.split() == after.split():
+        assert hunks == []
+        return
+    assert len(hunks) == 1
+    assert words(hunks, "+") == before.split()
+    assert words(hunks, "-") == after.split()
+
+
+@given(TEXTS, TEXTS, st.integers(0, 4))
+def test_hunks_are_where_they_say(before: str, after: str, context: int) -> None:
+    """Each stands at its place in the text after, apart from the next, with at most so many words around."""
+    end = 0
+    for hunk in differences(before, after, context):
+        own = words([hunk], "-")
+        start = hunk.place - 1
+        assert after.split()[start : start + len(own)] == own
+        assert start >= end
+        end = start + len(own)
+        assert {part.sign for part in hunk.parts} & {"-", "+"}
+        assert all(part.words for part in hunk.parts)
+        for part in (hunk.parts[0], hunk.parts[-1]):
+            assert part.sign != " " or len(part.words) <= context
+
+
+def test_what_is_shown() -> None:
+    """As ``git diff --word-diff`` has it, in colour where that is wanted."""
+    before = " ".join(f"word{number}" for number in range(50))
+    after = before.replace("word20", "other words").replace("word45 ", "")
+    hunks = differences(before, after, context=2)
+    assert list(shown(hunks)) == [
+        "@@ 19 @@ word18 word19 [-word20-] {+other words+} word21 word22",
+        "@@ 45 @@ word43 word44 [-word45-] word46 word47",
+    ]
+    (first, _) = map(coloured, shown(hunks))
+    assert "\033[31m[-word20-]\033[0m \033[32m{+other words+}\033[0m" in first
+    (line,) = shown(differences("a", "a \x1b[2Jb"))
+    assert line == "@@ 1 @@ a {+\ufffd[2Jb+}"
+
+
+def test_texts_that_have_nothing_in_common_cost_no_square() -> None:
+    """Beyond some thousand words between common ends, all is replaced; the ends are found all the same."""
+    old = " ".join(["same", *(f"old{number}" for number in range(MOST_WORDS)), "end"])
+    new = " ".join(["same", *(f"new{number}" for number in range(MOST_WORDS)), "end"])
+    (hunk,) = differences(old, new)
+    assert [part.sign for part in hunk.parts] == [" ", "-", "+", " "]
+    assert hunk.parts[0] == Part(" ", ("same",))
+    assert len(hunk.parts[1].words) == len(hunk.parts[2].words) == MOST_WORDS
+    assert module.CONTEXT_WORDS > 1
