@@ -29,11 +29,11 @@ from benchmarks.replay import BUDGET, synthetic
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.policies.policy import Found, Planned
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
-from training.histories.neighbours import PageGroups
 from training.replaying.arranged import ArrangedHistory, prepare
 from training.replaying.replay import run
 

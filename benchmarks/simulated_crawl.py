@@ -135,7 +135,7 @@ def crawl(
         if failing is not None:
             outcome[failing[cycle - 1]] = ERROR
         record = _visit_all(pages, settings, text, outcome)
-        visits = pages.visits
+        visits = pages.visited
         new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
         shadows = np.concatenate((shadows, enter(new, pages.columns_of(new))))
         shadows, tally = panel.advance(pages, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def _visit_all(
     """Plan all rounds of the open cycle and visit their pages; returns its record."""
     planner = Planner(pages, settings)  # type: ignore[arg-type]
     while not planner.is_over:
-        if not planner.plan({"plan": pages.counts}, Planned.of(pages.visits)):
+        if not planner.plan({"plan": pages.counts}, Planned.of(pages.visited)):
             break
         visits = np.zeros(len(pages.planned), VISIT)
         visits["page"], visits["kind"] = pages.planned["page"], pages.planned["kind"]

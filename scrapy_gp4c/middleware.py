@@ -22,11 +22,12 @@ from twisted.internet.threads import deferToThread
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import mark, take_off
-from scrapy_gp4c.crawling.run import runs
+from scrapy_gp4c.crawling.run import hear, runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.fingerprint.bodies import body_sum
+from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 
 if TYPE_CHECKING:
@@ -86,29 +87,26 @@ class FingerprintMiddleware:
     def process_response(
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
-        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped.
-
-        The fingerprint of a large page is made elsewhere; until it is there, the visit is under way.
-        """
+        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
         cycle, visit = self._visit(request)
         if cycle is None or visit is None:
             _unmark(request)
-            self._hear(response, None)
+            hear(self._crawler, response, None)
             return response
         features = cycle.settings.features
+        if response.status == 304:
+            hear(self._crawler, response, visit)
         if (outcome := _outcome(request, response)) is not None:
-            if outcome == "not_modified":
-                self._hear(response, visit)
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
         elif (same := _same(cycle, visit, response)) is not None:
-            self._hear(response, visit)
+            hear(self._crawler, response, visit)
             result = _judge(cycle, visit, request, response, Read(same))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
-            self._hear(response, visit)
+            hear(self._crawler, response, visit)
             try:
                 made: Read | Exception = read(response, features, with_text=_with_text(cycle))
             except Exception as error:
@@ -120,6 +118,7 @@ class FingerprintMiddleware:
     async def _judge_later(
         self, cycle: Cycle, visit: Claim, request: Request, response: Response
     ) -> Response:
+        # The fingerprint is made elsewhere; until it is there, the visit is under way.
         assert isinstance(response, TextResponse)
         try:
             made: Read | Exception = await _result(
@@ -129,17 +128,10 @@ class FingerprintMiddleware:
             made = error
         if not cycle.is_under_way(visit):
             return response
-        self._hear(response, visit)
+        hear(self._crawler, response, visit)
         _keep_sum(cycle, visit, response, made)
         result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)
-
-    def _hear(self, response: Response, visit: Claim | None) -> None:
-        """Read what a response claims, just before its visit is recorded: a commit has both or neither."""
-        found = runs.get(self._crawler)
-        run = found() if found is not None else None
-        if run is not None and run.hints is not None:
-            run.hints.read(response, None if visit is None else visit.page)
 
     def _end(
         self,
@@ -153,6 +145,8 @@ class FingerprintMiddleware:
         if result is None:
             return response
         request.meta[META] = result
+        if cycle.settings.asks_for_clusters:
+            _describe(cycle, visit, response, str(result["outcome"]))
         if cycle.settings.skip_unchanged:
             if result["outcome"] in ("first", "changed", "unchanged"):
                 self._keep_validators(cycle, visit, response)
@@ -275,6 +269,18 @@ def _same(cycle: Cycle, visit: Claim, response: Response) -> int | None:
     if kept is None or kept != body_sum(response, cycle.settings.features, row.fingerprint):
         return None
     return None if cycle.archive is not None and cycle.archive.lacks(row) else row.fingerprint
+
+
+def _describe(cycle: Cycle, visit: Claim, response: Response, outcome: str) -> None:
+    """Keep what a new copy is like, and that of one that was made when nobody asked."""
+    try:
+        known = outcome not in ("first", "changed") and (
+            outcome != "unchanged" or cycle.store.has_description(visit.page)
+        )
+        if not known and cycle.failure is None:
+            cycle.store.set_description(visit.page, description(response))
+    except StoreError as error:
+        cycle.failure = error
 
 
 def _latency_s(request: Request) -> float:

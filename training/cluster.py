@@ -1,27 +1,39 @@
-"""``python -m training.cluster``: groups of pages that may change together, from a file of their contents."""
+"""``python -m training.cluster``: groups of pages that may change together, by what the pages say.
+
+Of a file of contents, or of the store of a crawl that kept descriptions of its copies.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from scrapy_gp4c.errors import Gp4cError
 from training import options
-from training.clustering.clusters import FEATURES, group_pages
+from training.clustering.clusters import FEATURES, HISTORY, group_pages
+from training.clustering.copies import group_copies
 from training.histories.contents import read_contents
+from training.histories.copies_of_store import read_copies
 from training.histories.groups_file import write_groups
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m training.cluster", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add("contents", metavar="CONTENTS", help="file of contents: what every page said in every cycle")
+    add("pages", metavar="CONTENTS|STORE", type=Path,
+        help="file of contents, what every page said in every cycle; or the store of a crawl")  # fmt: skip
     options.output(add, "file of groups to write (.npz)")
     add("--clusters", type=int, default=100, help="number of clusters (default %(default)s)")
-    add("--features", default=",".join(FEATURES), help="what pages are alike by (default %(default)s)")
+    default = ",".join(FEATURES)
+    add(
+        "--features",
+        default=default,
+        help=f"what pages are alike by (default %(default)s; of a store also {HISTORY})",
+    )
     options.seed(add, 0, "seed of the clustering (default %(default)s)")
     return parser
 
@@ -29,19 +41,24 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
     given = _parser().parse_args(arguments)
+    features = given.features.split(",")
     try:
-        contents = read_contents(given.contents)
-        groups = group_pages(contents, given.clusters, given.features.split(","), given.seed)
+        if given.pages.is_dir():
+            groups = group_copies(read_copies(given.pages), given.clusters, features, given.seed)
+        else:
+            groups = group_pages(read_contents(given.pages), given.clusters, features, given.seed)
         write_groups(given.output, groups)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
-    size = np.sort(np.bincount(groups.cluster))
+    size = np.sort(groups.sizes)
     print(
-        f"{len(groups.cluster):,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
+        f"{size.sum():,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
         f"half of them of {size[len(size) // 2]:,} or more; {len(groups.links.source):,} links; "
         f"seed {given.seed}"
     )
+    if without := len(groups.cluster) - int(size.sum()):
+        print(f"{without:,} pages have no description, and are in no cluster")
     return 0
 
 

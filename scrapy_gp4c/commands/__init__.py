@@ -12,6 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_gp4c.commands import (
     backup,
     changes,
+    cluster,
     compact,
     export,
     forget,
@@ -47,6 +48,7 @@ ACTIONS = {
     "hint": hint,
     "monitor": monitor,
     "report": report,
+    "cluster": cluster,
     "verify": verify,
     "repair": repair,
     "backup": backup,

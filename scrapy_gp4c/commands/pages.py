@@ -138,7 +138,8 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
     best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
     cycle = store.open_cycle or store.last_cycle + 1
     function, salt = project.settings.score_function, draw_salt(project.settings.seed, cycle)
-    related = Surroundings(store, cycle, function.columns).seen_by(NOTHING, spent=0.0)
+    surroundings = Surroundings(store, cycle, function.columns)
+    related = surroundings.seen_by(NOTHING, spent=0.0)
     for first, block in store.blocks():
         rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
         if options.match is not None:
@@ -146,7 +147,8 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
             rows = rows[[options.match in shown(request["url"]) for request in requests]]
         if not len(rows):
             continue
-        state = RoundState(block, rows, related, Draws(block["key"], salt))
+        known = surroundings.columns(block, slice(first, first + len(block["key"])))
+        state = RoundState(known, rows, related, Draws(block["key"], salt))
         scores, gained = function.scores(state, cycle), _gained(block, options.sort)
         dq = np.full(len(rows), np.nan) if gained is None else gained[rows]
         by = {"score": scores, "changes": state["X"], "last": state["last_attempt"], "dq": dq}[options.sort]

@@ -16,7 +16,7 @@ from scrapy_gp4c.crawling.estimates import describe
 from scrapy_gp4c.crawling.leaving import Leaver, leavers
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, local_time
+from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -29,6 +29,18 @@ REASONS = {
 }
 """Why pages are visited in vain -> in words, and the option of `forget`."""
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Visits by which a policy learnt of other pages, and those that it made because of them."""
+
+    samples: int
+    samples_changed: int
+    seeds: int
+    """Samples that were followed; of policies by groups: groups that were."""
+    neighbours: int
+    neighbours_changed: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,9 @@ class CycleStatus:
     changed: int | None
     change_rate: float | None
     score_function: str
+    policy: str
+    sampled: Sampled | None
+    """What its policy has sampled; None: nothing, or it is not finished."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +143,8 @@ def run(project: Project, options: Namespace) -> None:
     if status.cycles:
         print()
         print_table([HEADER, *map(_row, status.cycles)])
+    if shown and (told := samples_of(shown[-1])):
+        print(f"cycle {shown[-1]['cycle']} by {shown[-1].get('policy', '-')}: {told}")
     _print_leavers(status, project.spider_class.name)
 
 
@@ -169,6 +186,8 @@ def _status(store: PageStore, record: CycleRecord) -> CycleStatus:
         record.get("changed"),
         record.get("change_rate"),
         str(record.get("score_function", "-")),
+        str(record.get("policy", "-")),
+        Sampled(**record["sampled"]) if "sampled" in record else None,
     )
 
 

@@ -9,12 +9,16 @@ from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
 
 
-def record_of(settings: Settings) -> CycleRecord:
+def record_of(settings: Settings, store: PageStore) -> CycleRecord:
     """What the record of a cycle begins with: all that its plan follows from."""
+    groups = store.clusters() if settings.asks_for_clusters else None
+    of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
     return {
+        **of_groups,
         "started": time.time(),
         "budget": settings.budget,
         "policy": settings.policy.text,

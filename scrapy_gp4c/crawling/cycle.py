@@ -23,6 +23,7 @@ from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import Read
 from scrapy_gp4c.fingerprint.distance import distance, is_changed
@@ -50,7 +51,7 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        self.number = store.open_cycle or store.begin_cycle(record_of(settings))
+        self.number = store.open_cycle or store.begin_cycle(record_of(settings, store))
         self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
@@ -285,6 +286,8 @@ class Cycle:
         }
         if gained is not None:
             record["gained"] = gained
+        if (told := sampled(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
+            record["sampled"] = told
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

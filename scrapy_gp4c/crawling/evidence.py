@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.crawling.clusters import Clusters, GroupedPages
 from scrapy_gp4c.page_state import trees
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.extras import EXTRAS
@@ -35,12 +35,8 @@ UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
 """What it has planned before its first round."""
 
 
-class KnownPages(Protocol):
+class KnownPages(GroupedPages, Protocol):
     """What planning reads of the pages of a store; `scrapy_gp4c.store.page_store.PageStore` describes it."""
-
-    @property
-    def merged_pages(self) -> int:
-        """Number of pages."""
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield their columns."""
@@ -73,6 +69,8 @@ class Surroundings:
         """Whether anything of other pages is read."""
         looks_back = any(name.startswith("surprise") for name in columns)
         self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
+        self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
+        self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
     def seen_by(self, found: Found, spent: float) -> Related:
@@ -83,16 +81,18 @@ class Surroundings:
         finished, now = (self._finished, self._counted(found)) if self.is_needed else ([], NO_VISITS)
         recent = Recent(self._cycle, finished, now, spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
-        return Related(known, recent, lambda: self._site_sums, claims=lambda: self._site_claims)
+        clustered = self.clusters.seen_by(found) if self._is_clustered else None
+        return Related(known, recent, lambda: self._site_sums, clustered, lambda: self._site_claims)
+
+    def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
+        """The columns of some pages, with their clusters where these are read."""
+        return self.clusters.columns(columns, pages) if self._is_clustered else columns
 
     def grouping(self, name: Name) -> Grouping:
         """How all pages of `blocks` fall into groups; what a cycle finds new is in none."""
         found = self._groupings.get(name)
-        if name in ("cluster", "links"):
-            raise PolicyError(
-                f"a store does not know its pages by {name}, as a replay may (training.evaluate --groups): "
-                "use a policy by site or directory"
-            )
+        if found is None and name in ("cluster", "links"):
+            found = self._groupings[name] = self.clusters.grouping(name)
         if found is None:
             parts = [columns["group"] for _, columns in self._store.blocks()]
             group = np.concatenate([*parts, np.empty(0, np.uint32)])
@@ -187,9 +187,10 @@ class LiveEvidence:
             rows = np.flatnonzero(self._open[first : first + len(keys)])
             # Copied: ties are asked for when the block is long gone.
             ties_of = Draws(keys[rows], self._salt)
+            known = self._surroundings.columns(columns, slice(first, first + len(keys)))
             is_whole = len(rows) == len(keys)
             state = RoundState(
-                columns, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
+                known, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
             )
             yield Block((rows + first).astype(np.uint32), state, ties_of)
 
@@ -205,7 +206,8 @@ class LiveEvidence:
         columns = self._store.columns_of(pages[order])
         back = np.argsort(order)
         draws = Draws(columns["key"], self._salt)
-        state = RoundState(columns, back, self._related, draws)
+        known = self._surroundings.columns(columns, pages[order])
+        state = RoundState(known, back, self._related, draws)
         return Block(pages, state, Draws(columns["key"][back], self._salt))
 
     def visits(self) -> Found:
@@ -221,8 +223,8 @@ class LiveEvidence:
         return self._surroundings.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Raise PolicyError: a store does not know."""
-        raise PolicyError("the store does not know how popular its pages are: use another phi than 'pra'")
+        """Return how popular each page is, from 0 to 10."""
+        return self._surroundings.clusters.popularity()
 
 
 class Draws:

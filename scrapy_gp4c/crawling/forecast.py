@@ -87,13 +87,13 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
     planner = _planner(imagined, settings)
     rounds: list[Array] = []
     while not planner.is_over:
-        if not planner.plan({"plan": imagined.counts}, Planned.of(imagined.visits)):
+        if not planner.plan({"plan": imagined.counts}, Planned.of(imagined.visited)):
             break
         rounds.append(imagined.planned)
         visits = _found(pages, imagined.planned["page"])
         visits["kind"] = imagined.planned["kind"]
         imagined.visit(visits)
-    return Forecast(cycle, rounds, imagined.counts, imagined.visits)
+    return Forecast(cycle, rounds, imagined.counts, imagined.visited)
 
 
 def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[Forecast]:
@@ -111,7 +111,8 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
     columns = pages.columns_of(np.array([page], np.uint32))
     surroundings = Surroundings(pages, cycle, terminals.ROUND)
     draw = Draws(columns["key"], draw_salt(settings.seed, cycle))
-    return RoundState(columns, slice(None), surroundings.seen_by(NOTHING, spent=0.0), draw)
+    known = surroundings.columns(columns, np.array([page]))
+    return RoundState(known, slice(None), surroundings.seen_by(NOTHING, spent=0.0), draw)
 
 
 def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Standing:

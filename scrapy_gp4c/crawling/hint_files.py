@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import struct_time
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import numpy as np
@@ -160,11 +161,14 @@ def read_feed(response: Response) -> Iterator[Claims]:
     yield Claims(urls, changed_s, np.full(len(urls), nan), unreadable)
 
 
-def _date_of(entry: Mapping[str, Any]) -> tuple[str, float] | None:
+def _date_of(entry: Mapping[str, object]) -> tuple[str, float] | None:
     """Text and time of the date of an entry, NaN for a text that says no time; None: it has no date."""
     fields = dict(entry)  # feedparser's own look-up takes one date for another, and warns of it
     for name in ("updated", "published"):
         if fields.get(name):
             parsed = fields.get(f"{name}_parsed")
-            return str(fields[name]), nan if parsed is None else float(calendar.timegm(parsed))
+            time_s = float(calendar.timegm(parsed)) if isinstance(parsed, struct_time) else nan
+            return str(fields[name]), time_s
+                parsed, struct_time
+            ) else nan
     return None

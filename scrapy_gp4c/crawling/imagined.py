@@ -22,7 +22,14 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.page_store import SiteTrust
-from scrapy_gp4c.store.records import TRUST, CycleRecord, PlanCounts, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import (
+    TRUST,
+    CycleRecord,
+    PlanCounts,
+    RoundCounts,
+    StoredGroups,
+    StoredRequest,
+)
 
 Array = npt.NDArray[Any]
 
@@ -44,14 +51,13 @@ class InMemory:
         directories: Array,
         group_visits: dict[int, Array],
         requests: Callable[[Array], list[StoredRequest]],
-        hints: SiteTrust | None = None,
+        before: KnownPages | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes in place, and directories of dtype `GROUP`.
-
-        ``hints``: how far sites can be trusted; None: none has claimed anything.
-        """
+        """Take columns ``[P]``, which `fold` changes, directories of dtype `GROUP`, and the pages."""
         self.requests = requests
-        self.hints = hints or NothingClaimed()
+        self._before = before
+        self._folded: dict[int, Array] = {}
+        self.hints = NothingClaimed() if before is None else before.hints
         self.state = {**unpack_extras(None, len(state["key"])), **state}
         self._directories = directories
         self._group_visits = group_visits
@@ -64,7 +70,7 @@ class InMemory:
         state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in kept}
-        return cls(state, pages.directories(), visits, pages.requests, pages.hints)
+        return cls(state, pages.directories(), visits, pages.requests, pages)
 
     @property
     def merged_pages(self) -> int:
@@ -83,12 +89,25 @@ class InMemory:
         """Directories of the pages."""
         return self._directories
 
+    def clusters(self) -> StoredGroups | None:
+        """Clusters and links of the pages."""
+        return None if self._before is None else self._before.clusters()
+
     def group_visits(self, cycle: int) -> Array:
         """What the visits of a cycle told of directories."""
         return self._group_visits.get(cycle, NO_VISITS)
 
+    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Visits of cycles: of the store, and those that were folded."""
+        if self._before is not None:
+            yield from self._before.visits(first_cycle, last_cycle)
+        for cycle, visits in self._folded.items():
+            if first_cycle <= cycle and (last_cycle is None or cycle <= last_cycle):
+                yield cycle, visits
+
     def fold(self, visits: Array, cycle: int) -> None:
         """Do to the pages what the visits of a cycle came to, dtype `VISIT`."""
+        self._folded[cycle] = visits
         judged = visits[among(visits["outcome"], JUDGED)]
         state = self.columns_of(judged["page"])
         self._group_visits[cycle] = count_visits(
@@ -112,7 +131,7 @@ class Imagined:
         self.open_cycle = cycle
         self.last_cycle = cycle - 1
         self.pages = self.merged_pages = known.merged_pages
-        self.visits = np.empty(0, VISIT)
+        self.visited = np.empty(0, VISIT)
         self.counts: PlanCounts = {}
         """Of the rounds so far."""
         self.planned = np.empty(0, PLAN)
@@ -121,7 +140,7 @@ class Imagined:
 
     def visit(self, visits: Array) -> None:
         """Note visits, dtype `VISIT`."""
-        self.visits = np.concatenate((self.visits, visits))
+        self.visited = np.concatenate((self.visited, visits))
 
     def rounds(self) -> list[RoundCounts]:
         """Rounds planned so far."""
@@ -135,7 +154,7 @@ class Imagined:
 
     def open_visits(self) -> Array:
         """Visits so far."""
-        return self.visits
+        return self.visited
 
     def commit(self) -> None:
         """Write nothing."""
@@ -164,3 +183,11 @@ class Imagined:
     def requests(self, pages: Array) -> list[StoredRequest]:
         """How some pages are requested."""
         return self._known.requests(pages)
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters and links of the pages."""
+        return self._known.clusters()
+
+    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Visits of finished cycles."""
+        return self._known.visits(first_cycle, last_cycle)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy_gp4c.crawling.estimates import describe
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.policies.table import DEFAULT
-from scrapy_gp4c.store.records import CycleRecord, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, StoredRequest, samples_of
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.settings import Settings
     from scrapy_gp4c.store.credentials import Credentials
 
 logger = logging.getLogger(__name__)
@@ -64,9 +65,15 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), {cycle.store.pages} known pages"
-        f"{_found(record)}{_gained(record)}{_panel(cycle, record)}; "
+        f"{_found(record)}{_gained(record)}{_sampled(record)}{_panel(cycle, record)}; "
         f"the next run begins cycle {cycle.number + 1}"
     )
+
+
+def _sampled(record: CycleRecord) -> str:
+    """Return what the policy has sampled and followed, if anything."""
+    told = samples_of(record)
+    return f"; {told}" if told else ""
 
 
 def _found(record: CycleRecord) -> str:
@@ -130,4 +137,16 @@ def unreadable(error: Exception, stat: str) -> str:
     return (
         f"A request in the JOBDIR cannot be read ({error!r}) and is left out; planned pages are visited all "
         f"the same. (Further ones: stat {stat})"
+    )
+
+
+def other_policy(settings: Settings) -> str | None:
+    """Return the line for a score function that was learned under another policy than the crawl's."""
+    learned, policy = settings.score_function.learned_under, settings.policy
+    if learned is None or not policy.scored or learned == policy.text:
+        return None
+    return (
+        f"The score function {settings.score_function.text} was learned under the policy {learned}, and this "
+        f"crawl has {policy.text}: it may find less than its file says. Set GP4C_POLICY = {learned!r}, or "
+        f'learn anew with `python -m training.learn --policy "{policy.text}"`'
     )

@@ -80,6 +80,7 @@ def choose(
     if surroundings.is_needed:
         pages, position = own_visits(store, shadows, visits, cycle)
         columns["group"] = pages.state["group"]
+        columns = dict(surroundings.columns(columns, shadows["page"]))
     columns |= _growth(store, shadows["page"], needed)
     found = Found.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))

@@ -132,6 +132,14 @@ class Planner:
             self._survey = None
         return True
 
+    def seeds(self, visits: npt.NDArray[Any], planned: Planned) -> int:
+        """How many samples the policy has followed in the open cycle; 0 of one that follows none."""
+        count = getattr(self._policy, "seeds", None)
+        if count is None or not len(planned.pages):
+            return 0
+        evidence = self.evidence(0, planned, Found.of(visits))
+        return int(count(Round(self._cycle, self.planned_rounds, 0), evidence))
+
     def first_choice(self) -> Chosen:
         """What the policy chooses in round 0 of the open cycle, or of the next if none is open."""
         return self.choice(0, 0, UNPLANNED, NOTHING)

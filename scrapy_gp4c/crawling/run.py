@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
@@ -34,6 +35,7 @@ from scrapy_gp4c.store.records import CycleRecord
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,9 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
+        for line in (missing(settings, store), messages.other_policy(settings)):
+            if line is not None:
+                logger.warning("%s", line, extra=self.extra)
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -214,6 +219,15 @@ class Run:
         for beside in (self.cycle.measuring, self.cycle.archive):
             if beside is not None:
                 beside.close()
+
+
+def hear(crawler: Crawler, response: Response, visit: Claim | None) -> None:
+    """Read what a response claims, just before its visit, if it is one, is recorded: a commit has both or
+    none."""
+    found = runs.get(crawler)
+    run = found() if found is not None else None
+    if run is not None and run.hints is not None:
+        run.hints.read(response, None if visit is None else visit.page)
 
 
 def open_run(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.page_state.related import (
@@ -108,6 +109,8 @@ class Apart:
             return surprise(self._since("directory" if name == "surprise_dir" else "site", state))
         if name in ("site_now", "directory_now"):
             return self._so_far("site" if name == "site_now" else "directory", groups)
+        if name in terminals.CLUSTERED:
+            return self._of_clusters(state["cluster"], begun=name == "cluster_now")
         if name == "site_rate":
             return self._site_rate(groups)
         return self._related.column(name, state, rows)
@@ -131,6 +134,20 @@ class Apart:
         begun, rows = self._related.begun(level), self._rows(level, groups)
         now = Sums(begun.found[rows] - self._own.changed, begun.tried[rows] - self._own.judged)
         return so_far(now, self._window(level, groups))
+
+    def _of_clusters(self, clusters: Array, begun: bool) -> Floats:
+        """As of all others, with the shadows' visits for those of their pages, which a cluster counts."""
+        now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
+        counted = clusters != NOWHERE
+        outdated, changed, visited, judged = (
+            counted * self._last(name, WINDOW_CYCLES).astype(np.float64)
+            for name in ("outdated", "changed", "visited", "judged")
+        )
+        recent = Sums(recent.found + outdated - changed, recent.tried + visited - judged)
+        if not begun:
+            return share(*recent)
+        now = Sums(now.found - counted * self._own.changed, now.tried - counted * self._own.judged)
+        return so_far(now, Sums(now.found + recent.found, now.tried + recent.tried))
 
     def _last(self, name: str, cycles: int | Array) -> Array:
         """How many of the last finished cycles set the bit."""

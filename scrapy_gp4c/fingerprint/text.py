@@ -63,13 +63,14 @@ def _is_dropped(node: LexborNode) -> bool:
     return "display:none" in (attributes.get("style") or "").replace(" ", "").lower()
 
 
-def _without_markup(text: str) -> str:
+def without_markup(text: str) -> str:
     """Return the text between the tags, without a parser, in time linear in the length of any text."""
     head, *rest = text.split("<!--")
     return _MARKUP.sub(" ", head + " ".join(piece.partition("-->")[2] for piece in rest))
 
 
-def _is_too_deep(html: str) -> bool:
+def is_too_deep(html: str) -> bool:
+    """Tell whether more than `MAX_DEPTH` elements are open somewhere."""
     if html.count("<") <= MAX_DEPTH:
         return False
     depth = 0
@@ -85,21 +86,39 @@ def html_text(html: str, root: str | None = None) -> str:
 
     ``root`` is a CSS selector: the text of the first element it matches, of the page if none does.
     """
-    if _is_too_deep(html):
-        return _without_markup(html)
-    document = LexborHTMLParser(html).root
+    if is_too_deep(html):
+        return without_markup(html)
+    document = content_of(html)
     if document is None:
         return ""
-    for node in _SELECTOR.find(_NEVER_CONTENT, document):
-        node.decompose()
-    for node in _SELECTOR.find(_CANDIDATE, document):
-        if _is_dropped(node):
-            node.decompose()
     if root is not None:
         found = document.css_first(root)
         if found is not None and (text := found.text(separator=" ")).strip():
             return text
     return document.text(separator=" ")
+
+
+def content_of(html: str) -> LexborNode | None:
+    """Return what a visitor reads of a page that is not too deep, as a tree; None of one without any."""
+    document = LexborHTMLParser(html).root
+    if document is None:
+        return None
+    for node in _SELECTOR.find(_NEVER_CONTENT, document):
+        node.decompose()
+    for node in _SELECTOR.find(_CANDIDATE, document):
+        if _is_dropped(node):
+            node.decompose()
+    return document
+
+
+def source_of(response: TextResponse, most_bytes: int) -> str:
+    """Return the source of a page, as far as so many bytes go."""
+    if len(response.body) > most_bytes:
+        response = response.replace(body=response.body[:most_bytes])
+    try:
+        return response.text
+    except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
+        return response.body.decode("utf-8", "replace")
 
 
 def page_text(response: Response, root: str | None = None) -> str:
@@ -110,14 +129,9 @@ def page_text(response: Response, root: str | None = None) -> str:
     """
     if not isinstance(response, TextResponse):
         return ""
-    if len(response.body) > MAX_BODY_BYTES:
-        response = response.replace(body=response.body[:MAX_BODY_BYTES])
-    try:
-        text = response.text
-    except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
-        text = response.body.decode("utf-8", "replace")
+    text = source_of(response, MAX_BODY_BYTES)
     if isinstance(response, HtmlResponse):
         return html_text(text, root)
     if isinstance(response, XmlResponse):
-        return _without_markup(text)
+        return without_markup(text)
     return text

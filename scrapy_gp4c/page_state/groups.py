@@ -76,6 +76,12 @@ def count_visits(groups: Array, changed: Array, predicted: Array) -> npt.NDArray
     )
 
 
+def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
+    """`count_visits` where nothing is predicted, and some pages are in no group (a negative number)."""
+    known = groups >= 0
+    return count_visits(groups[known], changed[known], np.zeros(int(known.sum())))
+
+
 def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """One table of several, dtype `GROUP_VISITS`: of the parts of a cycle, or of several cycles."""
     joined = np.concatenate([NO_VISITS, *parts])

@@ -48,7 +48,7 @@ class Recent(NamedTuple):
 
 
 class Clustered(NamedTuple):
-    """Visits to clusters, as a round may see them; a page's column ``cluster`` has the number of its own."""
+    """Visits to clusters, as a round may see them; a page's column ``cluster`` has its own, or -1."""
 
     clusters: int
     finished: Sequence[Array]
@@ -116,8 +116,8 @@ class Related:
             )
         if self._clustered is None and name in CLUSTERED:
             raise ScoreError(
-                f"the terminal {name!r} is told by clusters, which only a replay knows that is given "
-                "`--groups` of `python -m training.cluster`: use another, such as 'directory_now'"
+                f"the terminal {name!r} is told by clusters, which a replay knows that is given `--groups` "
+                "of `python -m training.cluster`: use another, such as 'directory_now'"
             )
         if name in KINDS_OF:
             assert self._claims is not None  # who asks without has been refused: see `UNREPLAYED`
@@ -195,19 +195,27 @@ class Related:
         return table if level == "directory" else self._by_directory(table)
 
     def _clusters(self, begun: bool) -> Floats:
-        """By cluster: this cycle so far, or the cycles before alone."""
+        """By cluster: this cycle so far, or the cycles before alone; the last is of pages in none."""
+        now, recent = self.of_clusters()
+        both = Sums(now.found + recent.found, now.tried + recent.tried)
+        return so_far(now, both) if begun else share(*recent)
+
+    def of_clusters(self) -> tuple[Sums, Sums]:
+        """Changes and visits of this cycle so far, and of the window's finished ones, ``[C + 1]``.
+
+        The last is of pages in no cluster, of which nothing is counted.
+        """
         assert self._clustered is not None
         clusters, finished, now = self._clustered
 
         def count(parts: Sequence[Array]) -> Sums:
             joined = np.concatenate([NO_VISITS, *parts])
             found, visits = (
-                np.bincount(joined["group"], joined[name], clusters) for name in ("found", "visits")
+                np.bincount(joined["group"], joined[name], clusters + 1) for name in ("found", "visits")
             )
             return Sums(found.astype(np.float64), visits.astype(np.float64))
 
-        recent = count(finished[:WINDOW_CYCLES])
-        return so_far(count([now]), count([now, *finished[:WINDOW_CYCLES]])) if begun else share(*recent)
+        return count([now]), count(finished[:WINDOW_CYCLES])
 
     def _surprise(self, level: Level) -> Floats:
         """``[G, finished cycles + 1]``: by the number of finished cycles since a page's last visit."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.groupings import Level
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
-from scrapy_gp4c.policies.members import Heard, Members, members_of, rests, samples
+from scrapy_gp4c.policies.members import Heard, Members, followed_groups, loners, members_of, rests, samples
 from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, PolicySettings, Round
 from scrapy_gp4c.policies.sampling import Floats, plan_of
 from scrapy_gp4c.policies.top_k import scored_by
@@ -24,8 +24,23 @@ BY_SCORE: Final = "score"
 """Order of groups by the mean of the score function, instead of a terminal."""
 
 
+class _ByLevel:
+    """A policy that has as many rounds as it takes, and follows whole groups."""
+
+    level: Level
+
+    @property
+    def rounds(self) -> None:
+        """As many as the budget lasts, and all samples take."""
+        return
+
+    def seeds(self, round: Round, evidence: Evidence) -> int:
+        """How many groups were followed in the cycle so far."""
+        return followed_groups(evidence, self.level)
+
+
 @dataclass
-class Greedy:
+class Greedy(_ByLevel):
     """Equal samples of all groups; then whole groups, those with most changed samples first."""
 
     settings: PolicySettings
@@ -37,11 +52,6 @@ class Greedy:
     def name(self) -> str:
         """With all parameters."""
         return f"gsb(level={self.level!r}, sample={self.sample})"
-
-    @property
-    def rounds(self) -> None:
-        """As many as it takes to hear of all samples."""
-        return
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Send the samples; then fetch groups whose samples are in, by what these found."""
@@ -57,13 +67,13 @@ class Greedy:
         heard = Heard.of(evidence, grouping, members)
         order = in_order(heard.share, lambda rows: members.drawn[rows])
         best = None if heard.is_all else 1  # a better one may be under way
-        return plan_of(
-            [(NEIGHBOUR, rests(order[heard.whole[order]], members, round.remaining, evidence, best))]
-        )
+        near = rests(order[heard.whole[order]], members, round.remaining, evidence, best)
+        lone = round.remaining - len(near) if heard.is_all else 0
+        return plan_of([(NEIGHBOUR, near), (SAMPLE, loners(members, lone, evidence))])
 
 
 @dataclass
-class ByGroups:
+class ByGroups(_ByLevel):
     """Group after group by what is known of their pages: samples, and the rest if enough of these changed."""
 
     settings: PolicySettings
@@ -82,11 +92,6 @@ class ByGroups:
             f"threshold={self.threshold}, in_flight={self.in_flight})"
         )
 
-    @property
-    def rounds(self) -> None:
-        """As many as the budget lasts."""
-        return
-
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Fetch the rests of groups that passed, then sample the next ones; at last what is left."""
         grouping = evidence.grouping(self.level)
@@ -102,6 +107,8 @@ class ByGroups:
             order = order[np.argsort(-heard.share[order], kind="stable")]
             best = None if heard.is_all else 1
             near = rests(order[heard.whole[order]], members, left, evidence, best)
+            if heard.is_all:
+                fresh = [loners(members, left - len(near), evidence)]
         return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in fresh)])
 
     @property

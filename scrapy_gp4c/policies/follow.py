@@ -104,6 +104,12 @@ class Follow:
         wanted = min(self.following.in_flight, round.remaining - len(near))
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._turns.take(wanted, evidence, near))])
 
+    def seeds(self, round: Round, evidence: Evidence) -> int:
+        """How many samples of the cycle so far are followed."""
+        if self.following.phi == 0:
+            return 0
+        return int(self.is_followed(samples_of(evidence), round, evidence).sum())
+
     def _ask(self, evidence: Evidence) -> None:
         """Ask for all that may be needed, so that what nobody knows is missed at once, not by chance."""
         if self.following.phi != 0:

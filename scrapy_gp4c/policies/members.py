@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Numbers
-from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
+from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies.policy import NOBODY, Block, Evidence, Pages
 from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
@@ -33,6 +33,8 @@ class Members:
     """``[G]``: what decides between equal groups, the smaller first."""
     value: Floats
     """``[G]``: mean of what was asked for over the group's pages."""
+    alone: Pages
+    """Pages in no group, in the order of their turns: sampled when all else is done, never followed."""
 
     def sample_pages(self, budget: int) -> int:
         """`sample_pages` of each group."""
@@ -76,7 +78,9 @@ def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Member
         most *= 2
     pages, begin, number = evidence.first_of_groups(grouping, most)
     key = drawn_for(evidence.rows(pages[begin[:-1]]).state["draw"], Purpose.GROUP)
-    return Members(pages, begin, number, key, np.zeros(len(number)))
+    lone = np.flatnonzero(grouping.number == NOWHERE).astype(np.uint32)
+    alone = lone[np.argsort(~evidence.rows(lone).state["draw"])] if len(pages) < wanted else NOBODY.pages
+    return Members(pages, begin, number, key, np.zeros(len(number)), alone)
 
 
 def members_of(
@@ -94,7 +98,9 @@ def members_of(
     ]
     pages, drawn, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     number = grouping.number[pages]
-    if len(taken) or (number == NOWHERE).any():  # sums of values are in the order of pages
+    lone = np.flatnonzero(number == NOWHERE)
+    alone = pages[lone[np.argsort(~drawn[lone])]]
+    if len(taken) or len(lone):  # sums of values are in the order of pages
         keep = np.argsort(pages, kind="stable")
         keep = keep[number[keep] != NOWHERE]
         pages, drawn, values, number = (one[keep] for one in (pages, drawn, values, number))
@@ -105,7 +111,7 @@ def members_of(
     size = np.bincount(number, minlength=grouping.groups)[groups]
     mean = np.bincount(number, values, grouping.groups)[groups] / np.maximum(size, 1)
     key = drawn_for(drawn[order[first]], Purpose.GROUP)
-    return Members(pages[order], np.append(first, len(order)), groups, key, mean)
+    return Members(pages[order], np.append(first, len(order)), groups, key, mean, alone)
 
 
 def _by_group(number: Numbers, drawn: Draws, groups: int) -> Numbers:
@@ -150,6 +156,18 @@ class Heard:
     def is_all(self) -> bool:
         """Whether no sample is out."""
         return bool((self.sampled == self.whole).all())
+
+
+def followed_groups(evidence: Evidence, level: Level) -> int:
+    """How many groups had neighbours visited in the cycle so far."""
+    visits = evidence.visits()
+    near = visits.pages[visits.kinds == NEIGHBOUR]
+    return len(np.unique(evidence.grouping(level).number[near])) if len(near) else 0
+
+
+def loners(members: Members, most: int, evidence: Evidence) -> Pages:
+    """Pages in no group, as samples for want of groups: at most so many."""
+    return members.alone[evidence.may_visit(members.alone)][:most] if most else NOBODY.pages
 
 
 def samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:

@@ -49,7 +49,10 @@ class Rounds:
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
-    """Candidates at random, one of each group in random order, then another of each that has one left."""
+    """Candidates at random, one of each group in random order, then another of each that has one left.
+
+    Then of those in no group.
+    """
     members = first_members(evidence, evidence.grouping(level), wanted)
     size = np.diff(members.begin)
     layer = np.arange(len(members.pages)) - np.repeat(members.begin[:-1], size)
@@ -57,4 +60,5 @@ def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
     rows = np.flatnonzero(layer <= last)
     layer = layer[rows]
     drawn = drawn_for(np.repeat(members.drawn, size)[rows] + layer.astype(np.uint64), Purpose.GROUP)
-    return members.pages[rows[np.lexsort((drawn, layer))][:wanted]]
+    chosen = members.pages[rows[np.lexsort((drawn, layer))][:wanted]]
+    return np.concatenate((chosen, members.alone[: wanted - len(chosen)]))

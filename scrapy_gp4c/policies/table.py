@@ -115,7 +115,7 @@ class PolicyChoice(NamedTuple):
     columns: tuple[str, ...] | None = None
     """What it reads of pages besides its score function; None: nobody knows."""
     near: tuple[Name, ...] = ()
-    """Groupings that it asks for."""
+    """Groupings that it asks for; links too where it asks how popular pages are."""
 
 
 def load(given: str, *, trusted: bool = True) -> PolicyChoice:
@@ -188,6 +188,8 @@ def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...]
         near = (entry.near,)
     elif "level" in given and given.get("sample") != 0:
         near = (cast(Level, given["level"]),)
+    if given.get("phi") == "pra":
+        near += () if "links" in near else ("links",)  # popularity is told by them
     return entry.scored or order == BY_SCORE, columns, near
 
 

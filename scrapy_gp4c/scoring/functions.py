@@ -43,6 +43,8 @@ class ScoreFunction:
     """Digest of the score file it came from."""
     policy: str | None = None
     """Text of the policy that its name brings along; None: it goes with any."""
+    learned_under: str | None = None
+    """Text of the policy under which it was learned; None: it was not."""
 
     @property
     def formula(self) -> str:
@@ -199,7 +201,11 @@ def _load_file(path: Path, given: str) -> ScoreFunction:
     text = content.get("expression")
     if not isinstance(text, str):
         raise ScoreError(f'the score file {given!r} has no "expression" text; found {text!r}')
+    policy = content.get("policy", "top_k")
+    if not isinstance(policy, str):
+        raise ScoreError(f'the score file {given!r} has "policy": {policy!r}; expected the text of a policy')
     try:
-        return _telling_apart(of_expression(parse(text), given, clock, hashlib.sha256(raw).hexdigest()))
+        function = of_expression(parse(text), given, clock, hashlib.sha256(raw).hexdigest())
+        return replace(_telling_apart(function), learned_under=policy)
     except ExpressionError as error:
         raise ExpressionError(f"in the score file {given!r}: {error}") from None

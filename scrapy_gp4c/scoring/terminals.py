@@ -211,7 +211,7 @@ _BEYOND: Final = {
 }
 """Those beyond the papers, the same on both clocks too."""
 CLUSTERED: Final = ("cluster_now", "cluster_recent")
-"""Those that only a replay with a file of groups can tell."""
+"""Those that are told by clusters, which somebody has to make."""
 _SAMPLED: Final = {
     name: Terminal((name,), _given(name), MEANINGS[name])
     for name in ("site_now", "directory_now", *CLUSTERED)

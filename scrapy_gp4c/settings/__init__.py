@@ -13,8 +13,11 @@ from scrapy_gp4c.errors import Gp4cError, SettingsError
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.scoring import functions, worth
+from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING
+
+CLUSTER_COLUMNS = frozenset(CLUSTERED)
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -98,6 +101,12 @@ class Settings:
     def store_path(self, spider_name: str) -> Path:
         """Directory of the store of this spider."""
         return Path(self.store or data_path(str(Path("gp4c", spider_name))))
+
+    @property
+    def asks_for_clusters(self) -> bool:
+        """Whether policy or score function tell pages by clusters or links: descriptions are kept then."""
+        read = (*self.score_function.columns, *self.discovery_function.columns)
+        return not {"cluster", "links"}.isdisjoint(self.policy.near) or not CLUSTER_COLUMNS.isdisjoint(read)
 
     def budget_pages(self, known: int) -> int:
         """Revisits per cycle, k, when `known` pages are known."""

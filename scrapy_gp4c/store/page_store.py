@@ -10,8 +10,9 @@ from typing import Any, Protocol, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns, PageRow
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredGroups, StoredRequest
 
 Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""
@@ -197,6 +198,21 @@ class PageStore(Protocol):
     def set_body_sum(self, page: int, body_sum: int) -> None:
         """Replace the sum of the body that a page's copy was made of, uint64, at the next commit."""
 
+    def has_description(self, page: int) -> bool:
+        """Tell whether a description of the page's copy is kept (`scrapy_gp4c.words.described`)."""
+
+    def set_description(self, page: int, packed: bytes) -> None:
+        """Replace the description of a page's copy, at the next commit."""
+
+    def descriptions(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the descriptions that are committed, by page."""
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters, links and popularity of pages; None while there are none."""
+
+    def put_clusters(self, groups: StoredGroups) -> None:
+        """Replace them; raises StoreError while a cycle is open, whose plan may follow from them."""
+
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
 
@@ -252,3 +268,11 @@ class PageStore(Protocol):
 
     def verify(self) -> list[str]:
         """Compare all that is kept with each other; returns the problems found, none for a sound store."""
+
+
+def has_open_cycle(path: Path, cycle: int) -> StoreError:
+    """Return the error for clusters that come while a cycle is open."""
+    return StoreError(
+        f"cycle {cycle} of the store {path} is not finished, and its plan may follow from the clusters that "
+        "it has: run the spider until it is, then cluster its pages."
+    )

@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
@@ -52,6 +54,17 @@ class RoundCounts(TypedDict):
     """Visits of the cycle in the log when it was planned."""
 
 
+class SampledCounts(TypedDict):
+    """Visits by which a policy learnt of other pages, and those that it made because of them."""
+
+    samples: int
+    samples_changed: int
+    seeds: int
+    """Samples that were followed; of policies by groups: groups that were."""
+    neighbours: int
+    neighbours_changed: int
+
+
 class CycleRecord(TypedDict, total=False):
     """What is kept of a cycle; each version writes what it knows."""
 
@@ -65,6 +78,8 @@ class CycleRecord(TypedDict, total=False):
     score_file_sha256: str | None
     clock: Literal["visits", "cycles"]
     seed: int
+    groups: str
+    """Which clusters of the store its plan follows from; absent: from none."""
     discovery: float
     discovery_function: str
     """Its formula; its clock is the next."""
@@ -94,6 +109,8 @@ class CycleRecord(TypedDict, total=False):
     """Those of them that visits to hubs found."""
     gained: tuple[int, float]
     """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
+    sampled: SampledCounts
+    """Absent: its policy has sampled nothing."""
     panel: Any
 
 
@@ -103,6 +120,18 @@ class FoldMarker(TypedDict):
     record: CycleRecord
     """What finishes the cycle's record."""
     next_block: int
+
+
+def samples_of(record: CycleRecord) -> str:
+    """Return the counts of a cycle's record as people read them; empty where it has none."""
+    counts = record.get("sampled")
+    if counts is None:
+        return ""
+    return (
+        f"{counts['samples']:,} samples ({counts['samples_changed']:,} changed, "
+        f"{counts['seeds']:,} followed), "
+        f"{counts['neighbours']:,} neighbours ({counts['neighbours_changed']:,} changed)"
+    )
 
 
 def local_time(seconds: float | None) -> str:
@@ -146,6 +175,16 @@ class VisitResult(TypedDict):
     cycle: int
     kind: str
     score: float | None
+
+
+class StoredGroups(NamedTuple):
+    """What a store is given of how its pages are grouped."""
+
+    groups: PageGroups
+    popularity: npt.NDArray[np.uint8]
+    """``[P]``, from 0 to 10."""
+    about: dict[str, Any]
+    """How they were made: for people."""
 
 
 class NewVisit(NamedTuple):

@@ -24,7 +24,7 @@ _MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own:
 
 def shingle_hashes(normal: str) -> UInt64s:
     """Return one hash per shingle of a normalised text, uint64 [words + 2] ([0] without words)."""
-    words = _word_hashes(normal.encode("utf-8", "surrogatepass"))
+    words = word_hashes(normal.encode("utf-8", "surrogatepass"))
     if words.size == 0:
         return words
     # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
@@ -36,7 +36,7 @@ def shingle_hashes(normal: str) -> UInt64s:
     return hashes
 
 
-def _word_hashes(text: bytes) -> UInt64s:
+def word_hashes(text: bytes) -> UInt64s:
     """Return one number per word, uint64 [words]: the bytes of a word of at most 8, a hash of a longer one.
 
     Bytes up to 32 stand between words.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
 from training.cluster import main
-from training.clustering.clusters import FEATURES, bisected, group_pages, near_largest, nearest
+from training.clustering.clusters import FEATURES, bisected, counted_words, group_pages, near_largest, nearest
 from training.clustering.links import links_of
 from training.evaluate import main as evaluate
 from training.histories.contents import read_contents
@@ -57,7 +57,7 @@ def test_nearest_centroids_and_ranks() -> None:
     label, centres = bisected(np.array([[0.0], [0.1], [9.0], [9.1]]), 2, seed=0)
     assert label[0] == label[1] != label[2] == label[3]
     assert sorted(centres.ravel().round(2).tolist()) == [0.05, 9.05]
-    ranks = near_largest(["bread oven"] * 20 + ["star orbit"] * 10, seed=0)
+    ranks = near_largest(counted_words(["bread oven"] * 20 + ["star orbit"] * 10), seed=0)
     assert ranks.shape == (30, 3)
     assert (ranks[:20, 0] == 0).all()
     assert (ranks[20:, 0] > 0).all()
@@ -127,12 +127,14 @@ def test_nearest_is_by_euclidean_distance(centres: list[tuple[int, int]]) -> Non
 
 def test_texts_without_a_second_word_are_one_cluster() -> None:
     """Nothing to project on, and less than twenty pages: every page is at its own cluster."""
-    assert near_largest(["bread"] * 9, seed=3).tolist() == [[0.0]] * 9
+    assert near_largest(counted_words(["bread"] * 9), seed=3).tolist() == [[0.0]] * 9
 
 
 def test_there_are_ten_columns_at_most() -> None:
     """One for each of the ten largest first clusters, ranks from 0 to one below their number."""
-    ranks = near_largest([f"word{number % 12} other{number % 7}" for number in range(130)], seed=1)
+    ranks = near_largest(
+        counted_words([f"word{number % 12} other{number % 7}" for number in range(130)]), seed=1
+    )
     assert ranks.shape == (130, 10)
     assert set(np.unique(ranks)) <= set(range(13))
     own = (ranks == 0).sum(axis=1)

@@ -188,7 +188,7 @@ def test_a_cycle_of_what_this_version_does_not_know_is_one_error(
     settings = Settings.load(ScrapySettings(SETTINGS))
     with Store(tmp_path / "s") as store:
         store.add_pages(pages(3))
-        record = record_of(settings) | {"policy": "rounds(rounds=2)", "formula": "t"} | amended
+        record = record_of(settings, store) | {"policy": "rounds(rounds=2)", "formula": "t"} | amended
         store.begin_cycle(record)
         with pytest.raises(Gp4cError) as raised:
             as_begun(settings, store.cycles()[-1])

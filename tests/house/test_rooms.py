@@ -24,7 +24,7 @@ ARROWS: Final[dict[str, str]] = {
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling settings store page_state scoring index",
     "histories": "store page_state",
-    "clustering": "histories page_state",
+    "clustering": "histories page_state scoring words",
     "replaying": "histories policies page_state scoring index words",
     "evolution": "replaying histories policies scoring",
     "comparing": "evolution replaying histories policies store scoring index",

@@ -49,7 +49,7 @@ def some_members(sizes: list[int]) -> Members:
     groups = len(sizes)
     return Members(
         np.arange(begin[-1], dtype=np.uint32), begin, np.arange(groups), np.zeros(groups, np.uint64),
-        np.zeros(groups),
+        np.zeros(groups), np.empty(0, np.uint32),
     )  # fmt: skip
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.policies.policy import Chosen
 from scrapy_gp4c.scoring.terminals import compute
 from training.histories.history import ChangeHistory
-from training.histories.neighbours import PageGroups
 from training.replaying.arranged import prepare
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.replay import run

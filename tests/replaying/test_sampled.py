@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.distances import ClusterRanks, Links
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import PolicySettings, Round
 from scrapy_gp4c.scoring import functions
 from training.histories.history import ChangeHistory
-from training.histories.neighbours import PageGroups
 from training.replaying import sampled
 from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense

@@ -11,7 +11,7 @@ import numpy as np
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.scoring.terminals import STATE
-from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, UNSEALED, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, TABLES, UNSEALED, is_sealed, seed_of
 
 ADDED = ("E", "T", "found_cycle", "group")
 """Columns that schema 3 had not."""
@@ -19,7 +19,7 @@ ADDED = ("E", "T", "found_cycle", "group")
 
 def make_older(path: Path, version: int = 3) -> None:
     """Make a store, open or in a fold or closed, the one of schema 3, 4 or 5 that it would have been."""
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         with environment.begin() as txn:
             names = [bytes(name) for name, _ in txn.cursor()]
         tables = {name: environment.open_db(name) for name in names}
@@ -30,8 +30,8 @@ def make_older(path: Path, version: int = 3) -> None:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
-            for name in (b"bodies", b"gains", b"worths"):
-                txn.drop(tables[name])
+            for name in TABLES[14:]:
+                txn.drop(tables[name.encode()])
         if version == 5:
             return
         with environment.begin(write=True) as txn:
@@ -58,7 +58,7 @@ def packed(block: bytes, without: Collection[str]) -> bytes:
 
 def schema(path: Path) -> str:
     """The schema that a store says it has."""
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin() as txn:
             return bytes(txn.get(b"schema", db=meta)).decode().strip('"')

@@ -9,27 +9,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from training.clustering.links import count_images, links_of
 from training.histories.contents import ContentHistory
 from training.histories.groups_file import identity_of
-from training.histories.neighbours import PageGroups
 
 Floats = npt.NDArray[np.float64]
 
 FEATURES: Final = ("content", "url", "page", "links")
+"""What every source of pages tells."""
+HISTORY: Final = "history"
+"""What a store tells besides: visits, changes, rates."""
 FIRST_CLUSTERS: Final = 100
 DIMENSIONS: Final = 10
 MOST_WORDS: Final = 2**15
 COMPONENTS: Final = 50
 """Dimensions that the tf-idf of words is projected on before it is clustered."""
 _WORD: Final = re.compile(r"\w+")
+
+
+class Pages(NamedTuple):
+    """What P pages are clustered by."""
+
+    urls: Sequence[str]
+    """``[P]``, without scheme."""
+    terms: Any
+    """Sparse ``[P, T]``: how often each word stands in each page."""
+    counts: Floats
+    """``[P, 3]``: words, images, bytes."""
+    links: Links
+    past: Floats | None = None
+    """``[P, 3]``: visits, changes, changes per cycle; None: unknown."""
 
 
 def group_pages(
@@ -39,57 +56,85 @@ def group_pages(
 
     Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
     """
+    return group_texts(contents, contents.texts_at(0), clusters, features, seed)
+
+
+def group_texts(
+    contents: ContentHistory,
+    texts: Sequence[str | None],
+    clusters: int = 100,
+    features: Sequence[str] = FEATURES,
+    seed: int = 0,
+) -> PageGroups:
+    """`group_pages` by other texts of the pages, ``[P]``: those that a crawl has copies of, say."""
     history = contents.history
-    if not 1 <= clusters <= history.pages:
-        raise HistoryError(
-            f"--clusters: expected from 1 to {history.pages:,}, the number of pages; found {clusters:,}"
-        )
-    unknown = [name for name in features if name not in FEATURES]
-    if unknown or not features:
-        raise HistoryError(f"--features: expected some of {','.join(FEATURES)}; found {','.join(features)!r}")
-    texts = contents.texts_at(0)
     pages = list(history.page_names or ())
     names = history.site_names or []
     urls = [f"{names[site]}/{page}" for site, page in zip(history.site.tolist(), pages, strict=True)]
     links = links_of(history.site.tolist(), pages, texts)
-    told = _features(features, urls, [text or "" for text in texts], links, seed)
-    label, centres = bisected(_scaled(told), clusters, seed)
-    return PageGroups(label, nearest(centres), links, identity_of(history))
+    known = [text or "" for text in texts]
+    counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in known]
+    told = Pages(urls, counted_words(known), np.array(counts, np.float64), links)
+    label, order = cluster(told, clusters, features, seed)
+    return PageGroups(label, order, links, identity_of(history))
 
 
-def _features(
-    features: Sequence[str], urls: Sequence[str], texts: Sequence[str], links: Links, seed: int
-) -> Floats:
+def cluster(
+    pages: Pages, clusters: int, features: Sequence[str], seed: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Cluster of each page, ``[P]``, and the clusters by their distance from each, ``[C, C]``."""
+    if not 1 <= clusters <= len(pages.urls):
+        raise HistoryError(
+            f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
+        )
+    known = FEATURES if pages.past is None else (*FEATURES, HISTORY)
+    unknown = [name for name in features if name not in known]
+    if unknown or not features:
+        raise HistoryError(f"--features: expected some of {','.join(known)}; found {','.join(features)!r}")
+    label, centres = bisected(_scaled(_features(pages, features, seed)), clusters, seed)
+    return label, nearest(centres)
+
+
+def _features(pages: Pages, features: Sequence[str], seed: int) -> Floats:
+    urls, terms, counts, links, past = pages
     parts: list[Floats] = []
     if "content" in features:
-        parts.append(near_largest(texts, seed))
+        parts.append(near_largest(terms, seed))
     if "url" in features:
         words = [url.replace("_", " ").replace("/", " ") for url in urls]
-        parts.append(near_largest(words, seed))
+        parts.append(near_largest(counted_words(words), seed))
         depth = np.array([[url.count("/")] for url in urls], np.float64)
         ends = [url.partition("/")[0].rpartition(".")[2] for url in urls]
         domains = np.array([[end == known for known in sorted(set(ends))] for end in ends], np.float64)
         parts += [depth, domains[:, : 2 * DIMENSIONS]]
     if "page" in features:
-        counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in texts]
-        parts.append(np.log1p(np.array(counts, np.float64)))
+        parts.append(np.log1p(counts))
     if "links" in features:
         degrees = [np.bincount(one, minlength=len(urls)) for one in (links.source, links.target)]
         parts.append(np.log1p(np.stack(degrees, axis=1).astype(np.float64)))
+    if HISTORY in features:
+        assert past is not None
+        parts.append(np.log1p(past))
     return np.concatenate(parts, axis=1)
 
 
-def near_largest(texts: Sequence[str], seed: int) -> Floats:
-    """``[P, 10]``: for each of the ten largest clusters of texts by tf-idf, the rank of a page's own cluster
+def counted_words(texts: Sequence[str]) -> Any:
+    """Sparse ``[P, T]``: how often each of the most frequent words stands in each text."""
+    return _library().text.CountVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+").fit_transform(texts)
+
+
+def near_largest(terms: Any, seed: int) -> Floats:
+    """``[P, 10]``: for each of the ten largest clusters of pages by tf-idf, the rank of a page's own cluster
     among all by the distance of its centroid: 0 for its own, 1 for the nearest."""
     learn = _library()
-    vectors = learn.text.TfidfVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+").fit_transform(texts)
-    components = min(COMPONENTS, vectors.shape[1] - 1, len(texts) - 1)
+    vectors = learn.text.TfidfTransformer().fit_transform(terms)
+    pages = vectors.shape[0]
+    components = min(COMPONENTS, vectors.shape[1] - 1, pages - 1)
     if components >= 1:
         vectors = learn.decomposition.TruncatedSVD(components, random_state=seed).fit_transform(vectors)
     else:
         vectors = vectors.toarray()
-    clusters = max(1, min(FIRST_CLUSTERS, len(texts) // 10))
+    clusters = max(1, min(FIRST_CLUSTERS, pages // 10))
     label, centres = bisected(np.asarray(vectors, np.float64), clusters, seed)
     rank = np.argsort(nearest(centres), axis=1)  # [from, to]
     largest = np.argsort(-np.bincount(label, minlength=clusters), kind="stable")[:DIMENSIONS]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import FORMAT
 from scrapy_gp4c.scoring.terminals import Clock
@@ -39,6 +40,8 @@ class ScoreFile:
     """What was learned from."""
     parameters: Mapping[str, object]
     """As plain JSON types."""
+    policy: str = DEFAULT
+    """Text of what chose by it."""
 
     def to_json(self) -> Json:
         """The content of the file, of this moment."""
@@ -48,6 +51,7 @@ class ScoreFile:
             "expression": self.expression.text,
             "terminals": list(self.expression.terminals),
             "clock": self.clock,
+            **({} if self.policy == DEFAULT else {"policy": self.policy}),
             "fitness": self.fitness,
             **{part: dict(self.values[part]) for part in PARTS},
             "selection": self.selection,
@@ -118,4 +122,5 @@ def _write(
         choices.seed,
         history,
         {**identity(history, choices), **more},
+        choices.policy,
     ).write(path)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from training.histories.history import ChangeHistory
-from training.histories.neighbours import PageGroups
 
 FORMAT: Final = "gp4c-groups/1"
-COMMAND: Final = "python -m training.cluster CONTENTS -o groups.npz"
+COMMAND: Final = "python -m training.cluster CONTENTS|STORE -o groups.npz"
 
 
 def identity_of(history: ChangeHistory) -> str:
@@ -29,17 +31,14 @@ def identity_of(history: ChangeHistory) -> str:
 
 def write_groups(path: Path, groups: PageGroups) -> None:
     """Write a file; raises HistoryError where it cannot."""
+    columns: dict[str, npt.NDArray[Any]] = {"cluster": groups.cluster, "order": groups.order}
+    columns |= {"source": groups.links.source, "target": groups.links.target}
+    if groups.keys is not None:
+        columns["keys"] = groups.keys
+    about = {"format": np.array(FORMAT), "identity": np.array(groups.identity)}
     try:
         with open(path, "wb") as file:
-            np.savez_compressed(
-                file,
-                format=np.array(FORMAT),
-                identity=np.array(groups.identity),
-                cluster=groups.cluster,
-                order=groups.order,
-                source=groups.links.source,
-                target=groups.links.target,
-            )
+            np.savez_compressed(file, allow_pickle=False, **about, **columns)
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -50,8 +49,11 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
         with np.load(path, allow_pickle=False) as found:
             if str(found["format"]) != FORMAT:
                 raise ValueError(f"its format is {found['format']}")
-            links = Links(found["source"], found["target"], history.pages)
-            groups = PageGroups(found["cluster"], found["order"], links, str(found["identity"]))
+            links = Links(found["source"], found["target"], len(found["cluster"]))
+            keys = found.get("keys")
+            groups = PageGroups(found["cluster"], found["order"], links, str(found["identity"]), keys)
+            if keys is not None and history.key is not None:
+                return _of_keys(groups, keys, history.key)
     except OSError as error:
         raise HistoryError(f"cannot read the groups {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -64,3 +66,13 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
             f"`{COMMAND}`"
         )
     return groups
+
+
+def _of_keys(groups: PageGroups, keys: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64]) -> PageGroups:
+    """Groups of some pages of a store; raises ValueError where it has none of them."""
+    order = np.argsort(keys)
+    at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+    found = keys[at] == wanted
+    if not found.any():
+        raise ValueError("it has the groups of another store's pages")
+    return groups.of_pages(np.where(found, at, NOWHERE))

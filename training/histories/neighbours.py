@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,9 +11,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.page_state import popularity, trees
-from scrapy_gp4c.page_state.distances import ClusterRanks, Links
 from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
 from scrapy_gp4c.page_state.groups import Directories
+from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.page_state.places import place_of_url
 
 
@@ -24,25 +23,6 @@ class Groups(NamedTuple):
     group: npt.NDArray[np.intp]
     """``[P]``: number of the page's directory."""
     directories: Directories
-
-
-@dataclass(frozen=True, eq=False)
-class PageGroups:
-    """Clusters of P pages, and their links."""
-
-    cluster: npt.NDArray[np.int32]
-    """``[P]``."""
-    order: npt.NDArray[np.int32]
-    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
-    links: Links
-    identity: str
-    """Digest of the pages that they are of."""
-
-    def grouping(self, name: Name) -> Grouping:
-        """The pages by cluster, or each on its own among links."""
-        if name == "cluster":
-            return Grouping(self.cluster.astype(np.intp), len(self.order), ClusterRanks(self.order))
-        return Grouping(np.arange(len(self.cluster)), len(self.cluster), self.links)
 
 
 class Neighbours:
@@ -135,4 +115,4 @@ class Neighbours:
                 "phi='pra' wants popular pages, and the history has neither weights nor links: use another "
                 "phi, or give `--groups` of `python -m training.cluster`"
             )
-        return popularity.of_values(self.groups_by_content.links.page_rank())
+        return self.groups_by_content.popularity()

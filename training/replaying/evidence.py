@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Found, Pages, Planned, Scorer
@@ -77,8 +77,7 @@ class ReplayEvidence:
             self._clusters = arranged.neighbours.grouping("cluster")
             self._columns["cluster"] = self._clusters.number
             begun = arranged.changed[max(0, arranged.warmup - WINDOW_CYCLES) : arranged.warmup]
-            nothing = np.zeros(arranged.pages)
-            self._clustered = [count_visits(self._clusters.number, row, nothing) for row in begun[::-1]]
+            self._clustered = [count_changes(self._clusters.number, row) for row in begun[::-1]]
         self._finished = list(arranged.warmup_visits) if related else []
         self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
@@ -109,8 +108,7 @@ class ReplayEvidence:
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         """What this cycle's visits tell of clusters."""
         assert self._clusters is not None
-        visited = self.visited_pages()
-        return count_visits(self._clusters.number[visited], self.found(), np.zeros(len(visited)))
+        return count_changes(self._clusters.number[self.visited_pages()], self.found())
 
     def _counted(self) -> npt.NDArray[np.void]:
         """What this cycle's visits tell of groups."""

@@ -126,6 +126,11 @@ class _Greedy:
         count = self._draws.kernels.greedy(
             each, round.remaining, self._draws.drawn, missed, (pages, begin), visits
         )
+        if count < round.remaining and begin[0]:  # pages in no group come first
+            lone = pages[: begin[0]]
+            lone = lone[np.argsort(~self._draws.drawn[lone])][: round.remaining - count]
+            visits[0][count : count + len(lone)], visits[1][count : count + len(lone)] = lone, SAMPLE
+            count += len(lone)
         return visits[0][:count], visits[1][:count]
 
 

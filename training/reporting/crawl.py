@@ -13,7 +13,7 @@ from markupsafe import Markup
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, OUTCOMES
 from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.store.records import local_time
+from scrapy_gp4c.store.records import local_time, samples_of
 from training.reporting.charts import Chart, Line, shown
 from training.reporting.crawl_story import Story, read_story
 from training.reporting.last_changes import last_changes_section
@@ -66,6 +66,8 @@ def crawl_page(path: Path) -> Page:
         ),
         ("Budget", f"{_budget(last.get('budget'))} per cycle"),
     ]
+    if told := samples_of(last):
+        facts.append((f"Cycle {last['cycle']} by {last.get('policy')}", told))
     if story.open_cycle is not None:
         facts.append(("Open cycle", f"{story.open_cycle} is not finished and not in this report"))
     return Page(

@@ -42,6 +42,8 @@ MEANING: Final = {
     "gains": "what visits of a cycle gained a search",
     "worths": "what a block of pages gained a search",
     "bodies": "the sum of a page's last body",
+    "descriptions": "what a page's copy is like",
+    "clusters": "a part of the clusters of pages, and of their links",
     "hints": "what sites claim of a block of pages",
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
@@ -100,6 +102,8 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
+    if name == "clusters" and len(key) == U32_PAIR.size:
+        return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
     if (
         name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains", "claims", "trust")
         and len(key) == U32_PAIR.size

@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
 """Tells of every page of a store whether it is to be forgotten: bool ``[P]``."""
 
-_OF_PAGES: Final = ("validators", "first_urls", "bodies")
+_OF_PAGES: Final = ("validators", "first_urls", "bodies", "descriptions")
 _RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 

@@ -28,6 +28,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
+OF_PAGES: Final = ("validators", "bodies", "descriptions")
+"""Tables that have a value for a page, or none."""
 READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
 
@@ -54,7 +56,7 @@ class OpenCycle:
         tables = self._tables
         self._visit_buffer: list[bytes] = []
         self._request_buffer: dict[int, bytes] = {}
-        self._of_pages = {name: PageValues(tables.db[name]) for name in ("validators", "bodies")}
+        self._of_pages = {name: PageValues(tables.db[name]) for name in OF_PAGES}
         self._unsaved_pages: dict[int, bytes] = {}
         """Page -> what `new` is to have of it: as it was found, whatever replaced its request meanwhile."""
         self._pending: dict[int, int] = {}
@@ -198,12 +200,12 @@ class OpenCycle:
         return found[KEY.size :]
 
     def kept(self, table: str, page: int) -> bytes | None:
-        """Read a page's value in `validators` or `bodies`, None where there is none."""
+        """Read a page's value in a table of `OF_PAGES`, None where there is none."""
         with self._tables.transaction() as txn:
             return self._of_pages[table].get(txn, page)
 
     def keep(self, table: str, page: int, value: bytes | None) -> None:
-        """Replace a page's value in `validators` or `bodies`, at the next commit."""
+        """Replace a page's value in a table of `OF_PAGES`, at the next commit."""
         self._tables.check_writable()
         self._check(page)
         self._of_pages[table].set(page, value)

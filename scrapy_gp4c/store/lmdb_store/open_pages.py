@@ -46,6 +46,14 @@ class OpenPages:
         found = self._open.kept("bodies", page)
         return None if found is None else KEY.unpack(found)[0]
 
+    def has_description(self, page: int) -> bool:
+        """Tell whether a description of the page's copy is kept."""
+        return self._open.kept("descriptions", page) is not None
+
+    def set_description(self, page: int, packed: bytes) -> None:
+        """Replace the description of a page's copy, at the next commit."""
+        self._open.keep("descriptions", page, packed)
+
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages discovered in the open cycle, in order."""
         return self._open.new_pages()

@@ -46,6 +46,7 @@ _OF_PAGES: Final = {
     "validators": "pages' validators: the next time these are asked for in full",
     "first_urls": "URLs that pages were found by: their directories are those of their URLs now",
     "bodies": "sums of pages' bodies: the next time these are fingerprinted, changed or not",
+    "descriptions": "descriptions of pages' copies: their next change brings them, for clusters",
 }
 """Table -> what it is to miss some of it."""
 _OF_SITES: Final = {
@@ -267,6 +268,8 @@ class _Rebuild:
                         tables.db[name].put(txn, U32.pack(new_id[page]), value)
                 missing = self._found.entries.get(name, 0) - len(self._values[name])
                 self._lose(missing, _OF_PAGES[name])
+            if self._values["clusters"]:
+                self._lose(1, "clusters of pages: make them anew with `scrapy gp4c cluster`")
             if "store_id" in self._meta:
                 tables.put_meta(txn, "store_id", self._meta["store_id"])
             if dropped:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.store.lmdb_store import fold, plans, shadows
+from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.hints import Hints
@@ -30,7 +30,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredRequest
+from scrapy_gp4c.store.page_store import has_open_cycle
+from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredGroups, StoredRequest
 
 
 class Store(OpenPages):
@@ -218,6 +219,21 @@ class Store(OpenPages):
     def group_visits(self, cycle: int) -> npt.NDArray[Any]:
         """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
         return self.tables.group_visits(cycle)
+
+    def descriptions(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the descriptions of copies that are committed, by page."""
+        return clusters.descriptions(self.tables)
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters, links and popularity of pages; None while there are none."""
+        return clusters.read(self.tables)
+
+    def put_clusters(self, groups: StoredGroups) -> None:
+        """Replace them; raises StoreError while a cycle is open."""
+        self.tables.check_writable()
+        if self._open.number is not None:
+            raise has_open_cycle(self.path, self._open.number)
+        clusters.put(self.tables, groups)
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""

@@ -1,0 +1,67 @@
+"""What a crawl keeps of each new copy, to tell later which pages are alike. No body makes it raise."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.utils.response import get_base_url
+from selectolax.lexbor import LexborNode
+
+from scrapy_gp4c.fingerprint.text import content_of, is_too_deep, source_of, without_markup
+from scrapy_gp4c.words.described import Described, describe, pack
+
+MOST_BODY_BYTES: Final = 65_536
+"""Of a larger page only so much is looked at: what is alike shows early, and the crawl waits meanwhile."""
+MOST_ANCHORS: Final = 512
+_MAIN: Final = "main,[role=main],article"
+
+
+def description(response: Response) -> bytes:
+    """Describe a copy of a page as the store keeps it, see `scrapy_gp4c.words.described`.
+
+    The words and images that a visitor sees, links of the main content to pages of the same site.
+    """
+    return pack(_described(response))
+
+
+def _described(response: Response) -> Described:
+    size_bytes = len(response.body)
+    if not isinstance(response, TextResponse):
+        return describe("", [], 0, size_bytes)
+    source = source_of(response, MOST_BODY_BYTES)
+    if not isinstance(response, HtmlResponse) or is_too_deep(source):
+        return describe(without_markup(source), [], 0, size_bytes)
+    document = content_of(source)
+    if document is None:
+        return describe("", [], 0, size_bytes)
+    main = document.css_first(_MAIN) or document
+    text = document.text(separator=" ")
+    return describe(text, _links(main, response), len(document.css("img")), size_bytes)
+
+
+def _links(node: LexborNode, response: HtmlResponse) -> list[str]:
+    """URLs of the same host and port that an element links to, but for the page's own."""
+    anchors = node.css("a[href]")[:MOST_ANCHORS]
+    hrefs = {(anchor.attributes.get("href") or "").partition("#")[0].strip() for anchor in anchors}
+    try:
+        base = get_base_url(response)
+        scheme, host = urlsplit(base)[:2]
+        home = urlsplit(response.url).netloc.lower()
+    except (LookupError, ValueError):
+        return []
+    found = []
+    for href in hrefs - {""}:
+        if href[0] == "/" and href[1:2] != "/" and "/." not in href:  # most of them: a tenth of the time
+            url, of = f"{scheme}://{host}{href}", host
+        else:
+            try:
+                url = urljoin(base, href)
+                of = urlsplit(url).netloc
+            except ValueError:  # such as a port that is no number
+                continue
+        if of.lower() == home and url.startswith(("http://", "https://")):
+            found.append(url)
+    own = response.url.partition("#")[0]
+    return [url for url in found if url != own]

@@ -1,0 +1,159 @@
+"""``scrapy gp4c cluster`` and ``python -m training.cluster STORE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.commands import cluster
+from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.errors import HistoryError, SettingsError, StoreError
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
+from scrapy_gp4c.words.described import describe, pack
+from tests.commands.test_commands import in_process, make_project
+from tests.support.schemas import checked
+from training.cluster import main
+from training.evaluate import main as evaluate
+from training.histories.groups_file import read_groups
+from training.histories.reading import read_history
+
+PAGES = 40
+KEYS = draws(np.arange(PAGES, dtype=np.uint64), 1, 1).tolist()
+
+
+def url(page: int) -> str:
+    """Of a page."""
+    return f"http://h.example/{page}"
+
+
+def crawled(path: Path, described: int = PAGES, cycles: int = 5) -> None:
+    """A store of a finished crawl: pages on two topics, a chain of links in each, changes by topic."""
+    with Store(path) as store:
+        store.add_pages((KEYS[page], {"url": url(page)}) for page in range(PAGES))
+        for cycle in range(1, cycles + 1):
+            store.begin_cycle({"started": 1.0})
+            for page in range(PAGES):
+                text = ("bread oven flour", "star moon orbit")[page % 2] * 3
+                if page < described and cycle == 1:
+                    links = [url((page + 2) % PAGES), "http://h.example/unknown"]
+                    store.set_description(page, pack(describe(text, links, page, 10 * page)))
+                outcome = "first" if cycle == 1 else ("changed", "unchanged")[(page + cycle) % 2]
+                store.record(NewVisit(page, outcome, float(cycle), "ranked", page + cycle))
+            store.finish_cycle({"finished": 2.0})
+
+
+@pytest.fixture
+def project(project_directory: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The `news` spider with a store of a crawl."""
+    crawled(store_path)
+    return make_project(project_directory, store_path, monkeypatch)
+
+
+def test_topics_are_clusters_and_links_are_known(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As text, and as JSON of its schema; what there was is replaced."""
+    in_process(project, cluster, "--clusters", 2, "--features", "content")
+    assert capsys.readouterr().out == (
+        "40 pages in 2 clusters, 40 links between pages; 0 pages are in no cluster: sampled, never followed\n"
+    )
+    with project.open_store() as store:
+        stored = store.clusters()
+    assert stored is not None
+    assert len({(number, page % 2) for page, number in enumerate(stored.groups.cluster.tolist())}) == 2
+    links = zip(stored.groups.links.source.tolist(), stored.groups.links.target.tolist(), strict=True)
+    assert set(links) == {(page, (page + 2) % PAGES) for page in range(PAGES)}
+    assert stored.about["features"] == "content"
+    in_process(project, cluster, "--clusters", 3, "--features", "page,history", "--seed", 4, "--json")
+    assert checked("cluster", capsys.readouterr().out) == {
+        "pages": PAGES, "unclustered": 0, "clusters": 3, "links": PAGES,
+    }  # fmt: skip
+    with project.open_store() as store:
+        again = store.clusters()
+    assert again is not None
+    assert again.groups.identity != stored.groups.identity
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (["--clusters", 41], "--clusters: expected from 1 to 40, the number of pages; found 41"),
+        (["--clusters", 0], "--clusters: expected from 1 to 40"),
+        (
+            ["--clusters", 5, "--features", "content,moods"],
+            "--features: expected some of content,url,page,links,history; found",
+        ),
+    ],
+)
+def test_what_cannot_be_clustered_so_is_one_line(project: Project, given: list[object], error: str) -> None:
+    """With what would be accepted; the store stays as it was."""
+    with pytest.raises(StoreError, match=error):
+        in_process(project, cluster, *given)
+    with project.open_store() as store:
+        assert store.clusters() is None
+
+
+def test_without_scikit_learn_the_extra_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine that only crawls need not have it."""
+    monkeypatch.setattr(cluster, "NEEDED", ("sklearn_of_nobody",))
+    with pytest.raises(SettingsError, match=r"sklearn_of_nobody.*pip install 'scrapy-gp4c\[cluster\]'"):
+        in_process(project, cluster)
+
+
+def test_while_a_cycle_is_open_nothing_is_clustered(project: Project) -> None:
+    """Said before the work, not after it."""
+    with project.open_store(readonly=False) as store:
+        store.begin_cycle({"started": 1.0})
+    with pytest.raises(StoreError, match=r"cycle 6 of the store .* is not finished"):
+        in_process(project, cluster)
+
+
+def test_a_store_without_descriptions_says_how_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The policy that asks for clusters keeps them."""
+    crawled(tmp_path / "store", described=0, cycles=2)
+    assert main([str(tmp_path / "store"), "-o", str(tmp_path / "groups.npz")]) == 2
+    assert "has no descriptions of copies to cluster by: a crawl keeps them if" in capsys.readouterr().err
+    with Store(tmp_path / "store") as store:
+        store.set_description(3, b"nonsense, but of the right table")
+    assert main([str(tmp_path / "store"), "-o", str(tmp_path / "groups.npz")]) == 2
+    assert "has a description that cannot be read" in capsys.readouterr().err
+
+
+def test_groups_of_a_store_serve_replays_of_its_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the keys of pages, whose order in a history is another; of another store's pages there are none."""
+    store, groups = tmp_path / "store", tmp_path / "groups.npz"
+    crawled(store, described=PAGES - 5)
+    given = ["--clusters", "2", "--features", "content", "-o", str(groups)]
+    assert main([str(store), *given]) == 0
+    assert "5 pages have no description, and are in no cluster" in capsys.readouterr().out
+    history = read_history(store)
+    own = read_groups(groups, history)
+    number = [int(name.rpartition("/")[2]) for name in history.page_names or ()]
+    assert number != sorted(number)
+    assert [page for page, one in zip(number, own.cluster.tolist(), strict=True) if one == NOWHERE] == [
+        page for page in number if page >= PAGES - 5
+    ]
+    told = {(page % 2, one) for page, one in zip(number, own.cluster.tolist(), strict=True) if one != NOWHERE}
+    assert len(told) == 2
+    for source, target in zip(own.links.source.tolist(), own.links.target.tolist(), strict=True):
+        assert (number[source] + 2) % PAGES == number[target]
+    arguments = [str(store), "--budget", "0.3", "--warmup", "1", "--groups", str(groups)]
+    assert evaluate([*arguments, "--policy", "cb(in_flight=2)", "gsb(level='cluster')", "lb"]) == 0
+    crawled(tmp_path / "other")
+    with Store(tmp_path / "other") as kept:
+        assert kept.pages == PAGES
+    other = read_history(tmp_path / "other")
+    foreign = type(other)(
+        other.changed, other.site, page_names=other.page_names, key=other.key + np.uint64(1)
+    )
+    with pytest.raises(HistoryError, match="groups of another store's pages"):
+        read_groups(groups, foreign)

@@ -1,0 +1,238 @@
+"""Clusters in a crawl: descriptions of copies, clusters made of them, and the policies that ask for these."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Spider
+from scrapy.settings import Settings as ScrapySettings
+
+from scrapy_gp4c.commands import cluster
+from scrapy_gp4c.crawling.forecast import forecasts
+from scrapy_gp4c.crawling.shadows import Apart, OwnVisits
+from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories
+from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
+from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.related import Clustered, Recent, Related, SiteSums
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import SHADOW, StoredGroups
+from scrapy_gp4c.words.described import unpack
+from tests.support import live_replay
+from tests.support.loopback import Site, crawl
+
+TOPICS = ("bread flour yeast oven crust", "star orbit comet moon planet", "sail mast keel harbour wind")
+PAGES_OF_TOPIC = 12
+
+
+class Listed(Spider):
+    """Visits its start pages."""
+
+    name = "listed"
+
+    def parse(self, response: object) -> None:
+        """Want nothing of them."""
+
+
+class OneStore:
+    """What the command needs of a project."""
+
+    def __init__(self, path: Path) -> None:
+        self.store_path = path
+
+    def open_store(self, *, readonly: bool = True) -> PageStore:
+        """Open it."""
+        return open_store(self.store_path, readonly=readonly)
+
+
+def page(number: int, version: int = 0) -> str:
+    """A page on one of the topics, with a link to the next one of it."""
+    topic = TOPICS[number % 3]
+    following = (number + 3) % (3 * PAGES_OF_TOPIC)
+    link = f"<a href='/{following}'>next</a> <a href='http://elsewhere.example/'>else</a>"
+    text = f"{topic * 3} page{number} {f'new{version} ' * version}"
+    return f"<html><body><main>{text}{link}<img src='a.png'></main></body></html>"
+
+
+def settings(policy: str, **others: Any) -> dict[str, Any]:
+    """A crawl without panel and hubs, half of the pages a cycle."""
+    return {
+        "GP4C_POLICY": policy,
+        "GP4C_WARMUP_VISITS": 0,
+        "GP4C_BUDGET": 0.5,
+        "GP4C_DISCOVERY": 0.0,
+        **others,
+    }
+
+
+def clustered(path: Path, clusters: int = 3) -> None:
+    """``scrapy gp4c cluster``."""
+    cluster.run(OneStore(path), Namespace(clusters=clusters, features="content", seed=0, json=False))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def web(site: Site) -> Site:
+    """All pages, listed."""
+    paths = [f"/{number}" for number in range(3 * PAGES_OF_TOPIC)]
+    Listed.start_urls = [site.url(path) for path in paths]
+    site.pages = {path: page(number) for number, path in enumerate(paths)}
+    return site
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_changed_sample_brings_its_cluster(
+    web: Site, store_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First all are samples, as one line says; with clusters, the pages of a topic come together."""
+    await crawl(Listed, store_path, settings("cb(in_flight=3)"))
+    with caplog.at_level(logging.WARNING):
+        await crawl(Listed, store_path, settings("cb(in_flight=3)"))
+    assert any("`scrapy gp4c cluster SPIDER`" in record.getMessage() for record in caplog.records)
+    with open_store(store_path, readonly=True) as store:
+        ((_, visits),) = store.visits(2, 2)
+        assert set(visits["kind"]) == {SAMPLE}
+        assert "groups" not in store.cycles()[-1]
+        told = {page_: unpack(packed) for page_, packed in store.descriptions()}
+    assert sorted(told) == list(range(3 * PAGES_OF_TOPIC))
+    assert all((one.images, len(one.links)) == (1, 1) for one in told.values())
+    clustered(store_path)
+    assert "36 pages in 3 clusters, 36 links" in capsys.readouterr().out
+    for number in range(1, 3 * PAGES_OF_TOPIC, 3):  # all of one topic change
+        web.pages[f"/{number}"] = page(number, 3)
+    caplog.clear()
+    await crawl(Listed, store_path, settings("cb(in_flight=3)"))
+    assert not caplog.records
+    with open_store(store_path, readonly=True) as store:
+        stored = store.clusters()
+        assert stored is not None
+        urls = [request["url"] for request in store.requests(range(store.pages))]
+        topic = np.array([int(url.rpartition("/")[2]) % 3 for url in urls])
+        assert len({*zip(stored.groups.cluster.tolist(), topic.tolist(), strict=True)}) == 3
+        record = store.cycles()[-1]
+        assert record["groups"] == stored.groups.identity
+        ((_, visits),) = store.visits(3, 3)
+        near = visits["page"][visits["kind"] == NEIGHBOUR]
+        assert set(topic[near]) == {1}
+        assert record["changed"] == PAGES_OF_TOPIC
+        assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_links_and_popularity_come_from_the_store(web: Site, store_path: Path) -> None:
+    """The next page of a topic is one hop away; all pages have one link, and are equally popular."""
+    await crawl(Listed, store_path, settings("lb(d=1, phi='pra', in_flight=1)"))
+    clustered(store_path)
+    await crawl(Listed, store_path, settings("lb(d=1, phi=1, in_flight=1)"))
+    with open_store(store_path, readonly=True) as store:
+        stored = store.clusters()
+        assert stored is not None
+        assert stored.popularity.tolist() == [0] * (3 * PAGES_OF_TOPIC)
+        urls = [request["url"] for request in store.requests(range(store.pages))]
+        number = np.array([int(url.rpartition("/")[2]) for url in urls])
+        ((_, visits),) = store.visits(2, 2)
+    sampled = set(number[visits["page"][visits["kind"] == SAMPLE]].tolist())
+    near = number[visits["page"][visits["kind"] == NEIGHBOUR]].tolist()
+    assert {(one - 3) % (3 * PAGES_OF_TOPIC) for one in near} <= sampled
+    assert len(near) >= 5
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_that_come_later_are_in_no_cluster(web: Site, store_path: Path) -> None:
+    """They are samples, when there is budget left; a page that changes is described anew."""
+    await crawl(Listed, store_path, settings("gsb(level='cluster')"))
+    clustered(store_path)
+    Listed.start_urls = [*Listed.start_urls, web.url("/late")]
+    web.pages["/late"] = page(0, 5)
+    web.pages["/0"] = page(0, 4)
+    await crawl(Listed, store_path, settings("gsb(level='cluster')", GP4C_BUDGET=1.0))
+    await crawl(Listed, store_path, settings("gsb(level='cluster')", GP4C_BUDGET=1.0))
+    with open_store(store_path, readonly=True) as store:
+        late = store.pages - 1
+        assert store.request(late)["url"].endswith("/late")
+        ((_, visits),) = store.visits(3, 3)
+        assert len(visits) == 3 * PAGES_OF_TOPIC + 1
+        assert KINDS[visits["kind"][visits["page"] == late][0]] == "sample"
+        stored = store.clusters()
+        assert stored is not None
+        assert len(stored.groups.cluster) == late
+        assert NOWHERE not in stored.groups.cluster
+        first = next(one for one in range(late) if store.request(one)["url"] == web.url("/0"))
+        told = dict(store.descriptions())
+    assert unpack(told[first]).words > unpack(told[late - 1]).words
+
+
+@pytest.mark.parametrize(
+    ("given", "asks"),
+    [
+        ({"GP4C_POLICY": "cb"}, True),
+        ({"GP4C_POLICY": "lb(phi=1)"}, True),
+        ({"GP4C_POLICY": "db(phi='pra')"}, True),
+        ({"GP4C_POLICY": "rounds(sample=0.1, level='cluster')"}, True),
+        ({"GP4C_SCORE_FUNCTION": "t * cluster_recent"}, True),
+        ({"GP4C_POLICY": "db"}, False),
+        ({}, False),
+    ],
+)
+def test_descriptions_are_kept_where_somebody_asks(given: dict[str, str], asks: bool) -> None:
+    """They cost a parse of every new copy."""
+    assert Settings.load(ScrapySettings(given)).asks_for_clusters == asks
+
+
+def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
+    """The visits of a panel page go, and those that its shadow would have had take their place."""
+    told = np.array([(0, 10, 4, 0.0), (1, 5, 5, 0.0)], GROUP_VISITS)
+    now = np.array([(0, 3, 2, 0.0)], GROUP_VISITS)
+    related = Related(
+        Directories(np.zeros(1, np.intp), 1),
+        Recent(9, [NO_VISITS]),
+        lambda: SiteSums(np.zeros(1), np.zeros(1)),
+        Clustered(2, [told], now),
+    )
+    shadows = np.zeros(3, SHADOW)
+    for name, bits in {"judged": 0b11, "changed": 0b01, "visited": 0b10, "outdated": 0b10}.items():
+        shadows[name] = bits
+    own = OwnVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
+    state = {"cluster": np.array([0, 1, NOWHERE]), "group": np.zeros(3, np.intp)}
+    apart = Apart(related, shadows, own, 9)
+    recent = [(4 - 1 + 1 + 0.1) / (10 - 2 + 1 + 1), (5 - 1 + 1 + 0.1) / (5 - 2 + 1 + 1), 0.1]
+    assert apart.column("cluster_recent", state, 3).tolist() == recent
+    expected = [(2 - 1 + recent[0]) / (3 - 1 + 1), recent[1], 0.1]
+    assert apart.column("cluster_now", state, 3).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "policy", ["top_k", "rounds(rounds=4)", "rounds(rounds=3, sample=0.3, level='cluster')"]
+)
+def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str, tmp_path: Path) -> None:
+    """Each round's pages and scores, bit by bit; forecasts of the next cycles know the clusters too."""
+    changed = live_replay.related_changes(seed=7, cycles=10)
+    cluster_of = np.arange(live_replay.PAGES, dtype=np.int32) % 7 - 1
+    order = np.array([[(a + b) % 6 for b in range(6)] for a in range(6)], np.int32)
+    nobody = np.empty(0, np.intp)
+    groups = PageGroups(cluster_of, order, Links(nobody, nobody, len(cluster_of)), "of the test")
+    given = {
+        "GP4C_POLICY": policy,
+        "GP4C_SCORE_FUNCTION": "t * (X + 0.5) * cluster_now + cluster_recent * random",
+        "GP4C_BUDGET": 0.2,
+    }
+    with open_store(tmp_path / "s") as store:
+        urls = zip(live_replay.KEYS.tolist(), live_replay.URLS, strict=True)
+        store.add_pages((key, {"url": url}) for key, url in urls)
+        store.put_clusters(StoredGroups(groups, np.zeros(len(cluster_of), np.uint8), {}))
+    plans = live_replay.crawled(tmp_path / "s", changed, given)
+    history = live_replay.truth(changed)
+    history.neighbours.groups_by_content = groups
+    assert plans == live_replay.replayed(history, given)
+    with open_store(tmp_path / "s", readonly=True) as store:
+        found = forecasts(store, store.last_cycle + 1, live_replay.settings_of(given))
+        budget = live_replay.settings_of(given).budget_pages(live_replay.PAGES)
+        assert [len(next(found).plan) for _ in range(3)] == [budget] * 3

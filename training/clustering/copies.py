@@ -1,0 +1,96 @@
+"""Clusters of the pages of a crawl's store, by what it keeps of their copies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.scoring import rates
+from scrapy_gp4c.words.described import Described, link_hash, unpack
+from training.clustering.clusters import FEATURES, MOST_WORDS, Pages, cluster
+from training.histories.copies_of_store import StoredCopies
+
+LEAST_PAGES: Final = 2
+"""With a word: one that stands on one page alone tells of no other."""
+
+
+def group_copies(
+    copies: StoredCopies, clusters: int = 100, features: Sequence[str] = FEATURES, seed: int = 0
+) -> PageGroups:
+    """Cluster the pages of a store; those without a description are in no cluster.
+
+    Raises HistoryError where no page has one, for more clusters than those that have, unknown features, or if
+    scikit-learn is missing.
+    """
+    if not len(copies.pages):
+        raise HistoryError(
+            f"{copies.source} has no descriptions of copies to cluster by: a crawl keeps them if its policy "
+            "or score function asks for clusters or links (GP4C_POLICY = 'cb', say), from its next visits on"
+        )
+    try:
+        described = [unpack(packed) for packed in copies.packed]
+    except ValueError as error:
+        raise HistoryError(f"{copies.source} has a description that cannot be read: {error}") from error
+    links = links_between(copies, described)
+    counts = np.array([one[:3] for one in described], np.float64)
+    here = np.full(copies.known, NOWHERE)
+    here[copies.pages] = np.arange(len(copies.pages))
+    between = np.flatnonzero((here[links.source] != NOWHERE) & (here[links.target] != NOWHERE))
+    own = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
+    urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
+    told = Pages(urls, sketched_words(described), counts, own, _past(copies.state))
+    label, order = cluster(told, clusters, features, seed)
+    whole = np.full(copies.known, NOWHERE, np.int32)
+    whole[copies.pages] = label
+    digest = hashlib.sha256(
+        b"".join(one.tobytes() for one in (copies.keys, whole, order, links.source, links.target))
+    )
+    return PageGroups(whole, order, links, digest.hexdigest()[:16], copies.keys)
+
+
+def sketched_words(described: Sequence[Described]) -> Any:
+    """Sparse ``[P, T]``: how often each of the most frequent words of sketches stands in each page."""
+    from scipy.sparse import csr_matrix
+
+    size = np.array([len(one.terms) for one in described])
+    terms = np.concatenate([np.empty(0, np.uint32), *(one.terms for one in described)])
+    counts = np.concatenate([np.empty(0, np.uint8), *(one.counts for one in described)])
+    known, column, pages = np.unique(terms, return_inverse=True, return_counts=True)
+    frequent = np.flatnonzero(pages >= min(LEAST_PAGES, len(described)))
+    if len(frequent) > MOST_WORDS:
+        frequent = np.sort(frequent[np.argsort(-pages[frequent], kind="stable")[:MOST_WORDS]])
+    number = np.full(len(known), NOWHERE, np.int32)
+    number[frequent] = np.arange(len(frequent))
+    kept = number[column] != NOWHERE
+    row = np.repeat(np.arange(len(described), dtype=np.int32), size)[kept]
+    begin = np.searchsorted(row, np.arange(len(described) + 1))
+    shape = len(described), max(1, len(frequent))
+    return csr_matrix((counts[kept].astype(np.float32), number[column[kept]], begin), shape)
+
+
+def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """Visits, changes found, and changes per cycle, ``[P, 3]``."""
+    rate = rates.rate(state["E"].astype(np.float64), state["T"].astype(np.float64))
+    return np.stack([state["n"].astype(np.float64), state["X"].astype(np.float64), rate], axis=1)
+
+
+def links_between(copies: StoredCopies, described: Sequence[Described]) -> Links:
+    """Links between known pages of a store, each once, none from a page to itself."""
+    hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
+    order = np.argsort(hashes, kind="stable")
+    size = np.array([len(one.links) for one in described], np.intp)
+    source = np.repeat(copies.pages, size)
+    wanted = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
+    at = np.minimum(np.searchsorted(hashes[order], wanted), max(0, copies.known - 1))
+    target: npt.NDArray[np.intp] = order[at] if copies.known else at
+    found = (hashes[target] == wanted) & (target != source)
+    pairs = np.unique(np.stack((source[found], target[found]), axis=1), axis=0)
+    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), copies.known)
