@@ -169,6 +169,4 @@ def _date_of(entry: Mapping[str, object]) -> tuple[str, float] | None:
             parsed = fields.get(f"{name}_parsed")
             time_s = float(calendar.timegm(parsed)) if isinstance(parsed, struct_time) else nan
             return str(fields[name]), time_s
-                parsed, struct_time
-            ) else nan
     return None
