@@ -1,6 +1,8 @@
 """The crawls of the demo: one stock ``scrapy crawl monitor`` per day and store, judged against the truth."""
 
 import csv
+import json
+import select
 import shutil
 import subprocess
 import sys
@@ -62,6 +64,7 @@ class Series:
     panel: float = 0.0  # share of the pages; the panel comes on top of the budget for the ranking
     page_of: dict[int, int | None] = field(default_factory=dict)  # the store's page ids to the web's
     rows: list[Row] = field(default_factory=list)
+    starter: "Starter | None" = None  # of its crawls; started with the first
 
     @property
     def store(self) -> Path:
@@ -91,10 +94,42 @@ class Series:
 
     def command(self, port: int) -> list[str]:
         """Return the command of one day's crawl."""
-        command = [sys.executable, "-m", "scrapy", "crawl", "monitor", "-a", f"port={port}"]
+        command = ["scrapy", "crawl", "monitor", "-a", f"port={port}"]
         # To import Scrapy's extensions, which nothing here uses, would take a fifth of a ranked day's crawl.
         settings = self.settings() | {"LOG_FILE": self.log, "EXTENSIONS_BASE": "{}"}
         return command + [part for item in settings.items() for part in ("-s", "{}={}".format(*item))]
+
+    @property
+    def errors(self) -> Path:
+        """What its last crawl wrote to standard error."""
+        return self.folder / f"{self.score}.errors"
+
+    def begin(self, port: int) -> None:
+        """Begin the crawl of a day."""
+        self.starter = self.starter or Starter()
+        self.starter.begin(self.command(port), self.errors)
+
+    def end(self) -> None:
+        """Wait for the end of the day's crawl.
+
+        Raises:
+            DemoError: it failed, or takes too long.
+        """
+        assert self.starter is not None
+        try:
+            code = self.starter.end(CRAWL_LIMIT_S)
+        except TimeoutError:
+            raise DemoError(f"a crawl takes more than {CRAWL_LIMIT_S} s; its log: {self.log}") from None
+        if code:
+            reason = self.errors.read_text().strip().splitlines() or [f"status {code}"]
+            raise DemoError(f"scrapy crawl failed: {reason[-1]}; its log: {self.log}")
+        self.errors.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Stop what runs of its crawls, if anything does."""
+        if self.starter is not None:
+            self.starter.stop()
+            self.starter = None
 
     def ranking(self) -> list[int]:
         """Return the store's pages that the next crawl will choose in its first round, best first."""
@@ -200,35 +235,53 @@ def stop(process: subprocess.Popen[Any]) -> None:
         process.stdout.close()
 
 
+class Starter:
+    """A process that begins crawls, one at a time: see `example_project.starter`."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "example_project.starter"],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def begin(self, words: Sequence[str], errors: Path) -> None:
+        """Begin a command; ``errors``: file for what it writes to standard error."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([words, str(errors)]) + "\n")
+        self._process.stdin.flush()
+
+    def end(self, limit_s: float) -> int:
+        """Wait for its end; returns its exit code. Raises TimeoutError."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            raise TimeoutError
+        return int(self._process.stdout.readline() or 1)
+
+    def stop(self) -> None:
+        """Stop it, and what it runs."""
+        stop(self._process)
+
+
 def crawl_day(series: Sequence[Series], port: int) -> Iterator[Series]:
     """Crawl one day, all series side by side; yields each when its crawl has ended.
 
     Raises:
         DemoError: a crawl failed.
     """
-    running = []
+    begun: list[Series] = []
     try:
         for one in series:
-            process = subprocess.Popen(
-                one.command(port),
-                cwd=ROOT,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            running.append((one, process))
-        for one, process in running:
-            try:
-                _, errors = process.communicate(timeout=CRAWL_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                raise DemoError(f"a crawl takes more than {CRAWL_LIMIT_S} s; its log: {one.log}") from None
-            if process.returncode:
-                reason = errors.strip().splitlines() or [f"status {process.returncode}"]
-                raise DemoError(f"scrapy crawl failed: {reason[-1]}; its log: {one.log}")
+            one.begin(port)
+            begun.append(one)
+        while begun:
+            one = begun[0]
+            one.end()
+            begun.pop(0)
             yield one
     finally:
-        for _, process in running:
-            stop(process)
+        for one in begun:
+            one.stop()
 
 
 def by_day(series: Sequence[Series], name: str, days: int) -> Mapping[str, NDArray[np.float64]]:

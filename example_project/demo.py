@@ -25,6 +25,7 @@ from rich.table import Table
 
 from scrapy_gp4c.errors import Gp4cError
 
+from . import searching
 from .crawls import (
     BUDGET,
     FIRST_RANKED_DAY,
@@ -89,6 +90,16 @@ def serving(day_file: Path, options: argparse.Namespace) -> Iterator[int]:
         yield int(ready.rstrip().rstrip("/").rpartition(":")[2])
     finally:
         stop(process)
+
+
+@contextmanager
+def stopping(series: list[Series]) -> Iterator[None]:
+    """Stop at the end what is left of the crawls' processes; the list may have grown by then."""
+    try:
+        yield
+    finally:
+        for one in series:
+            one.stop()
 
 
 def show(day_file: Path, day: int) -> None:
@@ -174,7 +185,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     task = progress.add_task("", total=crawls)
     rows: list[Row] = []
     show(day_file, 1)
-    with serving(day_file, options) as port:
+    with serving(day_file, options) as port, stopping(series):
         console.print(
             f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; "
             f"logs and stores: {folder}"
@@ -251,6 +262,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--port", type=int, default=PORT, help=f"port on 127.0.0.x, 0: a free one ({PORT}, see docs/demo.md)"
     )
+    parser.add_argument(
+        "--user-centric",
+        action="store_true",
+        help="a crawl that serves a search instead of one that learns: exact search quality day by day",
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "demo", help="folder for all results (demo)")
     options = parser.parse_args(arguments)
     if not 1 <= options.days <= LAST_DAY:
@@ -260,7 +276,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop like on Ctrl-C, leave no process behind
     try:
-        run(options, console)
+        if options.user_centric:
+            searching.run(options, console, serving, show, CRAWLS)
+        else:
+            run(options, console)
     except (DemoError, Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.demo: {problem}", file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest_twisted
 from scrapy import Request, Spider
 
 from scrapy_gp4c.commands import ACTIONS
-from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.store.opening import open_store
 from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Site, crawl, html
@@ -126,3 +127,64 @@ def test_actions_without_a_sound_store(
     data.write_bytes(data.read_bytes()[:5000])
     with pytest.raises(StoreError, match=r"damaged|truncated"):
         in_process(project, ACTIONS[action], *words)
+
+
+OTHERS = {
+    "export": (("-o", "history.tsv"), "StoreError done done StoreDamagedError"),
+    "import": (("urls.txt",), "done done StoreInUseError StoreDamagedError"),
+    "report": (("-o", "report.html"), "StoreError StoreError StoreError StoreError"),
+    "verify": ((), "StoreError done done StoreDamagedError"),
+    "verify --deep": (("--deep",), "StoreError done done StoreDamagedError"),
+    "repair": ((), "StoreError done StoreInUseError done"),
+    "backup": (("backups",), "StoreError done done StoreDamagedError"),
+    "restore": (("backup",), "done done StoreInUseError done"),
+    "compact": ((), "done done StoreInUseError StoreDamagedError"),
+    "forget": (("*", "--yes"), "StoreError done StoreInUseError StoreDamagedError"),
+    "forget --dry-run": (("*", "--dry-run"), "StoreError done done StoreDamagedError"),
+    "changes --diff": (("--diff",), "StoreError ArchiveError ArchiveError StoreDamagedError"),
+}
+"""The other actions, but for `monitor`, which crawls: what each needs, and what comes of it where there is no
+store, where it is empty, while a process writes to it, and where it is damaged."""
+WRITER = (
+    "import sys\nfrom scrapy_gp4c.store.opening import open_store\n"
+    "with open_store(sys.argv[1]) as store:\n    store.add_pages([(7, {'url': 'http://site/7'})])\n"
+    "    print(flush=True)\n    input()"
+)
+
+
+def tried(project: Any, words: str) -> str:
+    """Run an action; returns `done`, or the class of its one error."""
+    try:
+        in_process(project, ACTIONS[words.split()[0]], *OTHERS[words][0])
+    except Gp4cError as error:
+        return type(error).__name__ if str(error).strip() else "an error that says nothing"
+    return "done"
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_other_actions_on_every_kind_of_store(
+    words: str, store_path: Path, project_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Done, or one error; a store that a process writes to is as it was."""
+    project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "urls.txt").write_text("http://site/1\n")
+    open_store(tmp_path / "backup").close()
+    found = [tried(project, words)]
+    shutil.rmtree(store_path, ignore_errors=True)
+    open_store(store_path).close()
+    found.append(tried(project, words))
+    shutil.rmtree(store_path, ignore_errors=True)
+    command = [sys.executable, "-c", WRITER, str(store_path)]
+    writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    found.append(tried(project, words))
+    writer.communicate("\n")
+    with open_store(store_path) as store:
+        assert store.pages == 1
+        assert store.verify() == []
+    data = store_path / "data.mdb"
+    data.write_bytes(data.read_bytes()[:5000])
+    found.append(tried(project, words))
+    assert found == OTHERS[words][1].split()

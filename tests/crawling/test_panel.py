@@ -421,7 +421,12 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
     assert record["plan"]["panel"] + record["plan"]["ranked"] == 20
     line = next(message for message in caplog.messages if "finished" in message and "Cycle 6" in message)
     assert f"by a panel of {pages} pages" in line
-    shown = SimpleNamespace(open_store=lambda: Store(tmp_path / "s", readonly=True), settings=make())
+    shown = SimpleNamespace(
+        open_store=lambda: Store(tmp_path / "s", readonly=True),
+        settings=make(),
+        is_offsite=lambda host: False,
+        spider_class=Monitor,
+    )
     status.run(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
     assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]

@@ -1,0 +1,84 @@
+"""A process that has imported what the demo's crawls need, and becomes one by a fork: they begin at once.
+
+``python -m example_project.starter`` reads lines of JSON, the words of a ``scrapy`` command and the file for
+its errors; it runs one after the other, by Scrapy's own command line, and answers each with its exit code.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+PRELOADED: Final = (
+    "scrapy.cmdline",
+    "scrapy.commands.crawl",
+    "scrapy.core.downloader.contextfactory",
+    "scrapy.core.downloader.handlers.http11",
+    "scrapy.core.engine",
+    "scrapy.downloadermiddlewares.cookies",
+    "scrapy.downloadermiddlewares.httpcompression",
+    "scrapy.downloadermiddlewares.robotstxt",
+    "scrapy_gp4c.middleware",
+    "scrapy_gp4c.scheduler",
+)
+"""All but the reactor, which each crawl installs for itself."""
+
+
+def crawl(words: list[str], errors: str) -> NoReturn:
+    """Run a command of Scrapy, and end this process with its exit code."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        file = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        for number, place in ((0, nothing), (1, nothing), (2, file)):
+            os.dup2(place, number)
+        sys.argv = words
+        import_module("scrapy.cmdline").execute(words)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run(words: list[str], errors: str) -> int:
+    """Run a command in a process of its own; returns its exit code."""
+    if not hasattr(os, "fork"):
+        with Path(errors).open("w") as file:
+            return subprocess.run([sys.executable, "-m", *words], stderr=file, check=False).returncode
+    child = os.fork()
+    if not child:
+        crawl(words, errors)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        os.kill(child, number)
+        os.waitpid(child, 0)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return code
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the crawl's, and the demo's
+    for name in PRELOADED:
+        import_module(name)
+    for line in sys.stdin:
+        print(run(*json.loads(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
