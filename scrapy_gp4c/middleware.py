@@ -22,7 +22,7 @@ from twisted.internet.threads import deferToThread
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.finders import mark, take_off
-from scrapy_gp4c.crawling.run import runs
+from scrapy_gp4c.crawling.run import hear, runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import Read, read
@@ -87,24 +87,26 @@ class FingerprintMiddleware:
     def process_response(
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
-        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped.
-
-        The fingerprint of a large page is made elsewhere; until it is there, the visit is under way.
-        """
+        """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
         cycle, visit = self._visit(request)
         if cycle is None or visit is None:
             _unmark(request)
+            hear(self._crawler, response, None)
             return response
         features = cycle.settings.features
+        if response.status == 304:
+            hear(self._crawler, response, visit)
         if (outcome := _outcome(request, response)) is not None:
             # What comes from a cache says nothing of the server.
             latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
         elif (same := _same(cycle, visit, response)) is not None:
+            hear(self._crawler, response, visit)
             result = _judge(cycle, visit, request, response, Read(same))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
+            hear(self._crawler, response, visit)
             try:
                 made: Read | Exception = read(response, features, with_text=_with_text(cycle))
             except Exception as error:
@@ -116,6 +118,7 @@ class FingerprintMiddleware:
     async def _judge_later(
         self, cycle: Cycle, visit: Claim, request: Request, response: Response
     ) -> Response:
+        # The fingerprint is made elsewhere; until it is there, the visit is under way.
         assert isinstance(response, TextResponse)
         try:
             made: Read | Exception = await _result(
@@ -125,6 +128,7 @@ class FingerprintMiddleware:
             made = error
         if not cycle.is_under_way(visit):
             return response
+        hear(self._crawler, response, visit)
         _keep_sum(cycle, visit, response, made)
         result = _judge(cycle, visit, request, response, made)
         return self._end(cycle, visit, request, response, result)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.scoring.arguments import as_given
-from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, PAPERS, RELATED, SETS
+from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, PAPERS, RELATED, SETS, UNREPLAYED
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
 from training.histories import splits
@@ -59,7 +58,7 @@ def _budget(text: str) -> float:
 
 def terminal_names(add: Add) -> None:
     """What functions are learned from: a set of `SETS` or a list of names."""
-    own = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *growth.TERMINALS)]
+    own = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED)]
     what = f"basic, all, or a list such as n,X,t ({', '.join(own)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 

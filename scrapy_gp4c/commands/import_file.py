@@ -7,6 +7,7 @@ restored into a new store only.
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import zlib
 from argparse import ArgumentParser, Namespace
@@ -110,12 +111,12 @@ def _pages(
 
 
 def content_lines(name: str) -> Iterator[Line]:
-    """Yield (line number, line) of the lines that are neither blank nor comments.
+    """Yield (line number, line) of the lines that are neither blank nor comments; ``-``: of standard input.
 
     A first line of ``# {`` is the header of a history and comes too. Gzip is told by content, not by name.
     """
     try:
-        with Path(name).open("rb") as raw:
+        with io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name).open("rb") as raw:
             compressed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if compressed else raw

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.estimates import describe
@@ -93,6 +94,8 @@ class Status:
     """Pages by what the policy does with them."""
     panel: Estimates | None
     """Of the last cycle that has estimates."""
+    hubs: list[Hub]
+    hints: list[TrustedSite]
     cycles: list[CycleStatus]
     leavers: list[Leaver]
     """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
@@ -122,6 +125,8 @@ def run(project: Project, options: Namespace) -> None:
             store.pages,
             page_counts(store, project.settings),
             None if estimated is None else _estimates(estimated),
+            hubs(store),
+            trusted_sites(store),
             [_status(store, record) for record in shown],
             leavers(store, project.is_offsite),
         )
@@ -134,6 +139,7 @@ def run(project: Project, options: Namespace) -> None:
         print(f"  {name:<14}{count:,}")
     if estimated is not None:
         print(f"cycle {estimated['cycle']}{describe(estimated['panel'])}")
+    print_sources(status.hubs, status.hints)
     if status.cycles:
         print()
         print_table([HEADER, *map(_row, status.cycles)])

@@ -12,19 +12,22 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.clusters import Clusters, GroupedPages
 from scrapy_gp4c.page_state import trees
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits, directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, CHOSEN, JUDGED, among
 from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.site_claims import SiteClaims, pages_with_claims
 from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
 from scrapy_gp4c.scoring import growth, terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
 
 Array = npt.NDArray[Any]
 
-UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, "draw", "spent"))
+UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, "draw", "spent"))
 """Columns that are told without a look at other pages."""
 NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""
@@ -46,6 +49,10 @@ class KnownPages(GroupedPages, Protocol):
 
     def group_visits(self, cycle: int) -> Array:
         """What the visits of a finished cycle tell of directories."""
+
+    @property
+    def hints(self) -> SiteTrust:
+        """What sites claim of them."""
 
     def requests(self, pages: Array) -> list[StoredRequest]:
         """How some of them are requested."""
@@ -75,7 +82,7 @@ class Surroundings:
         recent = Recent(self._cycle, finished, now, spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
         clustered = self.clusters.seen_by(found) if self._is_clustered else None
-        return Related(known, recent, lambda: self._site_sums, clustered)
+        return Related(known, recent, lambda: self._site_sums, clustered, lambda: self._site_claims)
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
         """The columns of some pages, with their clusters where these are read."""
@@ -120,6 +127,16 @@ class Surroundings:
             np.add.at(sums.expected, site, columns["E"])
             np.add.at(sums.cycles, site, columns["T"].astype(np.float64))
         return sums
+
+    @cached_property
+    def _site_claims(self) -> SiteClaims:
+        """What the claims of sites are worth, as the finished cycles tell."""
+        keys, number = np.unique(self._store.directories()["site"], return_inverse=True)
+        rows = self._store.hints.trust()
+        counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
+        counts[np.searchsorted(keys, rows["site"])] = rows["counts"]
+        parts = ((number[columns["group"]], columns) for _, columns in self._store.blocks())
+        return SiteClaims(counts, pages_with_claims(parts, len(keys), self._cycle), self._cycle)
 
     def _counted(self, found: Found) -> Array:
         """What visits of this cycle tell of groups, as its fold will count them."""

@@ -14,14 +14,32 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import KnownPages
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.gains import GAIN, observe
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.records import CycleRecord, PlanCounts, RoundCounts, StoredGroups, StoredRequest
+from scrapy_gp4c.store.page_store import SiteTrust
+from scrapy_gp4c.store.records import (
+    TRUST,
+    CycleRecord,
+    PlanCounts,
+    RoundCounts,
+    StoredGroups,
+    StoredRequest,
+)
 
 Array = npt.NDArray[Any]
+
+
+class NothingClaimed:
+    """The hints of pages of which no site has claimed anything."""
+
+    def trust(self) -> Array:
+        """Nothing, dtype `TRUST`."""
+        return np.empty(0, TRUST)
 
 
 class InMemory:
@@ -39,7 +57,8 @@ class InMemory:
         self.requests = requests
         self._before = before
         self._folded: dict[int, Array] = {}
-        self.state = state
+        self.hints = NothingClaimed() if before is None else before.hints
+        self.state = {**unpack_extras(None, len(state["key"])), **state}
         self._directories = directories
         self._group_visits = group_visits
 
@@ -47,7 +66,7 @@ class InMemory:
     def of(cls, pages: KnownPages, last_cycle: int) -> InMemory:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
-        parts = parts or [columns.new_columns(np.empty(0, np.uint64))]
+        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
         state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in kept}
@@ -98,7 +117,9 @@ class InMemory:
             gains = np.zeros(len(judged), GAIN)
             gains["gap_cycles"] = cycle - state["last_cycle"]
             observe(self.state, judged["page"].astype(np.intp), gains)
-        columns.apply_visits(self.state, visits["page"].astype(np.intp), visits, cycle)
+        rows = visits["page"].astype(np.intp)
+        columns.apply_visits(self.state, rows, visits, cycle)
+        after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))
 
 
 class Imagined:
@@ -153,6 +174,11 @@ class Imagined:
     def group_visits(self, cycle: int) -> Array:
         """What the visits of a cycle before told of directories."""
         return self._known.group_visits(cycle)
+
+    @property
+    def hints(self) -> SiteTrust:
+        """How far sites can be trusted."""
+        return self._known.hints
 
     def requests(self, pages: Array) -> list[StoredRequest]:
         """How some pages are requested."""

@@ -28,8 +28,10 @@ from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.page_state.related import RoundState, Tells
+from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import functions, growth, terminals, worth
@@ -94,8 +96,11 @@ def choose(
 
 
 def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
-    """What the visits to the pages of shadows brought and gained, if needed: their own, panel or not."""
+    """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
+    not."""
     names = [name for name in (*growth.COLUMNS, *worth.COLUMNS) if name in needed]
+    if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
+        names += EXTRAS
     if not names:
         return {}
     order = np.argsort(pages)

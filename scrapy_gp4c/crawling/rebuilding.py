@@ -49,7 +49,8 @@ class Rebuilder:
         self.spider = spider
         self.credentials = credentials
         self._fingerprint = crawler.request_fingerprinter.fingerprint
-        self._by_url_alone = type(crawler.request_fingerprinter) is RequestFingerprinter
+        self.by_url_alone = type(crawler.request_fingerprinter) is RequestFingerprinter
+        """Whether pages are told apart as Scrapy does by default."""
 
     def keys(self, request: Request) -> tuple[int, int]:
         """Key of the request's page, the same whatever its secrets; and the key of the request as it is."""
@@ -60,7 +61,7 @@ class Rebuilder:
     def _bare(self, request: Request) -> Request:
         """The request without what is secret: as far as the fingerprint can see it."""
         url = self.credentials.url(request.url)
-        if self._by_url_alone:
+        if self.by_url_alone:
             return request if url == request.url else Request(url)
         try:
             stored = to_stored(request, self.spider)

@@ -20,6 +20,7 @@ from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import page_counts
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.feeding import Feeder
+from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
@@ -34,6 +35,7 @@ from scrapy_gp4c.store.records import CycleRecord
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class Run:
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._setup = SetupRequests(crawler)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
+        self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
         self._admission = Admission(cycle, rebuilder, self._setup, spider, enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit
@@ -216,6 +219,15 @@ class Run:
         for beside in (self.cycle.measuring, self.cycle.archive):
             if beside is not None:
                 beside.close()
+
+
+def hear(crawler: Crawler, response: Response, visit: Claim | None) -> None:
+    """Read what a response claims, just before its visit, if it is one, is recorded: a commit has both or
+    none."""
+    found = runs.get(crawler)
+    run = found() if found is not None else None
+    if run is not None and run.hints is not None:
+        run.hints.read(response, None if visit is None else visit.page)
 
 
 def open_run(

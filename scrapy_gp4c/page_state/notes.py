@@ -1,4 +1,7 @@
-"""What a cycle learns of pages beside its visits: who found them. Its fold puts that in their columns."""
+"""What a cycle learns of pages beside its visits: who found them, and what sites claim of them.
+
+Its fold puts that in their columns.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.hints import KINDS
 
 Array = npt.NDArray[Any]
 
-WHAT: Final = ("found_by",)
-"""Columns that notes set; a note holds the position in this tuple."""
+SET: Final = ("found_by",)
+"""Columns that notes set."""
+WHAT: Final = (*SET, *KINDS)
+"""What notes are about: a column, or a kind of claims, which `scrapy_gp4c.page_state.claims` makes of them;
+a note holds the position in this tuple. The value of a claim is a time, s since 1970, or of a span its s."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
 """What one note sets for a page."""
 NO_NOTES: Final = np.empty(0, NOTE)
@@ -23,7 +30,7 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 
     ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
     """
-    for what, name in enumerate(WHAT):
+    for what, name in enumerate(SET):
         chosen = notes["what"] == what
         columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
 

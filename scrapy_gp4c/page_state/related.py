@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
 from scrapy_gp4c.page_state.shares import Sums, near, share, so_far, surprise
+from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.scoring import rates, worth
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
@@ -83,9 +84,11 @@ class Related:
         recent: Recent,
         site_sums: Callable[[], SiteSums],
         clustered: Clustered | None = None,
+        claims: Callable[[], SiteClaims] | None = None,
     ) -> None:
-        """Take what is known; ``site_sums``: asked once if a column needs it."""
+        """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing."""
         self._clustered = clustered
+        self._claims = claims
         self._directories = directories
         self._recent = recent
         self._site_sums = site_sums
@@ -96,6 +99,7 @@ class Related:
     def names(self) -> tuple[str, ...]:
         """All, but for those of directories and clusters where these are not known."""
         unknown = (BY_DIRECTORY if self._directories.unnamed else ()) + (() if self._clustered else CLUSTERED)
+        unknown += () if self._claims else tuple(KINDS_OF)
         return tuple(name for name in ROUND if name not in unknown)
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
@@ -115,6 +119,9 @@ class Related:
                 f"the terminal {name!r} is told by clusters, which a replay knows that is given `--groups` "
                 "of `python -m training.cluster`: use another, such as 'directory_now'"
             )
+        if name in KINDS_OF:
+            assert self._claims is not None  # who asks without has been refused: see `UNREPLAYED`
+            return self._claims().column(name, self._directories.site[state["group"]], state)
         table = self._tables.get(name)
         if table is None:
             table = self._tables[name] = _TABLES[name](self)

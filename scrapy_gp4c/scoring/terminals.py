@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import growth, rates, worth
+from scrapy_gp4c.scoring import growth, hints, rates, worth
 from scrapy_gp4c.scoring.meanings import MEANINGS
 
 Array = npt.NDArray[Any]
@@ -53,9 +53,11 @@ ROUND: Final = (
     "directory_now",
     "cluster_now",
     "cluster_recent",
+    "hint_listed",
+    "hint_span",
 )
 """What else a terminal may read, told anew for every round: a number per page and cycle, the share of the
-budget that is used, and what related pages tell (`scrapy_gp4c.page_state.related`)."""
+budget that is used, and what related pages tell (`scrapy_gp4c.page_state.related`) and claims of sites."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
@@ -216,7 +218,9 @@ _SAMPLED: Final = {
 }
 """What a cycle's own visits tell of groups: for policies of several rounds."""
 _MEASURED: Final = {name: Terminal(*row) for name, row in worth.FORMULAS.items()}
-_GROWN: Final = {name: Terminal(*row) for name, row in growth.TERMINALS.items()}
+_GROWN: Final = {name: Terminal(*row) for name, row in (growth.TERMINALS | hints.TERMINALS).items()}
+UNREPLAYED: Final = tuple(_GROWN)
+"""Those that a crawl tells, and a history of growth; one of changes alone does not."""
 
 
 def _table(clock: Clock) -> dict[str, Terminal]:

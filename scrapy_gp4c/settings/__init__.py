@@ -41,6 +41,7 @@ class Settings:
     distance_bits: int
     skip_unchanged: bool
     gone_after: int
+    hints: bool
     features: Callable[[Response], list[str]] | None
     seed: int
     max_pages: int

@@ -90,6 +90,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 1, 255),
         "`gone` outcomes (404, 410) in a row after which a page is no longer visited",
     ),
+    "GP4C_HINTS": values.Setting(
+        True,
+        "True or False",
+        values.flag,
+        "read what sitemaps, feeds and headers say of pages",
+    ),
     "GP4C_FEATURES": values.Setting(
         None,
         "the dotted path of a callable features(response) -> list[str], or None for the page's text",

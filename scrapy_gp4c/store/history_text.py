@@ -15,10 +15,12 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, OUTCOMES, SAME, among
+from scrapy_gp4c.store.claims_text import ClaimsState, claims_between, claims_state, read_claims
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.gain_text import MEASURED, GainState, gains_of, measured_by, read_gains
 from scrapy_gp4c.store.growth_text import GrowthState, growth_of, read_growth
@@ -35,7 +37,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class PageState(GrowthState, GainState, total=False):
+class PageState(GrowthState, ClaimsState, GainState, total=False):
     """What the bits do not tell of a page: the JSON of its line."""
 
     first_cycle: int
@@ -71,6 +73,9 @@ class PageLine(NamedTuple):
     found_by: int
     """As the column of this name has it."""
     brought: tuple[float, float, int] | None
+    claims: npt.NDArray[Any]
+    """Dtype `scrapy_gp4c.store.claims_text.DATED`."""
+    seen_min: float
     validators: tuple[str | None, str | None]
     gains: tuple[tuple[int, float], ...]
     """Cycle and gain, in ppm, of each measured visit."""
@@ -145,6 +150,8 @@ def _lines(
         visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
         for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
+    claims = claims_between(store, first, stop)
+    of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1))
     gains = gains_of(store, first, stop)
     for start, block in group:
         ids = np.arange(start, start + len(block["n"]))
@@ -155,7 +162,9 @@ def _lines(
             text = bits[start - first + row].tobytes().decode("ascii")
             url = request["url"]
             extra = _state(block, row, text)
-            extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of)})
+            own = claims[slice(*of_page[start - first + row :][:2])]
+            told = claims_state(block, row, own)
+            extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of), **told})
             etag, last_modified = store.validators(start + row)
             if start + row in gains:
                 extra["dq"] = gains[start + row]
@@ -232,6 +241,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         if outcome not in _FAILURES:
             raise ValueError(f"expected one of {_FAILURES} as outcome; found {outcome!r}")
         found_by, brought = read_growth(cast(GrowthState, state))
+        claims, seen_min = read_claims(cast(ClaimsState, state))
         gains = read_gains(cast(GainState, state))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ImportFileError(
@@ -247,6 +257,8 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         fingerprint=fingerprint,
         found_by=found_by,
         brought=brought,
+        claims=claims,
+        seen_min=seen_min,
         validators=(state.get("etag"), state.get("last_modified")),
         gains=gains,
     )
@@ -262,13 +274,13 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
         problem = None
         judged = [cycle for cycle, bit in enumerate(page.bits, 2) if bit != NOT_JUDGED]
         dates = [page.first_cycle, page.last_cycle, page.last_attempt]
-        measured = [cycle for cycle, _ in page.gains[-1:]]
+        told = [*page.claims["cycle"].tolist(), *(cycle for cycle, _ in page.gains[-1:])]
         if len(page.bits) != max(0, cycles - 1):
             problem = f"expected {max(0, cycles - 1)} bits as for {cycles} cycles; found {len(page.bits)}"
         elif page.key in seen or is_known(page.key):
             problem = f"the page {page.request['url']} comes a second time"
-        elif not all(0 <= date <= cycles for date in [*dates, *measured]):
-            problem = f"expected cycles of at most {cycles}; found {[*dates, *measured]}"
+        elif not all(0 <= date <= cycles for date in [*dates, *told]):
+            problem = f"expected cycles of at most {cycles}; found {[*dates, *told]}"
         elif judged and dates[0] >= judged[0]:
             problem = f"the first fetch, cycle {dates[0]}, must come before the first judged {judged[0]}"
         elif judged and 0 < max(dates[1:]) <= judged[-1]:

@@ -18,6 +18,33 @@ Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""
 
 
+class SiteTrust(Protocol):
+    """How far sites can be trusted."""
+
+    def trust(self) -> npt.NDArray[Any]:
+        """How often each site was right, dtype `TRUST`, by site."""
+
+
+class PageHints(SiteTrust, Protocol):
+    """What sites claim of pages, of a `PageStore`; see `scrapy_gp4c.page_state.claims`."""
+
+    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+
+    def note(self, pages: npt.NDArray[Any], kind: str, values: npt.NDArray[Any]) -> None:
+        """Note claims of a kind of `hints.KINDS` in the open cycle; written with the next commit, all or
+        none.
+
+        ``pages``, ``values``: ``[C]``; times, s since 1970, or for spans s.
+        """
+
+    def tell(self, pages: npt.NDArray[Any], time_s: float) -> None:
+        """Note that pages changed at a time that no finished cycle has seen, and commit."""
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield (cycle, claims) of finished cycles, dtype `CLAIM`: what was new, in chunks."""
+
+
 class PageGains(Protocol):
     """What visits gained a search, of a `PageStore`: nothing until `begin`."""
 
@@ -72,6 +99,10 @@ class PageStore(Protocol):
     @property
     def open_cycle(self) -> int | None:
         """The unfinished cycle."""
+
+    @property
+    def hints(self) -> PageHints:
+        """What sites claim of pages."""
 
     @property
     def gains(self) -> PageGains:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
 from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
 """By round, score and draw of the last page chosen, None where none was; None alone: the policy does not
@@ -84,6 +84,8 @@ class CycleRecord(TypedDict, total=False):
     discovery_function: str
     """Its formula; its clock is the next."""
     discovery_clock: Literal["visits", "cycles"]
+    sitemaps: dict[str, list[str]]
+    """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
     secret_params: list[str]
     """Names that ``GP4C_SECRET_PARAMS`` has beyond its default."""
     planned: int | None
@@ -200,6 +202,10 @@ class NewVisit(NamedTuple):
     latency_s: float = 0.0
     """From request to response headers; 0: not measured."""
 
+
+TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])
+"""Judged visits of a site by kind of claim, claimed, changed, decayed: see `scrapy_gp4c.scoring.hints`; a
+site is told by `scrapy_gp4c.page_state.places.Place.site_key`."""
 
 SHADOW: Final = np.dtype(
     [

@@ -37,7 +37,7 @@ class Listed(Spider):
 
 def damage(path: Path, table: str, which: int) -> None:
     """Flip a bit of a value."""
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         db = environment.open_db(table.encode())
         with environment.begin(write=True) as txn:
             key, value = list(txn.cursor(db))[which]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, add_up, count_visits, directories
 from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.scoring import terminals
 
 NAMES = (
@@ -264,7 +265,7 @@ def test_columns_are_made_when_they_are_asked_for() -> None:
     assert state["spent"].tolist() == [0.5, 0.5]
     assert state["draw"].tolist() == [0, 2]
     assert state["near"] is state["near"]
-    assert set(state) == {*terminals.STATE, "group", *terminals.ROUND} - {*terminals.CLUSTERED}
+    assert set(state) == {*terminals.STATE, "group", *terminals.ROUND} - {*terminals.CLUSTERED, *KINDS_OF}
     assert len(state) == len(list(state))
     with pytest.raises(KeyError):
         state["nothing"]

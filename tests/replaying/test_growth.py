@@ -24,7 +24,8 @@ from training.histories.growth_store import read_store_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.arranged import CrawlChoices
-from training.replaying.growth import HUBS, GrowthCrawl, Web, growth_crawl, replay_growth
+from training.replaying.growth import Web, replay_growth
+from training.replaying.growth_crawl import HUBS, GrowthCrawl, growth_crawl
 
 GROWTH = ("brought_sum", "brought_cycles")
 TOLD = ("n", "X", "E", "T", *GROWTH)

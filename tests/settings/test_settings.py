@@ -34,6 +34,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_PANEL": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISTANCE": [0, 65, 2.5, False, "near"],
     "GP4C_SKIP_UNCHANGED": ["maybe", 2, []],
+    "GP4C_HINTS": ["perhaps", 2, []],
     "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
@@ -71,6 +72,7 @@ def test_defaults_are_valid_and_fill_every_field() -> None:
     assert settings.panel == 0.0
     assert settings.distance_bits == 3
     assert settings.skip_unchanged is False
+    assert settings.hints is True
     assert settings.gone_after == 3
     assert settings.features is None
     assert settings.seed == 0
@@ -111,6 +113,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_DISTANCE", "distance_bits", "64", 64),
         ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "True", True),
         ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "0", False),
+        ("GP4C_HINTS", "hints", "False", False),
         ("GP4C_GONE_AFTER", "gone_after", "255", 255),
         ("GP4C_SEED", "seed", "9007199254740993", 2**53 + 1),
         ("GP4C_MAP_SIZE", "map_size_bytes", "1048576", 2**20),

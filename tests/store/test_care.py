@@ -52,7 +52,7 @@ def path(crawled: Path, tmp_path: Path) -> Path:
 
 def damage(path: Path, table: str) -> None:
     """Flip a bit of a table's first value."""
-    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         db = environment.open_db(table.encode())
         with environment.begin(write=True) as txn:
             key, value = next(iter(txn.cursor(db)))
@@ -91,7 +91,7 @@ def test_a_sample_is_looked_over(path: Path) -> None:
 
 def test_ids_are_checked_against_the_columns(path: Path) -> None:
     """Two that stand under each other's keys."""
-    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         ids = environment.open_db(b"ids")
         with environment.begin(write=True) as txn:
             (first, one), (second, other) = list(txn.cursor(ids))[:2]

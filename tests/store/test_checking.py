@@ -47,7 +47,7 @@ def path(sound: Path, tmp_path: Path) -> Path:
 
 def spoil(path: Path, name: str, keys: list[bytes] | None = None) -> int:
     """Flip a bit in values of a table, past its checksum; returns how many."""
-    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         db = environment.open_db(name.encode())
         with environment.begin(write=True) as txn:
             rows = [(key, bytes(value)) for key, value in txn.cursor(db) if keys is None or key in keys]
@@ -58,7 +58,7 @@ def spoil(path: Path, name: str, keys: list[bytes] | None = None) -> int:
 
 def rewrite(path: Path, name: str, key: bytes, value: bytes | None) -> None:
     """Write a value, with the right checksum, as a mistake of ours would; None: delete it."""
-    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         table = Table(path, name, environment.open_db(name.encode()), plain=name == "ids")
         with environment.begin(write=True) as txn:
             table.delete(txn, key) if value is None else table.put(txn, key, value)

@@ -133,7 +133,7 @@ def _garbage(path: Path) -> None:
 
 def _newer_schema(path: Path) -> None:
     Store(path).close()
-    with lmdb.open(str(path), max_dbs=16) as environment:
+    with lmdb.open(str(path), max_dbs=32) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin(write=True) as txn:
             txn.put(b"schema", b'"gp4c-store/999"', db=meta)

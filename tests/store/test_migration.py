@@ -194,7 +194,7 @@ def test_a_conversion_without_room_leaves_the_store(
     path = tmp_path / "store"
     path.mkdir()
     loose = older(closed[0], tmp_path / "loose")
-    with lmdb.open(str(loose), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(loose), max_dbs=32, map_size=2**30) as environment:
         environment.copy(str(path), compact=True)
     size = (path / "data.mdb").stat().st_size
     with pytest.raises(StoreFullError, match="no room"):
@@ -216,7 +216,7 @@ def test_a_damaged_store_is_not_converted(
 ) -> None:
     """What cannot be computed is one error that says what is wrong; nothing is dropped."""
     path = older(closed[0], tmp_path / "store")
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         db = environment.open_db(table)
         with environment.begin(write=True) as txn:
             txn.delete(key, db=db)

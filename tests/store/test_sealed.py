@@ -116,14 +116,14 @@ def read_all(path: Path) -> Iterator[Any]:
 def test_no_table_is_silently_different(tmp_path: Path, crawled: Path, table: str) -> None:
     """A flipped bit in any value of a table, or its key moved within its place: an error names the table."""
     sound = list(read_all(crawled))
-    with lmdb.open(str(crawled), max_dbs=16, readonly=True) as environment:
+    with lmdb.open(str(crawled), max_dbs=32, readonly=True) as environment:
         db = environment.open_db(table.encode(), create=False)
         with environment.begin() as txn:
             rows = list(txn.cursor(db))
     for number, (place, value) in list(enumerate(rows))[:: max(1, len(rows) // 4)]:
         path = tmp_path / str(number)
         shutil.copytree(crawled, path)
-        with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+        with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
             db = environment.open_db(table.encode())
             with environment.begin(write=True) as txn:
                 txn.put(place, flipped(value, 7 * number + 3), db=db)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scrapy_gp4c.page_state.columns import COLUMNS
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.page_state.places import Place, place_of_url
 from scrapy_gp4c.scoring.growth import START
@@ -362,7 +363,7 @@ class StoreMachine(RuleBasedStateMachine):
         for first, block in self.store.blocks():
             for row in range(len(block["n"])):
                 page = self.store.page(first + row)
-                assert {name: column[row].item() for name, column in block.items()} == page._asdict()
+                assert {name: block[name][row].item() for name in COLUMNS} == page._asdict()
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
 

@@ -20,7 +20,7 @@ from tests.support.stores import pages
 
 def _break(path: Path, name: str, change: Callable[[lmdb.Transaction, Table], object]) -> None:
     """Change a table as a mistake in our code would: what it writes has the right checksum."""
-    with lmdb.open(str(path), max_dbs=16, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         table = Table(path, name, environment.open_db(name.encode()), plain=name == "ids")
         with environment.begin(write=True) as txn:
             change(txn, table)

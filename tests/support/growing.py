@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,8 +51,17 @@ class Crawled(NamedTuple):
     """Visits for hubs by cycle."""
 
 
-def crawl(path: Path, grown: GrowthHistory, given: dict[str, object], reopen: bool = False) -> Crawled:
-    """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were."""
+def crawl(
+    path: Path,
+    grown: GrowthHistory,
+    given: dict[str, object],
+    reopen: bool = False,
+    during: Callable[[Store], None] = lambda store: None,
+) -> Crawled:
+    """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were.
+
+    ``during``: called after each visit.
+    """
     loaded = Settings.load(ScrapySettings(given))
     own = grown.history
     assert own.page_names is not None
@@ -81,6 +91,7 @@ def crawl(path: Path, grown: GrowthHistory, given: dict[str, object], reopen: bo
                 first_visit.setdefault(finder, now)
                 text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
                 cycle.judge(claim, Read(text), 10)
+                during(store)
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:
                     found = store.add_page(child + 1, {"url": urls[child]})

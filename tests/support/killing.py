@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,6 +37,8 @@ class Web:
         self.delay_s = 0.002
         self.version = 0
         """A third of the pages show it."""
+        self.files: dict[str, Callable[[], bytes]] = {}
+        """Other paths, which the listing links to first -> what they serve."""
         web = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,12 +48,15 @@ class Web:
                 """Serve one page."""
                 web.log.append(self.path)
                 time.sleep(web.delay_s)
-                links = "".join(f'<a href="{path}">x</a>' for path in LIST) if self.path == "/list" else ""
+                listed = [*web.files, *LIST] if self.path == "/list" else []
+                links = "".join(f'<a href="{path}">x</a>' for path in listed)
                 shown = f"version {web.version}" if is_changing(self.path) else "as ever"
                 text = f"page {self.path} of a small site, {shown}"
                 body = f"<html><body><p>{text}</p>{links}</body></html>".encode()
+                if self.path in web.files:
+                    body = web.files[self.path]()
                 self.send_response(200)
-                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Type", "text/xml" if self.path in web.files else "text/html")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

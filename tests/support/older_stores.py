@@ -19,7 +19,7 @@ ADDED = ("E", "T", "found_cycle", "group")
 
 def make_older(path: Path, version: int = 3) -> None:
     """Make a store, open or in a fold or closed, the one of schema 3, 4 or 5 that it would have been."""
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         with environment.begin() as txn:
             names = [bytes(name) for name, _ in txn.cursor()]
         tables = {name: environment.open_db(name) for name in names}
@@ -58,7 +58,7 @@ def packed(block: bytes, without: Collection[str]) -> bytes:
 
 def schema(path: Path) -> str:
     """The schema that a store says it has."""
-    with lmdb.open(str(path), max_dbs=20, map_size=2**30) as environment:
+    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin() as txn:
             return bytes(txn.get(b"schema", db=meta)).decode().strip('"')

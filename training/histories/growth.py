@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.claims import CLAIM
+from scrapy_gp4c.page_state.notes import SET, WHAT
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
+TOLD: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
+"""A claim, and the cycle, from 1, in which the crawl was told of it; it is due in cycles of the history
+too."""
 NOBODY: Final = -1
 """Finder of a page that needs none: a start request."""
 
@@ -27,6 +32,8 @@ class GrowthHistory:
     """``[P]``: cycle (from 1) in which the page appeared; 0: it was there before."""
     finder: npt.NDArray[np.int32]
     """``[P]``: position of the page that links to it; `NOBODY`: it is known once it is there."""
+    claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, TOLD))
+    """Dtype `TOLD`: what sites claimed of pages, in order of cycles."""
 
     def __post_init__(self) -> None:
         pages, cycles = self.history.pages, self.history.cycles
@@ -40,6 +47,11 @@ class GrowthHistory:
                     f"{name!r} of a growth history must be integers from {low} to {high:,}, one for each of "
                     f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
                 )
+        told = self.claims
+        if len(told) and not ((told["page"] < pages) & (told["kind"] < len(WHAT) - len(SET))).all():
+            raise HistoryError(
+                f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
+            )
         if (self.finder == np.arange(pages)).any():
             raise HistoryError("a page of a growth history must not be its own finder")
 
@@ -58,4 +70,4 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
     known = ChangeHistory(
         own.changed, own.site, own.weight, growth.observed, own.site_names, own.page_names, own.key
     )
-    write_npz(path, known, {"born": growth.born, "finder": growth.finder})
+    write_npz(path, known, {"born": growth.born, "finder": growth.finder, "claims": growth.claims})

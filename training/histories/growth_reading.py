@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from training.histories.formats import read_file
-from training.histories.growth import GrowthHistory
+from training.histories.growth import TOLD, GrowthHistory
 from training.histories.history import ChangeHistory
 
 
@@ -27,13 +27,13 @@ def read_growth(path: Path) -> GrowthHistory:
     found: dict[str, npt.NDArray[Any]] = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in ("born", "finder") if name in archive.files}
+            found = {name: archive[name] for name in ("born", "finder", "claims") if name in archive.files}
     except (OSError, ValueError, TypeError, AttributeError):
         pass
-    if len(found) < 2:
+    if not {"born", "finder"} <= found.keys():
         raise HistoryError(
             f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "
             "`python -m training.from_git --growth` writes it, or the store of a crawl"
         )
     history = ChangeHistory(**fields._replace(observed=None)._asdict(), source=str(path))
-    return GrowthHistory(history, found["born"], found["finder"])
+    return GrowthHistory(history, found["born"], found["finder"], found.get("claims", np.empty(0, TOLD)))

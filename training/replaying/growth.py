@@ -30,54 +30,15 @@ from scrapy_gp4c.policies.policy import (
     rounds_of,
 )
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
-from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import functions, growth, terminals
+from scrapy_gp4c.scoring import growth, hints, terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NOBODY, GrowthHistory
-from training.replaying.arranged import CrawlChoices
-from training.replaying.replay import policy_of
+from training.replaying.claimed import Claimed
+from training.replaying.growth_crawl import GrowthCrawl
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
-
-HUBS: Final = "brought * t"
-"""What a crawl ranks hubs by unless it is told otherwise."""
-
-
-@dataclass(frozen=True)
-class GrowthCrawl:
-    """How the replayed crawl spends its visits."""
-
-    budget: float
-    """A share of the known pages (float) or a count (int)."""
-    score_function: ScoreFunction
-    policy: PolicyChoice
-    hub_function: ScoreFunction
-    discovery: float = 0.1
-    """Share of the budget for hubs."""
-    warmup: int = 2
-    """Judged visits that every page gets outside the budget."""
-    seed: int = 0
-
-
-def growth_crawl(
-    score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
-) -> GrowthCrawl:
-    """A crawl by texts; ``policy`` None: the one that the score function's name brings along, else ``top_k``.
-
-    ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
-    """
-    function = functions.load(score).on_clock(choices.clock)
-    return GrowthCrawl(
-        choices.budget,
-        function,
-        load_policy(policy or policy_of(function)),
-        functions.load(hubs),
-        discovery,
-        choices.warmup,
-        choices.seed,
-    )
 
 
 @dataclass(frozen=True)
@@ -123,6 +84,10 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     )
 
 
+_KEPT: Final = ("group", "found_by", *hints.COLUMNS)
+"""Columns that `growth.observe` and `terminals.observe` leave alone."""
+
+
 class Web:
     """The pages, what the crawl knows of them, and what it cannot see."""
 
@@ -131,7 +96,7 @@ class Web:
         self._grown, self._crawl = grown, crawl
         own = grown.history
         pages = own.pages
-        columns = {**terminals.STATE, **growth.COLUMNS}
+        columns = {**terminals.STATE, **growth.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.known = grown.born == 0
         found_by = np.where(grown.finder == NOBODY, growth.START, grown.finder + 1)
@@ -143,20 +108,27 @@ class Web:
         self.state["group"] = groups.group
         self._directories = groups.directories
         self._finished: list[npt.NDArray[Any]] = []
+        self.claimed = Claimed(grown.claims, self._directories)
+        self.claimed.begin(self.state, self.known)
+
+    def open(self, cycle: int) -> None:
+        """Turn to a cycle in which nothing was visited yet."""
+        self._number = cycle
+        self._salt = draw_salt(self._crawl.seed, cycle)
+        self._visited: list[Array] = []
+        self._kinds: list[npt.NDArray[np.uint8]] = []
+        self._beside = self._told = np.empty(0, np.intp)
+        self._spent = 0.0
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
         """Crawl a cycle: visits for hubs and by rank, changes, visits for hubs, coverage, current copies."""
-        self._number = cycle
-        self._salt = draw_salt(self._crawl.seed, cycle)
+        self.open(cycle)
         exists = self._grown.born <= cycle
         self._outdated |= self._grown.history.changed[cycle - 1] & self.known
         known_before = self.known.copy()
         warming = self.known & (self.state["n"] < self._crawl.warmup)
         settled = self.known & ~warming
-        self._visited: list[Array] = []
-        self._kinds: list[npt.NDArray[np.uint8]] = []
         self._beside = np.flatnonzero(warming)
-        self._told = self._beside[:0]
         self._open = settled & growth.is_hub(self.state, cycle)
         budget = budget_pages(self._crawl.budget, int(self.known.sum()))
         share = min(budget, max(1, budget_pages(self._crawl.discovery, budget)))
@@ -200,7 +172,12 @@ class Web:
     def _block(self, rows: npt.NDArray[np.intp]) -> Block:
         now = self._counted(self._told)
         recent = Recent(self._number, self._finished, now, self._spent)
-        related = Related(self._directories, recent, self._site_sums)
+        related = Related(
+            self._directories,
+            recent,
+            self._site_sums,
+            claims=lambda: self.claimed.site_claims(self.state, self._number),
+        )
         state = RoundState(self.state, rows, related, lambda own: salted_draws(self._keys[own], self._salt))
         return Block(
             rows.astype(np.uint32), state, lambda own: salted_draws(self._keys[rows[own]], self._salt)
@@ -265,11 +242,15 @@ class Web:
         return brought
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
-        """Do to the columns what the visits did, as a crawl's fold does it."""
+        """Do to the columns what the visits did, and claims, as a crawl's fold does it."""
         judged = visited[known_before[visited]]
+        new = np.flatnonzero(self.known & ~known_before)
+        visits = self.claimed.before(
+            self.state, judged, self._outdated[judged], self.known, new, self._number
+        )
         self._finished = [self._counted(judged), *self._finished[: KEPT_CYCLES - 1]]
         state: Mapping[str, Array] = {
-            name: column[judged] for name, column in self.state.items() if name not in ("group", "found_by")
+            name: column[judged] for name, column in self.state.items() if name not in _KEPT
         }
         state = dict(state)
         growth.observe(state, brought[judged], self._number)
@@ -277,3 +258,4 @@ class Web:
         for name, column in state.items():
             self.state[name][judged] = column
         self._outdated[judged] = False
+        visits.after(self.state, self._number)

@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import functions, growth, terminals, worth
+from scrapy_gp4c.scoring import functions, growth, hints, terminals, worth
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
@@ -171,7 +171,7 @@ def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
     Directories are told by the names of pages, clusters by a file of groups, what visits are worth by
     contents and a log of queries.
     """
-    if not growth.COLUMNS.keys().isdisjoint(function.columns):
+    if not {*growth.COLUMNS, *hints.COLUMNS}.isdisjoint(function.columns):
         return False
     knows = history.neighbours.knows
     return (
@@ -236,10 +236,10 @@ def load(
     elif isinstance(given, Expression):
         given = functions.of_expression(given)
     if isinstance(given, ScoreFunction) and given.expression is not None:
-        unknown = [name for name in given.terminals if name in growth.TERMINALS]
+        unknown = [name for name in given.terminals if name in terminals.UNREPLAYED]
         if unknown:
             raise ScoreError(
-                f"the score function {given.text!r} reads {', '.join(unknown)}: what visits brought is "
-                "nothing that a history of changes tells: leave it out, or use --growth"
+                f"the score function {given.text!r} reads {', '.join(unknown)}: what visits brought and what "
+                "sites claim are nothing that a history of changes tells: leave it out, or use --growth"
             )
     return given if isinstance(given, Peer) else given.on_clock(clock)

@@ -30,7 +30,7 @@ MEANING: Final = {
     "urls": "the request of a page",
     "validators": "ETag and Last-Modified of a page",
     "log": "visits of the cycle under way",
-    "notes": "who found new pages of the cycle under way",
+    "notes": "who found new pages, and what was claimed, in the cycle under way",
     "new": "a page found in the cycle under way",
     "visits": "visits of a finished cycle",
     "cycles": "the record of a cycle",
@@ -44,6 +44,9 @@ MEANING: Final = {
     "bodies": "the sum of a page's last body",
     "descriptions": "what a page's copy is like",
     "clusters": "a part of the clusters of pages, and of their links",
+    "hints": "what sites claim of a block of pages",
+    "claims": "what sites claimed in a cycle",
+    "trust": "how often sites were right",
 }
 """Table -> what one of its values is."""
 
@@ -102,7 +105,7 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     if name == "clusters" and len(key) == U32_PAIR.size:
         return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
     if (
-        name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains")
+        name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains", "claims", "trust")
         and len(key) == U32_PAIR.size
     ):
         cycle, number = U32_PAIR.unpack(key)
@@ -110,7 +113,7 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name in ("columns", "worths"):
+    if name in ("columns", "worths", "hints"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from scrapy_gp4c.page_state import columns, notes
 from scrapy_gp4c.page_state.columns import Array, Columns
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, read_keys, told, urls_of
+from scrapy_gp4c.store.lmdb_store.hints import Folding
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -62,14 +63,19 @@ def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
     visits, noted = (part[np.argsort(part["page"], kind="stable")] for part in learnt[:2])
     of_visit, of_note = (part["page"] // tables.block_rows for part in (visits, noted))
 
-    def apply(block: int, state: Columns) -> Told:
+    hints = Folding.of(tables, cycle)
+
+    def apply(txn: Any, block: int, state: Columns) -> Told:
         first = block * tables.block_rows
         own = visits[slice(*np.searchsorted(of_visit, (block, block + 1)))]
         rows = (own["page"] - first).astype(np.intp)
+        learnt_of = noted[slice(*np.searchsorted(of_note, (block, block + 1)))]
+        begun = hints.begin(txn, block, state, own, learnt_of)
         before = told(state, rows, own["outcome"], cycle)
         columns.apply_visits(state, rows, own, cycle, brought[own["page"]])
-        own = noted[slice(*np.searchsorted(of_note, (block, block + 1)))]
-        notes.apply_notes(state, (own["page"] - first).astype(np.intp), own)
+        notes.apply_notes(state, (learnt_of["page"] - first).astype(np.intp), learnt_of)
+        if begun is not None:
+            hints.end(txn, block, begun, own)
         return before
 
     blocks = np.union1d(of_visit, of_note)

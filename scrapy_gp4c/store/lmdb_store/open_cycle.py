@@ -122,6 +122,10 @@ class OpenCycle:
                 self._missed = key
         return page
 
+    def found_now(self, key: int) -> int:
+        """Page id of a key that the open cycle has found, or -1."""
+        return self._pending.get(key, -1)
+
     def page(self, page: int) -> PageRow:
         """Columns of one page as of the last fold."""
         self._check(page)

@@ -18,28 +18,42 @@ class OpenNotes:
         """Read what is committed; ``table``: `notes`."""
         self._table = table
         self._kept = [np.frombuffer(bytes(value), NOTE) for _, value in table.items(txn)]
+        self._parts: list[npt.NDArray[Any]] = []
         self._buffer: list[tuple[int, int, float]] = []
 
-    def __len__(self) -> int:
-        """Notes that are not committed."""
-        return len(self._buffer)
+    def __bool__(self) -> bool:
+        """Whether there are notes that are not committed."""
+        return bool(self._parts or self._buffer)
 
     def add(self, page: int, what: str, value: float) -> None:
-        """Note a value for a column of `WHAT`."""
+        """Note a value for a column or kind of claims, of `WHAT`."""
         self._buffer.append((page, WHAT.index(what), value))
+
+    def add_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Note values of many pages."""
+        notes = np.zeros(len(pages), NOTE)
+        notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
+        self._parts = [*self._unwritten(), notes]
+
+    def _unwritten(self) -> list[npt.NDArray[Any]]:
+        """What is buffered, in order."""
+        if self._buffer:
+            self._parts.append(np.array(self._buffer, NOTE))
+            self._buffer = []
+        return self._parts
 
     def write(self, txn: Any, cycle: int) -> None:
         """Write what is buffered; `written` when the transaction is committed."""
-        if self._buffer:
-            notes = np.array(self._buffer, NOTE)
+        if self:
+            notes = np.concatenate(self._unwritten())
             self._table.put(txn, U32_PAIR.pack(cycle, len(self._kept)), notes.tobytes())
 
     def written(self) -> None:
         """Note that what was buffered is committed."""
-        if self._buffer:
-            self._kept.append(np.array(self._buffer, NOTE))
-            self._buffer = []
+        if self:
+            self._kept.append(np.concatenate(self._unwritten()))
+            self._parts = []
 
     def all(self) -> npt.NDArray[Any]:
         """All of the cycle, dtype `NOTE`, in the order in which they were made."""
-        return np.concatenate([NO_NOTES, *self._kept, np.array(self._buffer, NOTE)])
+        return np.concatenate([NO_NOTES, *self._kept, *self._unwritten()])

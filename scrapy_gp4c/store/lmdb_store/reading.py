@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, unpack
+from scrapy_gp4c.page_state.extras import unpack_extras
+from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.gains import Gains
-from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, split
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.trust import read_block
 
 _SAMPLE: Final = 64
 
@@ -18,15 +21,35 @@ _SAMPLE: Final = 64
 def columns_of(tables: Tables, pages: npt.NDArray[np.uint32]) -> Columns:
     """Columns ``[P]`` of some pages, ids ascending, each one merged."""
     gains = Gains(tables)
-    parts = [unpack(b"") | gains.block(0, 0)]
+    parts = [unpack(b"") | unpack_extras(None, 0) | gains.block(0, 0)]
     blocks, starts = np.unique(pages // tables.block_rows, return_index=True)
     for block, own in zip(blocks.tolist(), np.split(pages, starts)[1:], strict=True):
         with tables.transaction() as txn:
             state = unpack(tables.block(txn, block))
+            state |= read_block(txn, tables.db, block, len(state["n"]))
         state |= gains.block(block, len(state["n"]))
         rows = own - np.uint32(block * tables.block_rows)
         parts.append({name: column[rows] for name, column in state.items()})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def ids_of(tables: Tables, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Pages of keys, ascending, in `ids`, ``[K]``; -1 for those that are not there."""
+    table, found = tables.db["ids"], np.full(len(keys), -1, np.int64)
+    with tables.transaction() as txn:
+        items = txn.cursor(table.handle).getmulti(split(keys.astype(">u8").tobytes(), KEY.size))
+    there = np.frombuffer(b"".join([key for key, _ in items]), ">u8").astype(np.uint64)
+    pages = np.frombuffer(b"".join([page for _, page in items]), ">u4").astype(np.int64)
+    for block in np.unique(pages // tables.block_rows).tolist():
+        own = np.flatnonzero(pages // tables.block_rows == block)
+        if pages[own].max() >= tables.merged_pages:
+            raise damaged(tables.path, "ids: a key belongs to no page")
+        with tables.transaction() as txn:
+            kept = unpack(tables.block(txn, block))["key"][pages[own] - block * tables.block_rows]
+        if (kept != there[own]).any():
+            raise damaged(tables.path, "ids: a key belongs to a page with another")
+    found[np.searchsorted(keys, there)] = pages
+    return found
 
 
 def sample(tables: Tables) -> int:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
+from scrapy_gp4c.page_state.extras import EXTRAS, unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
 from scrapy_gp4c.scoring.growth import START
-from scrapy_gp4c.store.lmdb_store import fold, groups
+from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
@@ -48,6 +49,12 @@ _OF_PAGES: Final = {
     "descriptions": "descriptions of pages' copies: their next change brings them, for clusters",
 }
 """Table -> what it is to miss some of it."""
+_OF_SITES: Final = {
+    "hints": "blocks of pages of which is lost what sites claim",
+    "claims": "parts of what sites have claimed in past cycles",
+    "trust": "parts of how often sites were right",
+}
+"""The same of what is kept of claims."""
 
 
 class Repaired(NamedTuple):
@@ -124,6 +131,7 @@ class _Rebuild:
             records = [self._record(cycle) for cycle in range(1, self._last + 1)]
             tables.restore_cycles(records)
             self._put_rest(tables, new_id, dropped)
+            self._put_claims(tables, new_id)
             lost_gains = rebuilt(tables, self._values, new_id, dropped)
             missing = self._found.entries.get("gains", 0) - len(self._values["gains"])
             self._lose(missing, "parts of what visits gained a search")
@@ -269,3 +277,23 @@ class _Rebuild:
             for key, value in self._values["meta"].items():
                 if b"shadows" in key:
                     tables.db["meta"].put(txn, key, without(value, new_id))
+
+    def _put_claims(self, tables: Tables, new_id: Array) -> None:
+        """Write what sites claim of the pages that are left, and how often they were right."""
+        state = unpack_extras(None, tables.merged_pages)
+        for key, value in self._values["hints"].items():
+            first = U32.unpack(key)[0] * self._block_rows
+            block = columns.unpack(value, EXTRAS)
+            own = new_id[first : first + len(block["claims"])]
+            for name in EXTRAS:
+                state[name][own[own != LOST]] = block[name][: len(own)][own != LOST]
+        hints.put_extras(tables, 0, state)
+        with tables.transaction(write=True) as txn:
+            for key, value in self._values["claims"].items():
+                claimed = remapped(trust.unpacked(tables.db["claims"], key, value), new_id)
+                trust.put_claims(txn, tables.db, key, claimed)
+            for key, value in self._values["trust"].items():
+                if U32_PAIR.unpack(key)[0] == 0:
+                    tables.db["trust"].put(txn, key, value)
+        for name, what in _OF_SITES.items():
+            self._lose(self._found.entries.get(name, 0) - len(self._values[name]), what)

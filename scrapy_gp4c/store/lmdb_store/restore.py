@@ -18,9 +18,12 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
+from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
+from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.gains import GAIN, NO_GAINS
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
+from scrapy_gp4c.store.claims_text import joined
 from scrapy_gp4c.store.gain_text import read_measured
 from scrapy_gp4c.store.growth_text import BROUGHT
 from scrapy_gp4c.store.history_text import (
@@ -33,7 +36,7 @@ from scrapy_gp4c.store.history_text import (
     read_header,
     read_page,
 )
-from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store import fold, hints
 from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.environment import (
     READERS,
@@ -141,6 +144,7 @@ def _restore(
         _restore_batch(batch, numbered, cycles, tables, chunk)
     cycles = max(0, cycles)
     tables.restore_cycles(records or [{"started": None, "finished": None} for _ in range(cycles)])
+    hints.count_trust(tables)
     if measured is not None:
         gains = Gains(tables)
         gains.begin(*measured)
@@ -158,6 +162,8 @@ def _restore_batch(
 ) -> None:
     """Replay the visits that the lines tell of, and append the pages with the columns that result."""
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
+    state |= unpack_extras(None, len(batch))
+    claims = joined([page.claims for page in batch])
     state["group"][:] = numbered.group
     bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
     first_cycle, last_cycle, last_attempt, failures, gone = np.array(
@@ -180,6 +186,8 @@ def _restore_batch(
         visits["outcome"] = outcome[rows]
         visits["kind"] = outcomes.KINDS.index("other")
         visits["distance"] = outcomes.NO_DISTANCE
+        claimed = claims[claims["cycle"] == cycle][list(CLAIM.names or ())].astype(CLAIM)
+        found = before_visits(state, rows, visits["outcome"], claimed, cycle)
         if cycle > cycles - KEPT_CYCLES:
             part = counted([told(state, rows, visits["outcome"], cycle)])
             with tables.transaction(write=True) as txn:
@@ -190,6 +198,9 @@ def _restore_batch(
             own["page"] += np.uint32(first_page)
             Gains(tables).keep(own, chunk, cycle)
         columns.apply_visits(state, rows, visits, cycle)
+        after_visits(state, rows, visits["outcome"], claimed, cycle, np.zeros(len(rows)))
+        claimed["page"] += np.uint32(first_page)
+        hints.put_claims(tables, cycle, chunk, claimed, found)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]
@@ -197,9 +208,11 @@ def _restore_batch(
     state["found_by"][:] = [page.found_by for page in batch]
     for number, name in enumerate(BROUGHT):
         state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
+    state["seen_min"][:] = [page.seen_min for page in batch]
     state["failures"][:] = failures
     state["gone"][:] = gone
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
+    hints.put_extras(tables, first_page, state)
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             if page.validators != (None, None):

@@ -33,9 +33,12 @@ Array = npt.NDArray[Any]
 LOST: Final = -1
 """New id of a page that is left out of a repaired store."""
 
-_LONG: Final = ("log", "notes", "new", "visits", "plans", "group_visits", "gains", "clusters")
+_LONG: Final = (
+    "log", "notes", "new", "visits", "plans", "group_visits", "gains", "clusters", "claims", "trust",
+)  # fmt: skip
 _SHORT: Final = (
     "urls", "columns", "groups", "validators", "first_urls", "bodies", "descriptions", "cycles", "worths",
+    "hints",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.gains import Gains
+from scrapy_gp4c.store.lmdb_store.hints import Hints
 from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.open_pages import OpenPages
@@ -46,6 +47,7 @@ class Store(OpenPages):
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
             self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
+            self.hints = Hints(self.tables, self._open)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
                 self._fold({})
@@ -144,6 +146,7 @@ class Store(OpenPages):
         """Drop the visits of all but so many of the last finished cycles."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
             self.gains.drop(last)
+            self.hints.drop(last)
             self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
 
     def cycles(self) -> list[CycleRecord]:
@@ -185,7 +188,7 @@ class Store(OpenPages):
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
-        return self.gains.blocks()
+        return self.hints.blocks(self.gains.blocks())
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""

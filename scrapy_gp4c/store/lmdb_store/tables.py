@@ -17,7 +17,7 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.store.lmdb_store import groups
+from scrapy_gp4c.store.lmdb_store import groups, trust
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
 from scrapy_gp4c.store.lmdb_store.groups import Told
@@ -92,14 +92,15 @@ class Tables:
         self.fold_marker = marker
 
     def change_blocks(
-        self, blocks: Sequence[int], change: Callable[[int, Columns], Told], marker: FoldMarker
+        self, blocks: Sequence[int], change: Callable[[Any, int, Columns], Told], marker: FoldMarker
     ) -> None:
-        """Let `change(block, columns)` alter blocks in place, keep what it tells, move the fold's marker."""
+        """Let `change(txn, block, columns)` alter blocks in place, keep what it tells, move the fold's
+        marker."""
         with self.transaction(write=True) as txn:
             parts = []
             for block in blocks:
                 state = columns.unpack(memoryview(bytearray(self.block(txn, block))))
-                parts.append(change(block, state))
+                parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
             self.put_group_visits(txn, self.last_cycle + 1, blocks[0], groups.counted(parts))
             self.put_meta(txn, "fold", marker)
@@ -111,6 +112,7 @@ class Tables:
             self.put_record(txn, cycle, record)
             self.put_meta(txn, "last_cycle", cycle)
             groups.sum_up(txn, self.db["group_visits"], cycle)
+            trust.sum_up(txn, self.db, self.groups, cycle)
             for table in ("log", "new", "notes", "plans"):
                 self.db[table].drop(txn)
             self.db["meta"].delete(txn, b"fold")

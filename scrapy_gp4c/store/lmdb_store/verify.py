@@ -16,6 +16,7 @@ from scrapy_gp4c.store.lmdb_store import plans
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.verify_claims import claims_problems
 from scrapy_gp4c.store.lmdb_store.verify_groups import Replay, directories
 
 
@@ -29,6 +30,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         _pages(tables, opened),
         directories(tables),
         _history(tables),
+        claims_problems(tables),
         Gains(tables).problems(),
         _open_cycle(tables, opened),
     ):

@@ -1,0 +1,111 @@
+"""What a store knows of where news come from: its hubs, and the sites whose hints hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.scoring import growth, hints
+from scrapy_gp4c.store.page_store import PageStore
+
+Array = npt.NDArray[Any]
+
+MOST: Final = 10
+"""Hubs that are shown, and sites."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A page whose visits bring new ones."""
+
+    url: str
+    brought: float
+    """New pages per cycle that its next visit is expected to bring."""
+    brought_cycle: int
+    """The last cycle in which a visit brought one."""
+
+
+@dataclass(frozen=True)
+class TrustedSite:
+    """A site of which one kind of hints holds, by the judged visits of its pages, of which older ones count
+    less."""
+
+    site: str
+    hints: str
+    """One of `scrapy_gp4c.scoring.hints.KINDS`."""
+    claimed_changed: float
+    claimed_unchanged: float
+    silent_changed: float
+    """Visits that found a change although none was claimed."""
+    silent_unchanged: float
+
+
+def hubs(store: PageStore) -> list[Hub]:
+    """The hubs that promise most, at most `MOST`."""
+    cycle = store.last_cycle + 1
+    parts = [np.empty((0, 3))]
+    for first, block in store.blocks():
+        rows = np.flatnonzero(growth.is_hub(block, cycle) & (block["has_copy"] != 0))
+        rate = growth.rate(block, cycle)[rows]
+        best = np.argsort(-rate, kind="stable")[:MOST]
+        parts.append(np.stack((rows[best] + first, rate[best], block["brought_cycle"][rows[best]]), axis=1))
+    found = np.concatenate(parts)
+    found = found[np.argsort(-found[:, 1], kind="stable")][:MOST]
+    requests = store.requests(found[:, 0].astype(np.int64))
+    return [
+        Hub(stored["url"], round(float(row[1]), 3), int(row[2]))
+        for stored, row in zip(requests, found, strict=True)
+    ]
+
+
+def trusted_sites(store: PageStore) -> list[TrustedSite]:
+    """The sites whose hints tell most surely, at most `MOST`, by the visits that they rest on."""
+    rows = store.hints.trust()
+    where, kind = np.nonzero(hints.holds(rows["counts"]))
+    weight = rows["counts"][where, kind].sum(axis=(1, 2))
+    best = np.argsort(-weight, kind="stable")[:MOST]
+    names = dict(_names(store, rows["site"][where[best]]))
+    found = []
+    for row, number in zip(where[best], kind[best], strict=True):
+        (silent, silent_changed), (claimed, claimed_changed) = rows["counts"][row, number].round(1).tolist()
+        name = names.get(int(rows["site"][row]), "?")
+        found.append(TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent))
+    return found
+
+
+def _names(store: PageStore, sites: Array) -> Iterator[tuple[int, str]]:
+    """Key and name of some sites: by the URL of any page."""
+    of_directory = store.directories()["site"]
+    todo = set(sites.tolist())
+    for first, block in store.blocks() if todo else ():
+        groups, rows = np.unique(block["group"], return_index=True)
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            site = int(of_directory[group])
+            if site in todo:
+                todo.remove(site)
+                yield site, place_of_url(store.request(first + row)["url"]).site
+        if not todo:
+            return
+
+
+def print_sources(found: list[Hub], trusted: list[TrustedSite]) -> None:
+    """Print both as tables, if there is anything in them."""
+    if found:
+        print()
+        head = ("hub", "new pages per cycle", "last in cycle")
+        print_table([head, *((hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in found)])
+    if trusted:
+        print()
+        columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
+        print_table([columns, *map(_row, trusted)])
+
+
+def _row(one: TrustedSite) -> tuple[str, ...]:
+    counts = (one.claimed_changed, one.claimed_unchanged, one.silent_changed, one.silent_unchanged)
+    return one.site, one.hints, *(f"{count:.1f}" for count in counts)

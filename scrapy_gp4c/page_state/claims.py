@@ -1,0 +1,156 @@
+"""From what a cycle was told of pages to claims, and from claims to columns: the same in a crawl and a
+replay.
+
+A crawl notes times; the fold compares them with the visits and keeps claims, dtype `CLAIM`. A claim that
+tells nothing new (an old ``lastmod`` read once more) is dropped there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.notes import SET
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
+from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
+"""A claim: position of its kind in `hints.KINDS`, and the cycle in which it is due, or cycles that it
+spans."""
+NO_CLAIMS: Final = np.empty(0, CLAIM)
+SPAN_CYCLES: Final = 8
+"""Cycles whose mean length says how many of them a span has."""
+
+
+class Told(NamedTuple):
+    """What judged visits tell of claims."""
+
+    group: Array
+    """Directory of each page, ``[V]``."""
+    told: npt.NDArray[np.int64]
+    """``[V, kinds]``, see `hints.tally`."""
+
+
+class Times(NamedTuple):
+    """When things were."""
+
+    starts_s: Floats
+    """``[C]``: begin of each cycle, s since 1970, up to the one that is folded; ascending."""
+    visit_s: Floats
+    """``[P]``: time of this cycle's visit that saw the page; NaN: there was none."""
+
+
+def ascending(starts_s: list[float | None]) -> Floats:
+    """Begins of cycles in order, whatever clocks said; one that nobody knows was that of the cycle before."""
+    known = np.array([-np.inf if one is None else one for one in starts_s], np.float64)
+    return np.maximum.accumulate(known)
+
+
+def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
+    """Claims that notes of the open cycle come to, dtype `CLAIM`: those that tell anything new.
+
+    ``notes``: dtype `NOTE`, of pages with the rows ``rows``; ``columns``: of all pages of a block, ``[P]``,
+    as before the cycle's visits.
+    """
+    kind = notes["what"].astype(np.intp) - len(SET)
+    order = np.lexsort((notes["value"], kind, rows))
+    order = order[kind[order] >= 0]
+    kind, row, value, page = kind[order], rows[order], notes["value"][order], notes["page"][order]
+    if not len(kind):
+        return NO_CLAIMS
+    newest = np.append((kind[1:] != kind[:-1]) | (row[1:] != row[:-1]), True)
+    kind, row, value, page = kind[newest], row[newest], value[newest], page[newest]
+    dated = kind < len(CLAIMED)
+    found = np.zeros(len(kind), CLAIM)
+    found["page"], found["kind"] = page, kind
+    found["value"][dated] = _due(value[dated], row[dated], columns, times)
+    length_s = _cycle_s(times.starts_s)
+    spans = np.floor(value[~dated] / length_s) if length_s else value[~dated]
+    found["value"][~dated] = np.clip(spans, 0, LONGEST)
+    news = _is_new(found, row, columns)
+    return found[news if length_s else news & dated]
+
+
+def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
+    """The first cycle whose visit of the page could see what changed at a time."""
+    starts, cycle = times.starts_s, len(times.starts_s)
+    begun = np.searchsorted(starts, time_s, side="left") + 1
+    last = columns["last_cycle"][row]
+    last_s = np.where(last > 0, starts[np.maximum(last, 1) - 1], -np.inf)
+    last_s = last_s + columns["seen_min"][row].astype(np.float64) * 60.0
+    due = np.minimum(np.where(time_s <= last_s, np.minimum(begun, last), np.maximum(begun, last + 1)), cycle)
+    return np.where(time_s > times.visit_s[row], cycle + 1, due)
+
+
+def _cycle_s(starts_s: Floats) -> float:
+    """Mean length of the last cycles, s; 0: unknown."""
+    starts_s = starts_s[np.isfinite(starts_s)][-SPAN_CYCLES - 1 :]
+    return float(starts_s[-1] - starts_s[0]) / (len(starts_s) - 1) if len(starts_s) > 1 else 0.0
+
+
+def _is_new(found: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.NDArray[np.bool_]:
+    """Tell the claims that change the columns of their pages."""
+    news = np.zeros(len(found), np.bool_)
+    for kind in range(len(KINDS)):
+        own = np.flatnonzero(found["kind"] == kind)
+        state = {name: columns[name][row[own]] for name in (*hints.COLUMNS, "last_cycle")}
+        before = {name: column.copy() for name, column in state.items()}
+        hints.claim(state, np.arange(len(own)), found["kind"][own], found["value"][own])
+        for name in hints.COLUMNS:
+            news[own] |= state[name] != before[name]
+    return news
+
+
+def seen_after_min(visit_s: Floats, start_s: float) -> Array:
+    """The column ``seen_min`` of visits: rounded up, so that what they have seen is before; float16
+    ``[V]``."""
+    after_min = np.clip((visit_s - start_s) / 60.0, 0.0, 65_000.0)
+    rounded = after_min.astype(np.float16)
+    low = rounded.astype(np.float64) < after_min
+    rounded[low] = np.nextafter(rounded[low], np.float16(np.inf))
+    return rounded
+
+
+def before_visits(
+    columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int
+) -> Told:
+    """Do to the columns, in place, what the claims did that the visits of `cycle` could see; what these tell.
+
+    ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: of the visits, ``[V]``; ``claimed``: dtype
+    `CLAIM`, all of the cycle, whose field ``page`` has rows.
+    """
+    apply_claims(columns, claimed[_could_be_seen(claimed, cycle)])
+    judged = among(outcome, JUDGED)
+    told = hints.tally(columns, rows[judged], outcome[judged] == CHANGED, cycle)
+    return Told(columns["group"][rows[judged]], told)
+
+
+def after_visits(
+    columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int, seen_min: Array
+) -> None:
+    """Do to the columns what the visits did to claims, and the claims that they could not see.
+
+    As `before_visits`, when the visits have dated ``last_cycle``; ``seen_min``: of the visits, ``[V]``.
+    """
+    saw = among(outcome, (FIRST, *JUDGED))
+    hints.see(columns, rows[saw], seen_min[saw])
+    apply_claims(columns, claimed[~_could_be_seen(claimed, cycle)])
+
+
+def _could_be_seen(claimed: Array, cycle: int) -> npt.NDArray[np.bool_]:
+    return np.asarray((claimed["kind"] < len(CLAIMED)) & (claimed["value"] <= cycle))
+
+
+def apply_claims(columns: Columns, claimed: Array) -> None:
+    """Do to the columns, in place, what claims say; their field ``page`` has rows."""
+    if len(claimed):
+        hints.claim(
+            columns, claimed["page"].astype(np.intp), claimed["kind"].astype(np.intp), claimed["value"]
+        )

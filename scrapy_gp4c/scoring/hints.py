@@ -1,0 +1,238 @@
+"""What sites say of their own pages, kept per page, and how far it makes a change likely.
+
+A claim says that a page changed at some time. It is kept as the first cycle whose visit of the page would see
+that change (its *due* cycle), so that crawls and replays compare whole numbers: a claim is *unseen* as long
+as it is due after the page's last visit. Kinds of claims: see `KINDS`. A claim of the kinds `SPANS` says
+instead how many cycles an answer stays true.
+
+How far a site's claims of a kind can be trusted is counted by judged visits (`tally`), four decayed numbers:
+(claimed changed since the last visit?) x (was changed?). `lifts` makes of them what a claim, or its absence,
+adds to the log-odds of a change; of claims that tell nothing that is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.scoring import rates
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+CLAIMED: Final = ("sitemap", "feed", "told", "modified")
+"""Kinds of claims "changed at that time": ``lastmod`` of a sitemap, an entry of a feed, `scrapy gp4c hint`,
+and the header ``Last-Modified`` of the page's own last answer, which can only be about what a visit has
+seen."""
+SPANS: Final = ("expires", "changefreq")
+"""Kinds of claims "stays true for so many cycles": the headers ``Cache-Control`` and ``Expires`` of the
+page's own last answer, and ``changefreq`` of a sitemap, which counts only where these headers are silent."""
+KINDS: Final = (*CLAIMED, *SPANS)
+"""Kinds of claims; a claim and a tally hold the position in this tuple."""
+LISTED: Final = (0, 1, 2)
+"""Those of `CLAIMED` that tell of changes before a visit."""
+MODIFIED, EXPIRES, CHANGEFREQ = (KINDS.index(name) for name in ("modified", "expires", "changefreq"))
+
+COLUMNS: Final[dict[str, str]] = {
+    "claims": "u1",  # bit k: there were claims of kind k; bit 4 + k: one is unseen
+    "fresh": "u1",  # cycles that the last answer stays true, plus 1; 128 more: by changefreq; 0: unknown
+    "claimed_cycle": "<i4",  # when the newest claim is due, where there are any
+    "seen_min": "<f2",  # minutes from the begin of the cycle of the last visit to that visit
+}
+"""Column name -> little-endian dtype: 8 bytes for a page, kept where any page of its block has a claim."""
+LONGEST: Final = 126
+"""Most cycles for which an answer can stay true."""
+_FREQUENCY: Final = 128
+HALF_LIFE_CYCLES: Final = 16.0
+KEPT: Final = 2.0 ** (-1.0 / HALF_LIFE_CYCLES)
+"""What a cycle leaves of the counts before."""
+PRIOR_VISITS: Final = 2.0
+"""What the experience with all sites weighs in that with one, in visits of either sort."""
+
+
+def is_unseen(claims: Array, kind: int) -> npt.NDArray[np.bool_]:
+    """Tell the pages with an unseen claim of a kind of `CLAIMED`, by the column ``claims``: bool ``[P]``."""
+    return np.asarray(claims >> (4 + kind) & 1, np.bool_)
+
+
+def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
+    """Tell the pages of which there were claims of a kind: bool ``[P]``."""
+    if kind < len(CLAIMED):
+        return np.asarray(state["claims"] >> kind & 1, np.bool_)
+    fresh = state["fresh"]
+    return np.asarray((fresh >= _FREQUENCY) if kind == CHANGEFREQ else (fresh > 0) & (fresh < _FREQUENCY))
+
+
+def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray[np.bool_]:
+    """Tell the pages that claims of a kind say to have changed since their last visit: bool ``[P]``.
+
+    ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``cycle``: the one that is planned, or visits.
+    """
+    if kind < len(CLAIMED):
+        return is_unseen(state["claims"], kind)
+    span_cycles = (state["fresh"] % _FREQUENCY).astype(np.int64) - 1
+    return has_claims(state, kind) & (cycle - state["last_cycle"] > span_cycles)
+
+
+def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: Array) -> None:
+    """Add claims to the columns, in place.
+
+    ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``rows``: pages of the claims, ``[C]``; ``kinds``:
+    positions in `KINDS`, ``[C]``; ``values``: of `CLAIMED` the due cycle, of `SPANS` cycles, ``[C]``.
+    """
+    dated = kinds < len(CLAIMED)
+    at, due, bit = rows[dated], values[dated], kinds[dated].astype(np.uint8)
+    unseen = due > state["last_cycle"][at]
+    np.bitwise_or.at(state["claims"], at, (1 << bit).astype(np.uint8))
+    np.bitwise_or.at(state["claims"], at[unseen], (16 << bit[unseen]).astype(np.uint8))
+    np.maximum.at(state["claimed_cycle"], at, due)
+    for kind in (CHANGEFREQ, EXPIRES):
+        own = kinds == kind
+        at, span_cycles = rows[own], np.clip(values[own], 0, LONGEST)
+        if kind == CHANGEFREQ:
+            silent = (state["fresh"][at] == 0) | (state["fresh"][at] >= _FREQUENCY)
+            at, span_cycles = at[silent], span_cycles[silent] + _FREQUENCY
+        state["fresh"][at] = span_cycles + 1
+
+
+def see(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None:
+    """Note, in place, that visits saw the pages of `rows` as they are; ``seen_min``: see `COLUMNS`,
+    ``[V]``."""
+    state["claims"][rows] &= 15
+    state["seen_min"][rows] = seen_min
+
+
+def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -> npt.NDArray[np.int64]:
+    """What judged visits tell of claims: ``[V, kinds]``, 2 * claimed + changed, -1 where nothing was claimed.
+
+    ``state``: as before the visits, with the claims that these could see; ``changed``: bool ``[V]``.
+    """
+    own = {name: state[name][rows] for name in ("last_cycle", "claims", "fresh")}
+    told = np.full((len(rows), len(KINDS)), -1, np.int64)
+    for kind in range(len(KINDS)):
+        known = has_claims(own, kind)
+        told[known, kind] = (2 * is_claimed(own, kind, cycle) + changed)[known]
+    return told
+
+
+def counted(told: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDArray[np.int64]:
+    """Add up tallies by site: ``[sites, kinds, 2, 2]``, by site, kind, claimed, changed; ``site``:
+    ``[V]``."""
+    shape = (sites, len(KINDS), 4)
+    row, kind = np.nonzero(told >= 0)
+    place = (site[row] * len(KINDS) + kind) * 4 + told[row, kind]
+    return np.bincount(place, minlength=int(np.prod(shape))).reshape(sites, len(KINDS), 2, 2)
+
+
+def decayed(counts: Array, new: Array) -> Floats:
+    """Counts after one more cycle, with what this adds: all ``[..., 2, 2]``."""
+    return np.asarray(counts * KEPT + new)
+
+
+def lifts(counts: Floats, pages: Array) -> Floats:
+    """What no claim, and a claim, add to the log-odds of a change: ``[S, kinds, 2]``.
+
+    ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: of which there were claims, by whether these are
+    unseen, ``[S, kinds, 2]``. The probability of a change given a claim has a Beta posterior, whose prior is
+    what all sites tell: that the odds of the site's visits are multiplied as they are for all visits. The
+    difference is taken from the mean of the site's pages, so that a site which claims the same of all its
+    pages adds nothing; and it shrinks by its own variance: what may as well be chance adds nothing.
+    """
+    share, difference, variance = _posterior(counts)
+    sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
+    claimed = pages[..., 1] / np.maximum(pages.sum(axis=-1), 1)
+    mean = claimed * share[..., 1] + (1.0 - claimed) * share[..., 0]
+    return np.asarray(sure[..., None] * (_log_odds(share) - _log_odds(mean)[..., None]))
+
+
+def holds(counts: Floats) -> npt.NDArray[np.bool_]:
+    """Tell the sites and kinds whose claims make a change likelier, by two deviations: bool ``[S,
+    kinds]``."""
+    _, difference, variance = _posterior(counts)
+    return np.asarray(difference > 2.0 * np.sqrt(variance))
+
+
+def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Shares of visits that found a change, ``[S, kinds, 2]``; difference of their log-odds, its variance."""
+    everywhere = counts.sum(axis=0)
+    of_all = _base(everywhere, np.full(1, 0.5))
+    lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
+    base = _base(counts, of_all)
+    prior = 1.0 / (1.0 + np.exp(-(_log_odds(base)[..., None] + lift)))
+    visits = counts.sum(axis=-1) + PRIOR_VISITS
+    share = (counts[..., 1] + PRIOR_VISITS * prior) / visits
+    variance = (1.0 / (visits * share * (1.0 - share))).sum(axis=-1)
+    return share, _log_odds(share[..., 1]) - _log_odds(share[..., 0]), variance
+
+
+def _base(counts: Floats, prior: Floats) -> Floats:
+    """Share of visits that found a change, claimed or not: ``[..., kinds]``."""
+    return np.asarray(
+        (counts[..., 1].sum(axis=-1) + PRIOR_VISITS * prior) / (counts.sum(axis=(-1, -2)) + PRIOR_VISITS)
+    )
+
+
+def _shares(counts: Floats, prior: Floats) -> Floats:
+    """Share of visits that found a change, by whether one was claimed: ``[..., kinds, 2]``."""
+    return np.asarray(
+        (counts[..., 1] + PRIOR_VISITS * prior[..., None]) / (counts.sum(axis=-1) + PRIOR_VISITS)
+    )
+
+
+def _log_odds(probability: Floats) -> Floats:
+    bounded = np.clip(probability, 1e-9, 1.0 - 1e-9)
+    return np.asarray(np.log(bounded / (1.0 - bounded)))
+
+
+def lift_of(
+    table: Floats, site: Array, state: Mapping[str, Array], kinds: tuple[int, ...], cycle: int
+) -> Floats:
+    """What the claims of some kinds add to the log-odds of each page: ``[P]``.
+
+    ``table``: of `lifts`; ``site``: of each page, ``[P]``; ``state``: ``last_cycle`` and `COLUMNS`.
+    """
+    total = np.zeros(len(site))
+    for kind in kinds:
+        known = has_claims(state, kind)
+        claimed = is_claimed(state, kind, cycle).astype(np.intp)
+        total += np.where(known, table[site, kind, claimed], 0.0)
+    return total
+
+
+def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
+    """Probability of a change: no claim tells of the last cycle, one tells of all since the last visit."""
+    rate, gap_cycles = rates.rate(s["E"], s["T"]), cycle - s["last_cycle"]
+    own = rates.probability(rate, gap_cycles)
+    unseen = (s["claims"] >> 4) & sum(1 << kind for kind in LISTED) > 0
+    told_of = rates.probability(rate, np.where(unseen, gap_cycles, gap_cycles - 1))
+    rest = np.where(unseen, 0.0, rates.probability(rate, np.ones(len(rate))))
+    listed = 1.0 - (1.0 - _lifted(told_of, s["hint_listed"])) * (1.0 - rest)
+    return np.where((s["hint_listed"] == 0.0) & (s["hint_span"] == 0.0), own, _lifted(listed, s["hint_span"]))
+
+
+def _lifted(probability: Floats, lift: Array) -> Floats:
+    """A probability whose log-odds are raised; 0 and 1 stay."""
+    factor = np.exp(np.clip(lift, -30.0, 30.0))
+    return np.asarray(probability * factor / (1.0 - probability + probability * factor))
+
+
+def _age(s: Mapping[str, Array], cycle: int) -> Array:
+    return np.where(s["claims"] & 15 > 0, cycle - s["claimed_cycle"] + 1, 0)
+
+
+TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
+    "hinted": (
+        ("E", "T", "last_cycle", "claims", "hint_listed", "hint_span"),
+        _hinted,
+        "probability of a change since the last visit, by its rate and what its site says of it",
+    ),
+    "hint_age": (
+        ("claims", "claimed_cycle"),
+        _age,
+        "cycles since the newest change that its site has claimed; 0 without claim",
+    ),
+}
+"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""

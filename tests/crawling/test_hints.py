@@ -1,0 +1,328 @@
+"""Hints in real crawls: what sites say is read as it passes, and kept with the visit that brought it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.spiders import SitemapSpider
+
+from scrapy_gp4c.crawling.hints import span_of
+from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, path_of, stats
+
+TRUE = [f"/true/{number}" for number in range(6)]
+SILENT = [f"/silent/{number}" for number in range(3)]
+XML = "http://www.sitemaps.org/schemas/sitemap/0.9"
+
+
+class Listed(SitemapSpider):
+    """Visits what the sitemaps name."""
+
+    name = "listed"
+
+    def parse(self, response: Any) -> None:
+        """Want nothing."""
+
+
+class Plain(Spider):
+    """Visits its start pages."""
+
+    name = "plain"
+
+    def parse(self, response: Any) -> None:
+        """Want nothing."""
+
+
+def sitemap(entries: dict[str, float | str | None]) -> bytes:
+    """A sitemap: URL -> time, s since 1970, or text of its date."""
+
+    def dated(when: float | str | None) -> str:
+        text = formatdate(when, usegmt=True) if isinstance(when, float) else when
+        return "" if text is None else f"<lastmod>{text}</lastmod>"
+
+    urls = "".join(f"<url><loc>{url}</loc>{dated(when)}</url>" for url, when in entries.items())
+    return f'<urlset xmlns="{XML}">{urls}</urlset>'.encode()
+
+
+def kept(path: Path) -> dict[str, dict[str, int]]:
+    """Path of a page -> its columns of claims."""
+    with Store(path, readonly=True) as store:
+        assert store.verify() == []
+        found = {}
+        for first, block in store.blocks():
+            for row in range(len(block["n"])):
+                url = store.request(first + row)["url"]
+                found[path_of(url)] = {name: block[name][row].item() for name in hints.COLUMNS}
+    return found
+
+
+def claims(path: Path) -> dict[int, list[tuple[str, str, int]]]:
+    """Cycle -> path, kind, value of the claims that were new in it."""
+    with Store(path, readonly=True) as store:
+        found: dict[int, list[tuple[str, str, int]]] = {}
+        for cycle, rows in store.hints.of_cycles():
+            for row in rows:
+                url = store.request(int(row["page"]))["url"]
+                found.setdefault(cycle, []).append(
+                    (path_of(url), hints.KINDS[row["kind"]], int(row["value"]))
+                )
+    return {cycle: sorted(rows) for cycle, rows in found.items()}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
+    """A page that it dates after the last visit is visited before others; it claims what was new, and no
+    more."""
+    changed_s = dict.fromkeys(TRUE, 1.0e9)
+    version = dict.fromkeys([*TRUE, *SILENT], 1)
+
+    class Asking(Spider):
+        name = "asking"
+
+        async def start(self) -> Any:
+            yield Request(site.url("/sitemap.xml"), meta={"gp4c": False})
+            for path in (*TRUE, *SILENT):
+                yield Request(site.url(path))
+
+        def parse(self, response: Any) -> None:
+            """Want nothing."""
+
+    settings = {
+        "GP4C_SCORE_FUNCTION": "hinted",
+        "GP4C_POLICY": "top_k",
+        "GP4C_BUDGET": 2,
+        "GP4C_WARMUP_VISITS": 3,
+    }
+    for cycle in range(1, 9):
+        if cycle > 1:
+            path = TRUE[cycle % 2]
+            changed_s[path] = time.time() - 0.001
+            version[path] += 1
+        for path, number in version.items():
+            site.pages[path] = html(f"{path} tells {'another tale ' * number} in version {number}")
+        entries: dict[str, float | str | None] = {site.url(path): None for path in SILENT}
+        entries |= {
+            site.url(path): when if when > 1.1e9 else "2001-09-09" for path, when in changed_s.items()
+        }
+        exact = {
+            url: time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when)) + f"{when % 1:.6f}"[1:] + "Z"
+            for url, when in entries.items()
+            if isinstance(when, float)
+        }
+        site.pages["/sitemap.xml"] = sitemap({**entries, **exact})
+        site.log.clear()
+        crawler = await crawl(Asking, store_path, settings)
+        if cycle > 5:
+            assert TRUE[(cycle - 1) % 2] in site.fetched(), "claimed in the cycle before"
+            assert stats(crawler)["hints/claims"] == len(TRUE)
+    found = claims(store_path)
+    first = {row[:2] for cycle in (1, 2) for row in found[cycle] if row[1] == "sitemap"}
+    assert first == {(path, "sitemap") for path in TRUE}
+    assert [row[:2] for row in found[7] if row[1] == "sitemap"] == [(TRUE[1], "sitemap")]
+    assert all(not columns["claims"] for path, columns in kept(store_path).items() if path in SILENT)
+    with Store(store_path, readonly=True) as store:
+        (row,) = store.hints.trust()
+    counts = row["counts"][hints.KINDS.index("sitemap")]
+    assert counts[1, 1] > counts[1, 0]
+    assert counts[0, 0] > 5 * counts[0, 1]
+
+
+@pytest_twisted.ensureDeferred
+async def test_headers_are_heard(site: Site, store_path: Path) -> None:
+    """Last-Modified is the page's newest claim, max-age says for how many cycles it stays true."""
+
+    def page(request: Any) -> bytes:
+        request.setHeader("Last-Modified", "Tue, 03 Feb 2026 04:05:06 GMT")
+        request.setHeader("Cache-Control", "public, max-age=100000")
+        return html("a page with headers").encode()
+
+    site.pages |= {"/a": page, "/b": html("a page without")}
+    Plain.start_urls = [site.url("/a"), site.url("/b")]
+    for _ in range(3):
+        await crawl(Plain, store_path)
+    found = kept(store_path)
+    modified = 1 << hints.KINDS.index("modified")
+    assert found["/a"]["claims"] == modified, "an old date is no unseen change"
+    assert found["/a"]["fresh"] == hints.LONGEST + 1
+    assert (found["/b"]["claims"], found["/b"]["fresh"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "span_s"),
+    [
+        ({}, None),
+        ({"Cache-Control": "private"}, None),
+        ({"Cache-Control": "max-age=60"}, 60.0),
+        ({"Cache-Control": "s-maxage=5, Max-Age = 60"}, 60.0),
+        ({"Cache-Control": ["public", "max-age=60"]}, 60.0),
+        ({"Cache-Control": "max-age=60, no-store"}, 0.0),
+        ({"Cache-Control": "max-age=-1"}, None),
+        ({"Expires": "0"}, 0.0),
+        ({"Expires": "Tue, 03 Feb 2026 05:00:00 GMT", "Date": "Tue, 03 Feb 2026 04:00:00 GMT"}, 3600.0),
+        ({"Expires": "Tue, 03 Feb 1970 05:00:00 GMT"}, 0.0),
+        ({"Cache-Control": "max-age=7", "Expires": "0"}, 7.0),
+    ],
+)
+def test_for_how_long_an_answer_stays_true(headers: dict[str, Any], span_s: float | None) -> None:
+    """RFC 9111, section 4.2.1: max-age before Expires."""
+    assert span_of(Response("http://h/", headers=headers)) == span_s
+
+
+@pytest_twisted.ensureDeferred
+async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(store_path: Path) -> None:
+    """A sitemap of one host cannot claim anything of another's pages on its own."""
+    site = Site(hosts=("127.0.0.1", "127.0.0.2"))
+    own, other = site.url("/own"), site.url("/other", "127.0.0.2")
+    site.pages |= {"/own": html("one page"), "/other": html("another page"), "/robots.txt": "User-agent: *"}
+    site.pages["/sitemap.xml"] = sitemap({own: "2026-01-01", other: "2026-01-01"})
+    everything = {"GP4C_BUDGET": 1.0}
+    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
+    await crawl(Listed, store_path, everything)
+    crawler = await crawl(Listed, store_path, {"ROBOTSTXT_OBEY": True, **everything})
+    assert stats(crawler)["hints/foreign_urls"] == 1
+    assert [columns["claims"] for columns in kept(store_path).values()] == [0, 1, 0]
+    site.pages["/robots.txt"] = f"User-agent: *\nSitemap: {site.url('/sitemap.xml')}\n"
+    Listed.sitemap_urls = (site.url("/robots.txt", "127.0.0.2"),)
+    await crawl(Listed, store_path, everything)
+    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
+    crawler = await crawl(Listed, store_path, everything)
+    assert "hints/foreign_urls" not in stats(crawler)
+    assert kept(store_path)["/other"]["claims"] == 1
+    await site.close()
+
+
+BAD = {
+    "year 0": "0000-01-01T00:00:00Z",
+    "words": "the day before yesterday",
+    "future": "9999-12-31T23:59:59Z",
+    "future in a zone": "2999-01-01T00:00:00+14:00",
+    "long ago": "0001-01-01",
+    "no zone": "2026-01-01T00:00:00",
+}
+
+
+@pytest_twisted.ensureDeferred
+async def test_bad_dates_are_counted_and_a_future_one_is_now(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning for all; the other claims of the file count."""
+    paths = {f"/{number}": text for number, text in enumerate(BAD.values())}
+    site.pages |= {path: html(f"page {path}") for path in paths}
+    site.pages["/sitemap.xml"] = sitemap({site.url(path): text for path, text in paths.items()})
+    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
+    await crawl(Listed, store_path)
+    caplog.clear()
+    crawler = await crawl(Listed, store_path)
+    assert stats(crawler)["hints/unreadable_dates"] == 2
+    assert stats(crawler)["hints/claims"] == 4
+    told = [record for record in caplog.records if "is no date" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].levelno == logging.WARNING
+    found = kept(store_path)
+    assert [found[path]["claims"] & 1 for path in paths] == [0, 0, 1, 1, 1, 1]
+    with Store(store_path, readonly=True) as store:
+        assert store.last_cycle == 2
+
+
+@pytest_twisted.ensureDeferred
+async def test_claims_of_unknown_pages_leave_nothing_behind(site: Site, store_path: Path) -> None:
+    """However many there are: they are counted, and neither store nor log grows."""
+    site.pages |= {"/sitemap.xml": sitemap({site.url(f"/{n}"): "2026-01-01" for n in range(20_000)})}
+    Plain.start_urls = [site.url("/sitemap.xml")]
+    for _ in range(2):
+        crawler = await crawl(Plain, store_path)
+        assert stats(crawler)["hints/unknown_urls"] == 20_000
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 1
+        assert list(store.hints.of_cycles()) == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_unreadable_files_are_one_warning_and_cost_no_visit(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HTML called a sitemap, a sitemap that ends in its middle, gzip that is none."""
+    site.pages |= {
+        "/sitemap.xml": html("not found, says this page"),
+        "/half.xml": sitemap({site.url("/sitemap.xml"): "2026-01-01"})[:-30],
+        "/sitemap.xml.gz": b"\x1f\x8b\x08 no gzip",
+        "/loop.xml": sitemap({site.url("/loop.xml"): "2026-01-01"}).replace(b"urlset", b"sitemapindex"),
+    }
+    Plain.start_urls = [site.url(path) for path in site.pages]
+    for _ in range(2):
+        caplog.clear()
+        crawler = await crawl(Plain, store_path)
+    assert stats(crawler)["hints/unreadable"] == 2
+    assert len([one for one in caplog.records if "is not read" in one.getMessage()]) == 1
+    with Store(store_path, readonly=True) as store:
+        assert store.cycles()[-1]["outcomes"]["unchanged"] == 4
+        assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_hints_can_be_turned_off(site: Site, store_path: Path) -> None:
+    """Then nothing is read."""
+    site.pages |= {"/a": html("a page"), "/sitemap.xml": sitemap({site.url("/a"): "2026-01-01"})}
+    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
+    for _ in range(2):
+        crawler = await crawl(Listed, store_path, {"GP4C_HINTS": False})
+    assert not [name for name in stats(crawler) if name.startswith("hints/")]
+    assert not any(any(columns.values()) for columns in kept(store_path).values())
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_passes_beside_the_visits_is_read_too(site: Site, store_path: Path) -> None:
+    """A sitemap that the spider fetches without the add-on's doing speaks for known pages."""
+
+    class Beside(Spider):
+        name = "beside"
+
+        async def start(self) -> Any:
+            yield Request(site.url("/a"))
+            yield Request(site.url("/feed"), meta={"gp4c": False}, dont_filter=True)
+
+        def parse(self, response: Any) -> None:
+            """Want nothing."""
+
+    site.pages["/a"] = html("a page")
+    site.pages["/feed"] = (
+        '<?xml version="1.0"?><rss version="2.0"><channel><item>'
+        f"<link>{site.url('/a')}</link><pubDate>{formatdate(1.7e9)}</pubDate></item></channel></rss>"
+    )
+    for _ in range(2):
+        crawler = await crawl(Beside, store_path)
+    assert stats(crawler)["hints/claims"] == 1
+    assert kept(store_path)["/a"]["claims"] == 1 << hints.KINDS.index("feed")
+
+
+def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
+    """At once, in blocks of any size; while a cycle is open they wait for its end."""
+    with Store(tmp_path / "s") as store:
+        store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
+        store.begin_cycle({"started": 1.0})
+        store.finish_cycle({})
+        store.hints.tell(np.array([3, 1, 3]), 2.0)
+        store.hints.tell(np.array([4]), 2.0)
+        (block,) = [block for _, block in store.blocks()]
+        assert block["claims"].tolist() == [0, 0x44, 0, 0x44, 0x44]
+        assert block["claimed_cycle"].tolist() == [0, 2, 0, 2, 2]
+        store.begin_cycle({"started": 3.0})
+        store.hints.tell(np.array([0]), 4.0)
+        (block,) = [block for _, block in store.blocks()]
+        assert block["claims"][0] == 0
+        store.finish_cycle({})
+        (block,) = [block for _, block in store.blocks()]
+        assert (block["claims"][0], block["claimed_cycle"][0]) == (0x44, 2)
+        found = [(cycle, rows.tolist()) for cycle, rows in store.hints.of_cycles()]
+        assert found == [(1, [(1, 2, 2), (3, 2, 2)]), (1, [(4, 2, 2)]), (2, [(0, 2, 2)])]
+        assert store.verify() == []

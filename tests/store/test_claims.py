@@ -1,0 +1,163 @@
+"""Claims in a store: by the oracle, through an export, a repair and the removal of old cycles."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.page_state.claims import NO_CLAIMS
+from scrapy_gp4c.page_state.extras import EXTRAS
+from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store.lmdb_store.checking import check
+from scrapy_gp4c.store.lmdb_store.repair import repair
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store, restore
+from scrapy_gp4c.store.records import StoredRequest
+from tests.replaying.test_claimed import Rumours
+from tests.support.claims import Oracle
+from tests.support.growing import SMALL, crawl, random_web
+
+BUDGET = {"GP4C_BUDGET": 0.4}
+
+
+def crawled(path: Path, seed: int) -> None:
+    """A store of a crawl that heard rumours, and was told something after its last cycle."""
+    crawl(path, random_web(seed), dict(BUDGET), during=Rumours(seed))
+    with Store(path) as store:
+        store.hints.tell(np.array([1, 5]), 2e9)
+
+
+def content(path: Path) -> tuple[dict[str, list[float]], list[tuple[int, bytes]], bytes]:
+    """Columns of claims, claims, and counts of sites."""
+    with open_store(path, readonly=True) as store:
+        blocks = [block for _, block in store.blocks()]
+        columns = {name: np.concatenate([block[name] for block in blocks]).tolist() for name in EXTRAS}
+        claims: dict[int, list[np.ndarray]] = {}
+        for cycle, rows in store.hints.of_cycles(0):
+            claims.setdefault(cycle, []).append(rows)
+        sorted_claims = [
+            (cycle, np.sort(np.concatenate(parts), order=("page", "kind", "value")).tobytes())
+            for cycle, parts in sorted(claims.items())
+        ]
+        return columns, sorted_claims, store.hints.trust().tobytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_and_counts_are_those_of_an_oracle(seed: int, tmp_path: Path) -> None:
+    """Visit by visit and claim by claim."""
+    crawled(tmp_path / "s", seed)
+    with Store(tmp_path / "s") as store:
+        Oracle.of(store).agrees(store)
+        assert store.verify() == []
+        assert len(store.hints.trust()) == 3
+
+
+def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:
+    """A page's key by its URL, as `random_web` has it."""
+    return int(request["url"].rpartition("/")[2].removesuffix(".html")) + 1, request
+
+
+@pytest.mark.parametrize("batch", [3, 1_000])
+def test_an_export_keeps_all_of_it(batch: int, tmp_path: Path) -> None:
+    """Columns, claims and counts of the store that is restored from it are the same, bit by bit."""
+    crawled(tmp_path / "s", 7)
+    with Store(tmp_path / "s", readonly=True) as store:
+        lines = list(history_text.lines(store, matrix_bytes=100))
+    restore(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
+    assert content(tmp_path / "s") == content(tmp_path / "t")
+    with Store(tmp_path / "t") as store:
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '{"claims": 1}',
+        '{"claims": [[1, "sitemap"]]}',
+        '{"claims": [[1, "rumour", 2]]}',
+        '{"claims": [[1, "sitemap", -2]]}',
+        '{"claims": [[9, "sitemap", 2]]}',
+        '{"claims": [[1, ["sitemap"], 2]]}',
+        '{"claims": [[true, "sitemap", 2]]}',
+        '{"seen_min": "x"}',
+        '{"seen_min": -1}',
+        '{"seen_min": 1e9}',
+    ],
+)
+def test_a_line_with_wrong_claims_is_named(wrong: str, tmp_path: Path) -> None:
+    """And nothing is imported."""
+    line = f"h\thttp://h/0.html\t01\t{wrong}"
+    with pytest.raises(ImportFileError, match="line 1"):
+        restore(tmp_path / "t", "x", [(1, line)], to_page)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_repair_keeps_all_of_it(tmp_path: Path) -> None:
+    """Of a sound store; of one whose request of a page is lost, all but that page's."""
+    crawled(tmp_path / "s", 3)
+    before = content(tmp_path / "s")
+    done = repair(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
+    assert not [lost for lost in done.lost if "claim" in lost.what or "site" in lost.what]
+    assert content(tmp_path / "s") == before
+
+
+def test_old_claims_go_with_old_visits(tmp_path: Path) -> None:
+    """What they did to columns and counts stays."""
+    crawled(tmp_path / "s", 5)
+    columns, claims, trust = content(tmp_path / "s")
+    with Store(tmp_path / "s") as store:
+        store.keep_visits(2)
+        last = store.last_cycle
+        assert store.verify() == []
+    kept = content(tmp_path / "s")
+    assert (kept[0], kept[2]) == (columns, trust)
+    assert kept[1] == [one for one in claims if one[0] > last - 2]
+
+
+@pytest.mark.parametrize("table", ["hints", "trust", "claims"])
+def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
+    """A value with the right checksum that does not fit visits and claims is told by a deep look."""
+    crawled(tmp_path / "s", 11)
+    with Store(tmp_path / "s", sizes=USUAL) as store:
+        handle = store.tables.db[table]
+        with store.tables.transaction(write=True) as txn:
+            key, value = next((key, bytes(value)) for key, value in handle.items(txn) if len(value) > 9)
+            if table == "claims":
+                handle.delete(txn, key)
+            else:
+                altered = bytearray(value)
+                altered[0 if table == "hints" else 12] ^= 1
+                handle.put(txn, key, bytes(altered))
+    assert check(tmp_path / "s", USUAL, deep=True)
+
+
+def test_a_store_of_the_version_before_gets_the_tables(tmp_path: Path) -> None:
+    """Where it is: nothing else of it changes, and readers get it converted."""
+    with Store(tmp_path / "s") as store:
+        store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
+        store.begin_cycle({"started": 1.0})
+        store.finish_cycle({})
+        environment = store.environment
+        with environment.transaction(write=True) as txn:
+            meta = environment.lmdb.open_db(b"meta", txn)
+            for name in ("hints", "claims", "trust"):
+                txn.drop(environment.lmdb.open_db(name.encode(), txn))
+            txn.put(b"schema", b'"gp4c-store/5"', db=meta)
+        store_id = store.store_id
+    shutil.copytree(tmp_path / "s", tmp_path / "t")
+    for path, readonly in ((tmp_path / "s", False), (tmp_path / "t", True)):
+        with open_store(path, readonly=readonly) as opened:
+            assert (opened.store_id, opened.pages, opened.last_cycle) == (store_id, 5, 1)
+            assert opened.verify() == []
+            assert list(opened.hints.of_cycles(0)) == []
+            if not readonly:
+                opened.hints.tell(np.array([2]), 9.0)
+    assert content(tmp_path / "s")[0]["claims"] == [0, 0, 0x44, 0, 0]
+    assert len(NO_CLAIMS) == 0
+    assert hints.KINDS[2] == "told"

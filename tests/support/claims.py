@@ -1,0 +1,95 @@
+"""What claims and visits come to, one by one: an oracle of the columns of claims and of the counts of
+sites."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
+from scrapy_gp4c.store.lmdb_store.store import Store
+
+Counts = dict[tuple[int, int], list[list[float]]]
+"""Site and kind -> silent, claimed -> unchanged, changed."""
+
+
+class Page:
+    """What is known of a page."""
+
+    def __init__(self) -> None:
+        self.last_cycle = 0
+        self.due: dict[int, int] = {}
+        """Kind -> when its newest claim is due."""
+        self.span: tuple[int, int] | None = None
+        """Kind, and cycles."""
+
+    def told(self, cycle: int) -> dict[int, bool]:
+        """Kind -> whether its claims say that the page changed since its last visit."""
+        told = {kind: due > self.last_cycle for kind, due in self.due.items()}
+        if self.span is not None:
+            told[self.span[0]] = cycle - self.last_cycle > self.span[1]
+        return told
+
+    def claim(self, kind: int, value: int) -> None:
+        """Take a claim."""
+        if kind < len(CLAIMED):
+            self.due[kind] = max(value, self.due.get(kind, 0))
+        elif KINDS[kind] == "expires" or self.span is None or KINDS[self.span[0]] == "changefreq":
+            self.span = kind, value
+
+
+class Oracle(NamedTuple):
+    """Of a store without an open cycle."""
+
+    claims: list[int]
+    """The column of this name."""
+    counts: Counts
+
+    @classmethod
+    def of(cls, store: Store) -> Oracle:
+        """By the visits and claims of all cycles."""
+        pages = [Page() for _ in range(store.pages)]
+        site = [place_of_url(request["url"]).site_key for request in store.requests(range(store.pages))]
+        claims: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for cycle, rows in store.hints.of_cycles(0):
+            claims[cycle] += rows.tolist()
+        visits: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for cycle, rows in store.visits():
+            visits[cycle] += zip(rows["page"].tolist(), rows["outcome"].tolist(), strict=True)
+        counts: Counts = defaultdict(lambda: [[0.0, 0.0], [0.0, 0.0]])
+        for cycle in range(store.last_cycle + 1):
+            for cell in counts.values():
+                cell[:] = [[number * 2 ** (-1 / 16) for number in row] for row in cell]
+            early = [one for one in claims[cycle] if one[1] < len(CLAIMED) and one[2] <= cycle]
+            for page, kind, value in early:
+                pages[page].claim(kind, value)
+            for page, outcome in visits[cycle]:
+                for kind, claimed in pages[page].told(cycle).items() if outcome in JUDGED else ():
+                    counts[site[page], kind][claimed][outcome == CHANGED] += 1
+                if outcome in (FIRST, *JUDGED):
+                    pages[page].last_cycle = cycle
+            for page, kind, value in claims[cycle]:
+                if (page, kind, value) not in early:
+                    pages[page].claim(kind, value)
+        found = []
+        for page in pages:
+            bits = 0
+            for kind, due in page.due.items():
+                bits |= (1 << kind) | (16 << kind if due > page.last_cycle else 0)
+            found.append(bits)
+        return cls(found, counts)
+
+    def agrees(self, store: Store) -> None:
+        """Check the store's columns and counts."""
+        blocks = [block for _, block in store.blocks()]
+        assert np.concatenate([np.empty(0), *(block["claims"] for block in blocks)]).tolist() == self.claims
+        kept = {int(row["site"]): row["counts"] for row in store.hints.trust()}
+        for site, counts in kept.items():
+            for kind in range(len(KINDS)):
+                expected = self.counts.get((site, kind), [[0.0, 0.0], [0.0, 0.0]])
+                assert np.allclose(counts[kind], expected, rtol=1e-9)
+        assert {site for site, _ in self.counts} <= kept.keys()
