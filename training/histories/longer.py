@@ -33,7 +33,7 @@ def read_longer(path: str | Path, every: int) -> ChangeHistory:
         changed = whole.reshape(cycles, every, history.pages).any(axis=1)
     else:
         ends = _texts(contents)[contents.version[: cycles * every + 1 : every]]
-        changed = ends[1:] != ends[:-1]
+        changed = np.asarray(ends[1:] != ends[:-1], np.bool_)
     return ChangeHistory(
         changed=changed,
         site=history.site,
