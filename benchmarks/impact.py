@@ -1,10 +1,11 @@
 """What measuring the worth of refreshes costs, and how near the estimates come.
 
-Run: ``python -m benchmarks.impact [CONTENTS] [--accuracy] [--updates N]``. It takes processor time: of the
-estimate for a refreshed page, in a batch, beside the fingerprint of its text; of a refit of 5,000 terms and
-100,000 pages; of the exact quality of a run over all weeks. ``--accuracy`` takes updates at random, each
-refreshed alone, and compares the estimates with the exact changes, for the single terms Q' and the queries Q.
-docs/user-centric.md has figures. Without CONTENTS it makes some: 400 pages over 12 weeks.
+Run: ``python -m benchmarks.impact [CONTENTS] [--accuracy] [--updates N] [--indexing MB]``. It takes processor
+time: of the estimate for a refreshed page, in a batch, beside the fingerprint of its text; of a refit of
+5,000 terms and 100,000 pages; of the exact quality of a run over all weeks; of updating a search index, with
+and without measuring (``--indexing``: so many megabytes, as a curve). ``--accuracy`` takes updates at random,
+each refreshed alone, and compares the estimates with the exact changes, for the single terms Q' and the
+queries Q. docs/user-centric.md has figures. Without CONTENTS it makes some: 400 pages over 12 weeks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.indexing import Point, curve
+from benchmarks.indexing import draw as draw_curves
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.index.impact import Refreshes, impacts, refit
 from scrapy_gp4c.index.queries import Workload, workload
@@ -126,6 +129,17 @@ def show_accuracy(trial: Trial, updates: int) -> None:
         print(f"{len(chosen)} updates, estimates against exact changes on {name}: Spearman {rank:.3f}")
 
 
+def show_indexing(points: list[Point], figure: Path | None) -> None:
+    """Processor time of an index with and without measuring, by size."""
+    for point in points:
+        print(
+            f"indexing {point.megabytes:g} MB of changed texts: {point.measuring_s:.2f} s with measuring, "
+            f"{point.without_s:.2f} s without: {point.ratio:.2f}"
+        )
+    if figure is not None:
+        draw_curves(points, figure)
+
+
 def singles(queries: Workload) -> Workload:
     """Q': the queries of single terms."""
     return workload(
@@ -158,6 +172,8 @@ def main() -> None:
     parser.add_argument("contents", nargs="?", help="JSON lines of site, page and versions")
     parser.add_argument("--accuracy", action="store_true", help="compare with exact changes")
     parser.add_argument("--updates", type=int, default=500)
+    parser.add_argument("--indexing", type=float, metavar="MB", help="index so many MB of changed texts")
+    parser.add_argument("--figure", type=Path, metavar="OUT", help="with --indexing: draw the curves")
     parser.add_argument("--site", help="only the pages of this site")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
@@ -170,8 +186,12 @@ def main() -> None:
     if given.accuracy:
         show_accuracy(trial, given.updates)
         return
+    if given.indexing:
+        show_indexing(curve(contents, kept, given.indexing), given.figure)
+        return
     time_estimates(trial, given.updates)
     time_refit()
+    show_indexing(curve(contents, kept, 1.0)[-1:], None)
     versions = trial.search.live
     held = np.repeat(versions[:1], len(versions) - 1, axis=0)
     for cycle in range(1, len(held)):  # a run: a twentieth of the pages in turn

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from scrapy_gp4c.errors import Gp4cError
 
+from . import searching
 from .crawls import (
     BUDGET,
     FIRST_RANKED_DAY,
@@ -261,6 +262,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--port", type=int, default=PORT, help=f"port on 127.0.0.x, 0: a free one ({PORT}, see docs/demo.md)"
     )
+    parser.add_argument(
+        "--user-centric",
+        action="store_true",
+        help="a crawl that serves a search instead of one that learns: exact search quality day by day",
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "demo", help="folder for all results (demo)")
     options = parser.parse_args(arguments)
     if not 1 <= options.days <= LAST_DAY:
@@ -270,7 +276,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop like on Ctrl-C, leave no process behind
     try:
-        run(options, console)
+        if options.user_centric:
+            searching.run(options, console, serving, show, CRAWLS)
+        else:
+            run(options, console)
     except (DemoError, Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.demo: {problem}", file=sys.stderr)
         return 1

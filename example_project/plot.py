@@ -19,6 +19,7 @@ STYLES = {
     "random": ("#6B6B6B", "-."),
     "learned": ("#009E73", "-"),
     "control": ("#CC79A7", ":"),
+    "user-centric": ("#009E73", "-"),
 }
 SPARE_STYLES = (("#E69F00", "-"), ("#56B4E9", "--"), ("#000000", ":"))  # in turn, of further crawls
 LEARNER = "learned"
@@ -26,6 +27,11 @@ PANELS = {
     "change_rate": "change rate: changed / revisited",
     "current": "share of copies that are current",
     "visited": "visits per day",
+}
+SEARCH_PANELS = {
+    "quality": "search quality: what users find in the copies, to what they would find on the web",
+    "current": PANELS["current"],
+    "change_rate": PANELS["change_rate"],
 }
 RUNNING_DAYS = 5
 Series = Mapping[str, NDArray[np.float64]]
@@ -96,21 +102,23 @@ def draw(
     first_ranked_day: int,
     title: str,
     first_learned_day: int | None = None,
+    panels: Mapping[str, str] = PANELS,
 ) -> None:
     """Write the picture as PNG.
 
     Args:
         path: where to write it.
-        values: per name of `PANELS`, per crawl, the numbers of the days 1..D, float64 [D], nan on days
+        values: per name of ``panels``, per crawl, the numbers of the days 1..D, float64 [D], nan on days
             without one.
         first_ranked_day: the first day on which the budget applied.
         title: what was crawled.
         first_learned_day: the first day after the collection; None: there is none.
+        panels: name to label, from the top.
     """
     days = np.arange(1, len(next(iter(values["current"].values()))) + 1)
     plt.rcParams.update({"font.size": 10.5, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(len(PANELS), 1, figsize=(9, 9), sharex=True, dpi=120, height_ratios=[5, 5, 3])
-    for one, (name, label) in zip(axes, PANELS.items(), strict=True):
+    figure, axes = plt.subplots(len(panels), 1, figsize=(9, 9), sharex=True, dpi=120, height_ratios=[5, 5, 3])
+    for one, (name, label) in zip(axes, panels.items(), strict=True):
         series = dict(values[name])
         start = first_ranked_day if name == "change_rate" and first_ranked_day <= days[-1] else 1
         if name == "change_rate" and LEARNER in series and first_learned_day is not None:
@@ -129,7 +137,7 @@ def draw(
             one.axvline(first_learned_day - 0.5, color="#333333", linewidth=1)
     above, below = axes[0], axes[-1]
     note = {"ha": "center", "va": "center", "color": "#555555", "fontsize": 9}
-    middle = above.get_ylim()[1] * 0.5
+    middle = sum(above.get_ylim()) * 0.5
     above.text(first_ranked_day / 2, middle, "warm-up:\nevery\npage is\nvisited", **note)
     if first_learned_day is not None:
         note["ha"] = "right"
@@ -139,7 +147,9 @@ def draw(
     below.set_xlim(0.5, days[-1])
     below.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    figure.subplots_adjust(left=0.08, right=0.89, top=0.92, bottom=0.06, hspace=0.16)
+    longest = max(map(len, values["current"]))
+    right = 0.89 - 0.012 * max(0, longest - 7)
+    figure.subplots_adjust(left=0.08, right=right, top=0.92, bottom=0.06, hspace=0.16)
     figure.savefig(path)
     plt.close(figure)
 
@@ -150,6 +160,10 @@ def _limits(axes: Axes, name: str, series: Series, start: int) -> None:
     if name == "visited":
         axes.set_ylim(0, most * 1.08)
         axes.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+        return
+    if name == "quality":
+        axes.set_ylim(1.0 - 1.1 * (1.0 - least), 1.0 + 0.05 * (1.0 - least))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:.3f}"))
         return
     axes.set_ylim(0.0 if name == "change_rate" else least - 0.03, min(1.0, most * 1.08))
     axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))

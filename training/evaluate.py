@@ -24,6 +24,7 @@ from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.groups_file import read_groups
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices
+from training.replaying.foreseen import is_replays
 from training.replaying.metrics import ORACLE, parse_budget
 from training.reporting.evaluation import progress, show, show_leaderboard
 from training.reporting.terminal import wide_console
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         default=[],
-        help=f"what chooses: top_k, rounds(rounds=4), db(d=1), ..., a dotted path, or {EVERY} "
+        help=f"what chooses: top_k, rounds(rounds=4), db(d=1), sbr(tau=0.3), ..., a dotted path, or {EVERY} "
         "(default: the one that a named function brings along, else top_k)",
     )
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
@@ -94,7 +95,7 @@ def _evaluate(given: argparse.Namespace, history: ChangeHistory, first_cycle: in
     budget = parse_budget(given.budget)
     named = names(history) if given.all else ()
     scores, policies = what = asked(history, named, given.score or (), given.policy)
-    only = policies[0] if len(policies) == 1 else None
+    only = policies[0] if len(policies) == 1 and not is_replays(policies[0]) else None
     crawl = CrawlChoices(budget, given.warmup, given.ties, given.clock, given.seed, only)
     with progress(Console(stderr=True), len(what.contenders(crawl)) * given.seeds) as advance:
         run = partial(leaderboard, seeds=given.seeds) if given.board else evaluate

@@ -81,8 +81,7 @@ class Measuring:
         known = row.fingerprint if row.has_copy else None
         if known == fingerprint and not self.lacks(page, row):
             return
-        words = " ".join(tokens_of(normal))
-        self.index.stage(Arrival(page, row.key, fingerprint, known, words))
+        self.index.stage(Arrival(page, row.key, fingerprint, known, tokens_of(normal)))
 
     def finish(self) -> Gained:
         """Take the texts of the open cycle in, and let the store keep what they gained; before its fold."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,8 +39,10 @@ def count(tokens: Sequence[str], number: Mapping[str, int]) -> Counts:
     """Count the terms of ``number`` (term -> number) in a text."""
     found = Counter(map(number.get, tokens))
     found.pop(None, None)
-    pairs = np.array(sorted(found.items()), np.int32).reshape(-1, 2)
-    return Counts(pairs[:, 0], pairs[:, 1], len(tokens))
+    term = np.fromiter(found.keys(), np.int32, len(found))
+    order = np.argsort(term)
+    tf = np.fromiter(found.values(), np.int32, len(found))
+    return Counts(term[order], tf[order], len(tokens))
 
 
 def unpacked(packed: bytes, length: int) -> Counts:
@@ -65,16 +66,18 @@ def compared(
 
     A pair has each term of either text once, terms ascending; tf is 0 in the one that lacks it.
     """
-    terms = [np.union1d(before.term, after.term) for before, after in pairs]
-    sizes = [len(own) for own in terms]
-    pair = np.repeat(np.arange(len(pairs)), sizes)
+    terms = 1 + max((int(own.term[-1]) for both in pairs for own in both if len(own.term)), default=0)
+    keys, tfs = [], []
+    for side in (0, 1):
+        own = [both[side] for both in pairs]
+        number = np.repeat(np.arange(len(pairs)), [len(one.term) for one in own])
+        keys.append(number * terms + np.concatenate([np.empty(0, np.int32), *(one.term for one in own)]))
+        tfs.append(np.concatenate([np.empty(0, np.int32), *(one.tf for one in own)]))
+    either = np.union1d(*keys)
+    pair, term = np.divmod(either, terms)
     columns = []
     for side in (0, 1):
-        tf = np.zeros(sum(sizes), np.int32)
-        start = 0
-        for own, both in zip(terms, pairs, strict=True):
-            tf[start + np.searchsorted(own, both[side].term)] = both[side].tf
-            start += len(own)
-        columns += [tf, np.repeat(np.array([both[side].length for both in pairs], np.int32), sizes)]
-    joined = np.fromiter(chain.from_iterable(terms), np.int32, sum(sizes))
-    return pair, joined, columns[0], columns[1], columns[2], columns[3]
+        tf = np.zeros(len(either), np.int32)
+        tf[np.searchsorted(either, keys[side])] = tfs[side]
+        columns += [tf, np.array([both[side].length for both in pairs], np.int32)[pair]]
+    return pair, term.astype(np.int32), columns[0], columns[1], columns[2], columns[3]

@@ -25,7 +25,7 @@ CREATE TABLE pages (
     page INTEGER PRIMARY KEY, key INTEGER NOT NULL, fingerprint INTEGER, length INTEGER, counts BLOB);
 CREATE TABLE staged (
     page INTEGER PRIMARY KEY, key INTEGER NOT NULL, cycle INTEGER NOT NULL, fingerprint INTEGER NOT NULL,
-    known INTEGER, words TEXT NOT NULL);
+    known INTEGER, words TEXT NOT NULL, length INTEGER NOT NULL, counts BLOB NOT NULL);
 CREATE TABLE gains (page INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, ppm REAL NOT NULL);
 CREATE VIRTUAL TABLE texts USING fts5(words, tokenize='ascii', columnsize=0);
 """

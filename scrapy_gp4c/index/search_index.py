@@ -27,11 +27,19 @@ from scrapy_gp4c.index.scores import Postings, Statistics
 BATCH: Final = 256
 """Texts that are taken into the index at a time."""
 _STAGED: Final = (
-    "SELECT page, key, fingerprint, known, words FROM staged WHERE cycle = ? AND page > ? "
-    "ORDER BY page LIMIT ?"
+    "SELECT page, key, fingerprint, known, words, length, counts FROM staged "
+    "WHERE cycle = ? AND page > ? ORDER BY page LIMIT ?"
 )
 SIGN: Final = 2**63
 """SQLite's numbers have a sign; those of pages and fingerprints are kept less this."""
+
+
+_Row = tuple[int, int, int, int | None, str, int, bytes]
+"""Page, key, fingerprint, fingerprint known before, words, length and packed counts of a text."""
+_STAGE: Final = (
+    "INSERT OR REPLACE INTO staged (cycle, page, key, fingerprint, known, words, length, counts) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 class Arrival(NamedTuple):
@@ -44,8 +52,8 @@ class Arrival(NamedTuple):
     """Of the text, uint64."""
     known: int | None
     """Of the page's copy before; None: there was none."""
-    words: str
-    """Tokens with blanks between."""
+    tokens: Sequence[str]
+    """Of the text."""
 
 
 class Gained(NamedTuple):
@@ -70,7 +78,7 @@ class SearchIndex:
         self._workload, self._scoring = workload, scoring
         self.log = digest(workload, scoring)
         """What it measures by."""
-        self._staged: list[Arrival] = []
+        self._staged: list[_Row] = []
         self._connection = connect(path)
         try:
             with translated(path):
@@ -116,18 +124,20 @@ class SearchIndex:
 
     def stage(self, arrival: Arrival) -> None:
         """Take the text of a visit; it counts when `commit` returned."""
-        self._staged.append(arrival)
+        page, key, fingerprint, known, tokens = arrival
+        own = counts.count(tokens, self._workload.number)
+        before = None if known is None else known - SIGN
+        words = " ".join(tokens)
+        row = page, key - SIGN, fingerprint - SIGN, before, words, own.length, own.packed()
+        self._staged.append(row)
 
     def commit(self, cycle: int) -> None:
         """Write what a cycle has staged; a failed commit keeps it for the next. Raises SearchIndexError."""
         if not self._staged:
             return
-        rows = [
-            (one.page, one.key - SIGN, cycle, one.fingerprint - SIGN, _signed(one.known), one.words)
-            for one in self._staged
-        ]
+        rows = [(cycle, *row) for row in self._staged]
         with transaction(self._connection, self.path):
-            self._connection.executemany("INSERT OR REPLACE INTO staged VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.executemany(_STAGE, rows)
         self._staged = []
 
     # --- the end of a cycle
@@ -161,17 +171,13 @@ class SearchIndex:
         with transaction(self._connection, self.path):
             self._leave([page for page, _ in self._held(gone)])
 
-    def _take(self, rows: Sequence[tuple[int, int, int, int | None, str]], cycle: int) -> None:
-        number = self._workload.number
-        new = [counts.count(words.split(), number) for *_, words in rows]
-        old = [self._before(page, key, known) for page, key, _, known, _ in rows]
+    def _take(self, rows: Sequence[_Row], cycle: int) -> None:
+        new = [counts.unpacked(packed, length) for *_, length, packed in rows]
+        old = [self._before(page, key, known) for page, key, _, known, *_ in rows]
         self._measure([row[0] for row in rows], old, new, cycle)
         self._connection.executemany(
             "INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?)",
-            [
-                (page, key, fingerprint, own.length, own.packed())
-                for (page, key, fingerprint, _, _), own in zip(rows, new, strict=True)
-            ],
+            [(page, key, fingerprint, *counted) for page, key, fingerprint, _, _, *counted in rows],
         )
         self._connection.executemany(
             "INSERT OR REPLACE INTO texts (rowid, words) VALUES (?, ?)", [(row[0], row[4]) for row in rows]
@@ -229,13 +235,13 @@ class SearchIndex:
     # --- what is measured by
 
     def _recount(self) -> None:
-        """Count the terms of the log in the texts that are there."""
-        texts = self._connection.execute("SELECT rowid, words FROM texts")
-        while batch := texts.fetchmany(BATCH):
-            found = [(counts.count(words.split(), self._workload.number), page) for page, words in batch]
-            self._connection.executemany(
-                "UPDATE pages SET counts = ? WHERE page = ?", [(own.packed(), page) for own, page in found]
-            )
+        """Count the terms of the log in the texts that are there, and in those that are staged."""
+        for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
+            texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
+            while batch := texts.fetchmany(BATCH):
+                found = [(counts.count(words.split(), self._workload.number), row) for row, words in batch]
+                rows = [(own.packed(), row) for own, row in found]
+                self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 
     def _learn(self, cycle: int) -> None:
         """Learn F_q, idf and mean length from the texts that are there; with none of them, nothing."""
@@ -283,7 +289,3 @@ class SearchIndex:
 
     def _put(self, **values: str | float | bytes) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(values.items()))
-
-
-def _signed(number: int | None) -> int | None:
-    return None if number is None else number - SIGN

@@ -7,7 +7,7 @@ that one may come from settings and command lines, never from a store.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from scrapy_gp4c.errors import PolicyError
@@ -131,22 +131,30 @@ def load(given: str, *, trusted: bool = True) -> PolicyChoice:
         if not trusted:
             raise PolicyError(f"the policy {text!r} is a dotted path, which only settings may name")
         return PolicyChoice(text, _from_path(text))
-    name, arguments = _parse(text)
+    refused = PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}")
+    name, arguments = parse(text, POLICIES, refused)
     entry = POLICIES[name]
-    for argument, value in arguments.items():
-        parameter = entry.parameters.get(argument)
-        if parameter is None:
-            known = ", ".join(entry.parameters) or "no parameters"
-            raise PolicyError(f"the policy {text!r} has no parameter {argument!r}; {name} has {known}")
-        if not parameter.accepts(value):
-            raise PolicyError(
-                f"the policy {text!r} takes for {argument} {parameter.expected}; found {value!r}"
-            )
+    check_arguments(text, name, entry.parameters, arguments)
     return PolicyChoice(
         text,
         lambda settings: entry.make(settings, **arguments),
         *_reading(name, {key: one.default for key, one in entry.parameters.items()} | arguments),
     )
+
+
+def check_arguments(
+    text: str, name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, object]
+) -> None:
+    """Raise PolicyError for an argument that a policy has not, or does not take."""
+    for argument, value in arguments.items():
+        parameter = parameters.get(argument)
+        if parameter is None:
+            known = ", ".join(parameters) or "no parameters"
+            raise PolicyError(f"the policy {text!r} has no parameter {argument!r}; {name} has {known}")
+        if not parameter.accepts(value):
+            raise PolicyError(
+                f"the policy {text!r} takes for {argument} {parameter.expected}; found {value!r}"
+            )
 
 
 def _accepted() -> str:
@@ -158,13 +166,12 @@ def _usage(name: str) -> str:
     return f"{name}({parameters})" if parameters else name
 
 
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of ``name`` or ``name(key=number, ...)``."""
-    refused = PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}")
+def parse(text: str, names: Container[str], refused: PolicyError) -> tuple[str, dict[str, Any]]:
+    """Name, one of ``names``, and arguments of ``name`` or ``name(key=number, ...)``; raises `refused`."""
     try:
         node = ast.parse(text, mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        if not isinstance(call.func, ast.Name) or call.args or call.func.id not in POLICIES:
+        if not isinstance(call.func, ast.Name) or call.args or call.func.id not in names:
             raise refused
         arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):

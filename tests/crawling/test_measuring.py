@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import pytest_twisted
 from scrapy import Spider
 from scrapy.http import TextResponse
 
+from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.errors import SearchIndexError
+from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.text import html_text
 from scrapy_gp4c.index.queries import read_query_log
 from scrapy_gp4c.index.search_index import SearchIndex
@@ -22,6 +25,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import worth
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
+from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html, stats
 from training.histories.contents import read_contents
 from training.replaying.worths import Measuring, measured
@@ -336,3 +340,31 @@ async def test_the_closing_line_says_what_searches_gained(
         visits, ppm = store.cycles()[-1]["gained"]
     assert visits == PAGES
     assert f"searches gained {ppm:,.0f} ppm by {visits} measured visits" in lines[1]
+
+
+@pytest.mark.parametrize("score", ["user-centric", "dq_decay * t + 0.001 * t", "dq_last + 0.01 * random"])
+def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(score: str, tmp_path: Path, log: Path) -> None:
+    """Each round's pages, and their scores bit by bit."""
+    rng, pages, cycles = np.random.default_rng(8), live_replay.PAGES, 9
+    said = [[" ".join(rng.choice(WORDS, 25)) for _ in range(pages)]]
+    for _ in range(cycles):
+        changed = rng.random(pages) < np.linspace(0, 0.8, pages)
+        new = [" ".join(rng.choice(WORDS, rng.integers(9, 50))) for _ in range(pages)]
+        said.append([a if now else b for now, a, b in zip(changed, new, said[-1], strict=True)])
+    given = {"GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 7, "GP4C_SEED": 3, "GP4C_QUERY_LOG": str(log)}
+    given |= {"GP4C_DISCOVERY": 0.0, "GP4C_REFIT_CYCLES": 99}
+    plans: list[live_replay.Plan] = []
+    loaded = live_replay.settings_of(given)
+    loaded = dataclasses.replace(loaded, policy=live_replay.noting("top_k", plans, columns=False))
+    prints = np.array([[fingerprint_of_text(text) for text in row] for row in said], np.uint64)
+    crawl_store(tmp_path / "s", prints, loaded, live_replay.KEYS, live_replay.URLS, said)
+    lines = [
+        {"site": "h", "page": f"{page}", "versions": {str(c): row[page] for c, row in enumerate(said)}}
+        for page in range(pages)
+    ]
+    path = tmp_path / "contents.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    history = measured(read_contents(path), Measuring(read_query_log(log)))
+    expected = live_replay.replayed(history, {**given, "GP4C_POLICY": "top_k"})
+    assert len(expected) == cycles - live_replay.WARMUP
+    assert [plan for plan in plans if plan.pages] == expected

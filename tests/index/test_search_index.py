@@ -32,7 +32,7 @@ def workload(*lines: str) -> Workload:
 
 def arrival(page: int, words: str, known: int | None = None) -> Arrival:
     """A text whose fingerprint is a hash of it."""
-    return Arrival(page, 2**63 + page, fingerprint(words), known, words)
+    return Arrival(page, 2**63 + page, fingerprint(words), known, words.split())
 
 
 def fingerprint(words: str) -> int:
@@ -116,7 +116,7 @@ def test_only_visits_of_the_cycle_count(index: SearchIndex) -> None:
 def test_a_text_that_is_not_the_copys_measures_nothing(index: SearchIndex) -> None:
     """Of another fingerprint, or of a page with another key; from then on it is held."""
     index.stage(arrival(0, "blue", known=77))
-    index.stage(Arrival(1, 5, fingerprint("green"), fingerprint(TEXTS[1]), "green"))
+    index.stage(Arrival(1, 5, fingerprint("green"), fingerprint(TEXTS[1]), ["green"]))
     index.commit(2)
     assert index.apply(2, [0, 1], [], 7).page.tolist() == []
     assert index.holds(0, 2**63, fingerprint("blue"))
@@ -173,6 +173,24 @@ def test_another_log_counts_the_texts_that_are_there(index: SearchIndex, tmp_pat
         index.commit(3)
         index.apply(3, [0], [], 1)
     index.close()
+
+
+def test_what_is_staged_when_the_log_changes_is_counted_anew(index: SearchIndex, tmp_path: Path) -> None:
+    """A cycle that was begun with one log and ends with another measures by the new one."""
+    index.stage(arrival(1, "yellow yellow red", fingerprint(TEXTS[1])))
+    index.commit(2)
+    index.close()
+    other = SearchIndex(tmp_path / FILE, "store", workload("yellow\t1", "blue\t1"), "tfidf")
+    ppm = other.apply(2, [1], [], 7).ppm.tolist()
+    assert len(ppm) == 1
+    other.stage(arrival(1, TEXTS[1], fingerprint("yellow yellow red")))
+    other.commit(3)
+    other.apply(3, [1], [], 99)
+    other.stage(arrival(1, "yellow yellow red", fingerprint(TEXTS[1])))
+    other.commit(4)
+    assert other.apply(4, [1], [], 99).ppm.tolist() == ppm
+    assert ppm[0] > 0.0
+    other.close()
 
 
 def test_a_log_is_known_by_its_content() -> None:

@@ -14,7 +14,7 @@ from scrapy_gp4c.scoring import rates
 from tests.support.policies import HEARD
 from training.histories.history import ChangeHistory
 from training.replaying.allocations import HARMONIC, allocate
-from training.replaying.arranged import prepare
+from training.replaying.arranged import ArrangedHistory, prepare
 from training.replaying.metrics import METRICS
 from training.replaying.peers import PEERS, Adaptive, Allocated
 from training.replaying.replay import replay, run
@@ -60,6 +60,13 @@ def stormcrawler(interval: float, found: bool, first: float) -> float:
 STEPS: Final = {"nutch": nutch, "stormcrawler": stormcrawler}
 
 
+def arranged(pages: int, k: int) -> ArrangedHistory:
+    """A history of so many pages, of which k are visited per cycle."""
+    return prepare(
+        ChangeHistory(np.zeros((WARMUP + 2, pages), bool), np.zeros(pages, int)), budget=k, warmup=WARMUP
+    )
+
+
 @given(
     st.sampled_from(list(STEPS)),
     st.integers(1, 30),
@@ -69,7 +76,7 @@ def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[li
     """Page by page, by the crawler's own rule, within its bounds scaled to cycles."""
     pages = 30
     first = pages / k
-    peer = PEERS[name].make(pages, k, 0)
+    peer = PEERS[name].make(arranged(pages, k))
     assert isinstance(peer, Adaptive)
     expected = [first] * 3
     for cycle, outcomes in enumerate(found, 1):
@@ -84,7 +91,7 @@ def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[li
 
 def test_rates_are_those_of_the_terminal() -> None:
     """An allocating peer knows of every page what the terminal `rate` says, and allots by that."""
-    peer = PEERS["lambda-crawl"].make(4, 2, 0)
+    peer = PEERS["lambda-crawl"].make(arranged(4, 2))
     assert isinstance(peer, Allocated)
     peer.observe(1, np.arange(4), np.array([True, False, False, False]))
     peer.observe(3, np.array([2, 0]), np.array([False, True]))
@@ -105,7 +112,7 @@ def test_rates_are_those_of_the_terminal() -> None:
 def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
     """Pages that a peer visits in every scored cycle: the most overdue first, ties by page number."""
     pages = changed.shape[1]
-    peer = PEERS[name].make(pages, K, WARMUP)
+    peer = PEERS[name].make(arranged(pages, K))
     assert isinstance(peer, Adaptive | Allocated)
     last, visited = [0] * pages, []
     for cycle in range(1, len(changed) + 1):

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.settings import Settings
 from tests.support.contents import random_pages, write_contents
 from training import evaluate, learn
 
@@ -67,3 +69,22 @@ def test_functions_are_learned_for_impact(files: list[str], tmp_path: Path) -> N
     assert set(load(str(out)).terminals) <= {"n", "X", "t", "dq_rate"}
     assert json.loads(out.read_text())["fitness"] == "impact"
     assert evaluate.main([*files, "--score", str(out), "--budget", "4"]) == 0
+    live = Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": str(out), "GP4C_QUERY_LOG": files[2]}))
+    assert live.score_function.formula == load(str(out)).formula
+
+
+def test_policies_that_know_all_updates_stand_beside_the_others(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone, and with score functions, which choose as ever."""
+    out = tmp_path / "out.json"
+    told = {}
+    for more in (["--policy", "sbr(tau=.3)"], ["--policy", "sbr(tau=.3)", "ebr(tau=.5)", "--score", "t"]):
+        assert evaluate.main([*files, *more, "--budget", "4", "--json", str(out)]) == 0
+        told = {one["score"]: one["quality"]["mean"] for one in json.loads(out.read_text())["results"]}
+    assert told.keys() == {"t", "sbr(tau=.3)", "ebr(tau=.5)"}
+    assert all(0.0 < quality <= 1.0 for quality in told.values())
+    assert evaluate.main([*files, "--policy", "sbr(tau=.3)", "--budget", "4", "--seeds", "2"]) == 0
+    assert "Pandey & Olston 2005" in capsys.readouterr().out
+    assert evaluate.main([*files, "--policy", "sbr(tau=2)"]) == 2
+    assert "takes for tau" in capsys.readouterr().err

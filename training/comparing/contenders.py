@@ -10,6 +10,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES
 from training.histories.history import ChangeHistory
+from training.replaying import foreseen
 from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.metrics import ORACLE
 from training.replaying.peers import Peer
@@ -45,7 +46,8 @@ class Asked(NamedTuple):
 
         Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
         """
-        choices = [load_policy(text) for text in self.policies]
+        timed = [peer for text in self.policies if (peer := foreseen.load(text))]
+        choices = [load_policy(text) for text in self.policies if not foreseen.is_replays(text)]
         by_score: list[str | None] = [one.text for one in choices if one.scored]
         found = []
         for text in self.scores:
@@ -53,9 +55,10 @@ class Asked(NamedTuple):
             if not isinstance(function, ScoreFunction):
                 found.append(Contender(text, function, None))
                 continue
-            for policy in by_score or [crawl.policy]:
+            for policy in by_score or [None if timed else crawl.policy]:
                 row = f"{text}{UNDER}{policy}" if len(by_score) > 1 else text
                 found.append(Contender(row, function, policy or policy_of(function)))
+        found += [Contender(one.text, one, None) for one in timed]
         return found + [Contender(one.text, None, one.text) for one in choices if not one.scored]
 
 
@@ -67,7 +70,8 @@ def asked(
     Without either, and unless all policies given need no score function, `DEFAULT_SCORES`.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
-    alone = bool(texts) and not any(load_policy(text).scored for text in texts)
+    live = [text for text in texts if not foreseen.is_replays(text)]
+    alone = bool(texts) and not any(load_policy(text).scored for text in live)
     return Asked([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
 
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from scipy.stats import spearmanr
 
 from scrapy_gp4c.scoring import worth
-from training.comparing.refreshing_trial import Trial, Updates, mean_by_page, updates_of
+from training.comparing.refreshing_trial import Trial, Updates, updates_of
+from training.replaying.foreseen import mean_by_page
 
 Floats = npt.NDArray[np.float64]
 LAST: Final = 4

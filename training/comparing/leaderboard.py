@@ -24,6 +24,7 @@ from training.comparing.statistics import Floats, Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
 from training.histories.history import ChangeHistory
+from training.replaying import foreseen
 from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.peers import PEERS
@@ -189,5 +190,7 @@ def about(name: str) -> tuple[str, str]:
     if name == ORACLE:
         return "the truth", "pages that changed first: no ranking finds more in a cycle"
     name = name.partition(UNDER)[0]
+    if foreseen.is_replays(name):
+        return foreseen.SOURCE, foreseen.MEANINGS[name.partition("(")[0].strip()]
     known = NAMED.get(name) or PEERS.get(name) or POLICIES.get(name.partition("(")[0])
     return ("as given", "") if known is None else (known.source, known.meaning)

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import prepare
 from training.replaying.corpus import Corpus
+from training.replaying.foreseen import Known, allotted, in_cycles, mean_by_page, with_oldest
 from training.replaying.metrics import CONTENTS
-from training.replaying.refreshing import allocate_visits, change_rates, slots, whole_budget
+from training.replaying.refreshing import whole_budget
 from training.replaying.replay import run
 from training.replaying.search import Search, search
 from training.replaying.worths import Measuring, worths
@@ -154,12 +155,6 @@ def updates_of(trial: Trial, first: int, last: int) -> Updates:
     return Updates(page[kept], (cycle - before)[kept], gained[kept], difference[kept], new[kept])
 
 
-def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
-    """Mean of the values of each page, 0 where it has none: ``[P]``."""
-    total = np.bincount(page, values, pages)
-    return np.asarray(total / np.maximum(np.bincount(page, minlength=pages), 1))
-
-
 def prepared(name: str, corpus: Corpus, how: Measuring, estimate: Estimate = "whole", seed: int = 1) -> Trial:
     """Compute what all policies share; ``corpus``: of the workload's terms."""
     found = search(corpus, how.workload, how.scoring, how.importance)
@@ -227,35 +222,19 @@ def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[i
     """Refreshes of SBR or EBR; what they leave over goes to the pages refreshed longest ago."""
     rows = planned_refreshes(trial, policy, tau, budget)
 
-    def chosen(cycle: int, last: Ints) -> Ints:
-        planned = rows[cycle - trial.first - 1]
-        left = budget - len(planned)
-        if not left:
-            return planned
-        oldest = np.argsort(last, kind="stable")
-        oldest = oldest[~np.isin(oldest, planned)]
-        return np.concatenate((planned, oldest[:left]))
-
-    return chosen
+    return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
 
 
 def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
     """Pages that SBR or EBR refreshes in each judged cycle, without what it leaves over."""
-    phase = np.random.default_rng(trial.seed).random(trial.pages)
-    return slots(visits_of(trial, policy, tau, budget), budget, trial.judged, phase)
+    return in_cycles(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
 
 
 def visits_of(trial: Trial, policy: str, tau: float, budget: int) -> Ints:
-    """Refreshes of every page in the judged cycles by SBR or EBR (sections 6.1.1, 6.1.2): ``[P]``."""
-    updates, pages = trial.updates, trial.pages
-    counted = updates.difference >= tau if tau > 0.0 else np.ones(len(updates.page), np.bool_)
-    if policy == "SBR":
-        rates = change_rates(np.bincount(updates.page[counted], minlength=pages), trial.last)
-        weights = np.ones(pages)
-    else:
-        rates = change_rates(np.bincount(updates.page, minlength=pages), trial.last)
-        weights = mean_by_page(updates.page, counted.astype(float), pages) * trial.clicks
-    return allocate_visits(rates, weights, budget, trial.judged)
+    """Refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
+    updates = trial.updates
+    known = Known(updates.page, updates.difference, trial.clicks, trial.last)
+    return allotted(known, policy.lower(), tau, budget, trial.judged)
 
 
 class Needed(NamedTuple):

@@ -28,6 +28,10 @@ class Impact:
     quality: Callable[[Ints], Floats] | None = None
     """Of the copies in the last C cycles, versions ``[C, P]``: the exact search quality ``[C]``; None: these
     are not all pages of the search."""
+    difference: npt.NDArray[np.float32] | None = None
+    """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
+    clicks: Callable[[], Floats] | None = None
+    """How often users look at each page, mean over the cycles: ``[P]``; None: as of `quality`."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
@@ -39,6 +43,8 @@ class Impact:
         """Part of it, as `ChangeHistory.take` of a history of ``count`` cycles."""
         first, last, _ = cycles.indices(count)
         part = replace(self, version=self.version[first : last + 1])
+        if self.difference is not None:
+            part = replace(part, difference=self.difference[first:last])
         if last < count:
             part = replace(part, quality=None)  # which speaks of the last cycles
         if pages is None:
@@ -49,6 +55,8 @@ class Impact:
             start=self.start[pages],
             versions=self.versions[pages],
             quality=None,
+            difference=None,
+            clicks=None,
         )
 
     def unrefreshed(self, warmup: int) -> Floats:

@@ -117,7 +117,7 @@ def _planner(
     if function is None:
         return _Oracle(copies)
     if isinstance(function, Peer):
-        return function.make(arranged.pages, arranged.k, arranged.warmup)
+        return function.make(arranged)
     return policy.make(PolicySettings(function, arranged.seed))
 
 

@@ -18,6 +18,7 @@ from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring import rates, terminals
 from training.replaying import allocations
 from training.replaying.allocations import Floats, Objective, allocate
+from training.replaying.arranged import ArrangedHistory
 
 Pages = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -135,18 +136,21 @@ class Peer(NamedTuple):
 
     text: str
     """What it is called."""
-    make: Callable[[int, int, int], Watching]
-    """``make(pages, k, warmup)``: for so many pages, visits per cycle and cycles of warm-up."""
+    make: Callable[[ArrangedHistory], Watching]
+    """For a replay of this history."""
     source: str
     meaning: str
 
 
 def _allocated(name: str, objective: Objective, source: str, meaning: str) -> Peer:
-    return Peer(name, lambda pages, k, warmup: Allocated(name, objective, pages, k), source, meaning)
+    def make(arranged: ArrangedHistory) -> Allocated:
+        return Allocated(name, objective, arranged.pages, arranged.k)
+
+    return Peer(name, make, source, meaning)
 
 
 def _adaptive(name: str, steps: Steps, source: str, meaning: str) -> Peer:
-    return Peer(name, lambda pages, k, warmup: Adaptive(name, steps, pages, k), source, meaning)
+    return Peer(name, lambda arranged: Adaptive(name, steps, arranged.pages, arranged.k), source, meaning)
 
 
 PEERS: Final[dict[str, Peer]] = {

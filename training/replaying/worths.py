@@ -78,7 +78,13 @@ def worths(corpus: Corpus, how: Measuring, found: Search) -> Impact:
         gain[start[page] : start[page + 1]] = _pairs(corpus, how, estimator, page).ravel()
     first = contents.first_version[:-1]
     return Impact(
-        contents.version - first, start[:-1], versions, gain, lambda copies: found.quality(copies + first)
+        contents.version - first,
+        start[:-1],
+        versions,
+        gain,
+        lambda copies: found.quality(copies + first),
+        np.where(contents.history.changed, corpus.difference[contents.version[1:]], 0.0).astype(np.float32),
+        lambda: found.clicks(contents.history.cycles),
     )
 
 

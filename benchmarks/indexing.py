@@ -1,0 +1,119 @@
+"""What measuring adds to keeping a search index: the curve of Pandey & Olston 2005, Figure 2.
+
+`curve` updates an index with so many bytes of changed texts, a part after the other, once as a crawl does and
+once without counting terms and measuring; it takes processor time, from the texts on. `benchmarks.impact`
+prints and draws it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from scrapy_gp4c.index.queries import Workload
+from scrapy_gp4c.index.search_index import Arrival, SearchIndex
+from scrapy_gp4c.words.tokens import tokens
+from training.histories.contents import ContentHistory
+
+PARTS = 20
+"""Points of the curve."""
+
+
+class Update(NamedTuple):
+    """A page's text, and the one that takes its place."""
+
+    old: str
+    new: str
+
+
+class Point(NamedTuple):
+    """Processor time up to a size, in seconds."""
+
+    megabytes: float
+    measuring_s: float
+    without_s: float
+
+    @property
+    def ratio(self) -> float:
+        """With measuring to without."""
+        return self.measuring_s / self.without_s
+
+
+class _Without(SearchIndex):
+    """An index that neither counts nor measures."""
+
+    def stage(self, arrival: Arrival) -> None:
+        self._staged.append((arrival.page, 0, 0, None, " ".join(arrival.tokens), len(arrival.tokens), b""))
+
+    def _measure(self, *_: object) -> None:
+        """Nothing."""
+
+
+def updates_of(contents: ContentHistory, size_bytes: float) -> list[Update]:
+    """Updates of some contents, over and over, until their new texts have so many bytes."""
+    pairs = [
+        (contents.texts[version - 1], contents.texts[version])
+        for first, stop in zip(contents.first_version, contents.first_version[1:], strict=False)
+        for version in range(first + 1, stop)
+    ]
+    known = [(old or "", new) for old, new in pairs if new]
+    found: list[Update] = []
+    for old, new in cycle(known):
+        if size_bytes <= 0:
+            return found
+        found.append(Update(old, new))
+        size_bytes -= len(new.encode())
+    raise ValueError("the contents have no updates")
+
+
+def curve(contents: ContentHistory, workload: Workload, megabytes: float) -> list[Point]:
+    """Processor time of indexing so many megabytes of changed texts, by size."""
+    updates = updates_of(contents, megabytes * 1e6)
+    taken = [list(_timed(kind, updates, workload)) for kind in (SearchIndex, _Without)]
+    sizes = [megabytes * (part + 1) / PARTS for part in range(PARTS)]
+    return [Point(*row) for row in zip(sizes, *taken, strict=True)]
+
+
+def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workload) -> Iterator[float]:
+    """Processor time after each part; the old texts are in the index before."""
+    with TemporaryDirectory() as folder:
+        index = kind(Path(folder) / "search.sqlite", "benchmark", workload, "tfidf")
+        for page, one in enumerate(updates):
+            index.stage(Arrival(page, page, 1, None, tokens(one.old)))
+        index.commit(1)
+        index.apply(1, range(len(updates)), [], 7)
+        total, rest = 0.0, iter(enumerate(updates))
+        sizes = [(part + 1) * len(updates) // PARTS - part * len(updates) // PARTS for part in range(PARTS)]
+        for part, size in enumerate(sizes, 2):
+            rows = list(islice(rest, size))
+            start = time.process_time()
+            for page, one in rows:
+                index.stage(Arrival(page, page, 2, 1, tokens(one.new)))
+            index.commit(part)
+            index.apply(part, [page for page, _ in rows], [], 99)
+            total += time.process_time() - start
+            yield total
+        index.close()
+
+
+def draw(points: Sequence[Point], path: Path) -> None:
+    """Draw both curves."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), dpi=120)
+    sizes = [point.megabytes for point in points]
+    axes.plot(sizes, [point.measuring_s for point in points], color="#0072B2", label="with measuring")
+    axes.plot(sizes, [point.without_s for point in points], color="#D55E00", ls="--", label="without")
+    axes.set_xlabel("changed texts, MB")
+    axes.set_ylabel("processor time of indexing, s")
+    axes.set_ylim(0)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path)
