@@ -30,10 +30,12 @@ def read_longer(path: str | Path, every: int) -> ChangeHistory:
         )
     if contents is None:
         whole = history.changed[: cycles * every]
-        changed = whole.reshape(cycles, every, history.pages).any(axis=1)
+        changed: npt.NDArray[np.bool_] = np.logical_or.reduce(
+            whole.reshape(cycles, every, history.pages), axis=1
+        )
     else:
         ends = _texts(contents)[contents.version[: cycles * every + 1 : every]]
-        changed = np.asarray(ends[1:] != ends[:-1], np.bool_)
+        changed = np.not_equal(ends[1:], ends[:-1])
     return ChangeHistory(
         changed=changed,
         site=history.site,
