@@ -20,8 +20,9 @@ from scrapy.http import HtmlResponse
 
 from benchmarks import server
 from benchmarks.common import machine
-from scrapy_gp4c.archive.texts import FILE, Texts, Version
+from scrapy_gp4c.archive.texts import Texts, Version
 from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.store.opening import ARCHIVE
 
 SIZES = {300: "2 KB", 1_500: "10 KB"}
 """Words of a page -> its text."""
@@ -46,7 +47,7 @@ def measure(words: int, pages: int) -> dict[str, float]:
     """Costs in one round."""
     old, new = (responses(words, pages, changed) for changed in (False, True))
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, FILE)
+        path = Path(directory, ARCHIVE)
         with Texts(path, versions=2) as texts:
 
             def keep(cycle: int) -> Callable[[int, HtmlResponse], object]:

@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 from scrapy_gp4c.archive.compression import Compression, Training
 from scrapy_gp4c.errors import ArchiveError
 
-FILE: Final = "texts.sqlite"
-"""Name of the file in a store's directory."""
 FORMAT: Final = 1
 _APPLICATION: Final = int.from_bytes(b"gp4t", "big")
 _PATIENCE_S: Final = 5.0
@@ -275,6 +273,6 @@ def translated(path: Path) -> Iterator[None]:
 
 def _damaged(path: Path, why: str) -> ArchiveError:
     return ArchiveError(
-        f"the archive of texts {path} is damaged: {why}. Delete it (with {FILE}-wal and {FILE}-shm): the "
-        "crawl fills a new one as it visits pages, and nothing else is lost."
+        f"the archive of texts {path} is damaged: {why}. Delete it, with {path.name}-wal and -shm beside it: "
+        "the crawl fills a new one as it visits pages, and nothing else is lost."
     )

@@ -16,17 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import coloured, differences, shown
-from scrapy_gp4c.archive.texts import FILE, Texts
+from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.page_store import PageStore
 
 HELP = "pages that changed in the last cycles"
 
@@ -81,7 +82,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(project: Project, options: Namespace) -> None:
     """Print the changes, those of a cycle under way included. Raises ArchiveError with ``--diff``."""
     with project.open_store() as store, ExitStack() as opened:
-        texts = opened.enter_context(Texts(store.path / FILE, readonly=True)) if options.diff else None
+        texts = opened.enter_context(Texts(store.path / ARCHIVE, readonly=True)) if options.diff else None
         newest = store.open_cycle or store.last_cycle
         first, last = max(1, newest - options.last + 1), newest
         if options.cycle is not None:

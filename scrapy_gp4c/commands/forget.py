@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.archive.texts import FILE, Texts
+from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.crawling import leaving
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.places import place_of_url
-from scrapy_gp4c.store.opening import forget
+from scrapy_gp4c.store.opening import ARCHIVE, forget
 from scrapy_gp4c.store.page_store import PageStore
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArr
 def _leaving(project: Project, store: PageStore, options: Namespace) -> npt.NDArray[np.bool_]:
     """Tell which pages fit all options, and take their texts out of the archive, if there is one."""
     chosen = _chosen(project, store, options)
-    if (store.path / FILE).exists():
+    if (store.path / ARCHIVE).exists():
         keys = (
             key
             for first, block in store.blocks()
             for key in block["key"][chosen[first : first + len(block["key"])]].tolist()
         )
-        with Texts(store.path / FILE) as texts:
+        with Texts(store.path / ARCHIVE) as texts:
             texts.remove(keys)
     return chosen
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.archive.compression import require
 from scrapy_gp4c.archive.differences import differences, shown
-from scrapy_gp4c.archive.texts import FILE, Texts, Version
+from scrapy_gp4c.archive.texts import Texts, Version
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import VisitResult
 
@@ -147,7 +148,7 @@ def open_archive(store: PageStore, settings: Settings, spider: Spider) -> Archiv
         return None
     require()
     try:
-        texts = Texts(store.path / FILE, settings.archive_versions, settings.archive_bytes)
+        texts = Texts(store.path / ARCHIVE, settings.archive_versions, settings.archive_bytes)
     except ArchiveError as error:
         logger.warning("No texts are kept: %s", error, extra={"spider": spider})
         return None

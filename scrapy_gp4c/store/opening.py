@@ -8,7 +8,7 @@ from pathlib import Path
 from scrapy_gp4c.store.lmdb_store.beside import remove_leftovers
 from scrapy_gp4c.store.lmdb_store.care import backup, bring_back, compact
 from scrapy_gp4c.store.lmdb_store.checking import check
-from scrapy_gp4c.store.lmdb_store.environment import SEARCH_INDEX, WRITER_LOCK, WriterLock
+from scrapy_gp4c.store.lmdb_store.environment import ARCHIVE, SEARCH_INDEX, WRITER_LOCK, WriterLock
 from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.migration import convert
 from scrapy_gp4c.store.lmdb_store.repair import repair
@@ -19,8 +19,8 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.page_store import PageStore
 
 __all__ = [
-    "SEARCH_INDEX", "USUAL", "Sizes", "backup", "bring_back", "check", "check_unused", "compact", "forget",
-    "open_store", "remove_leftovers", "repair", "restore",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "bring_back", "check", "check_unused", "compact",
+    "forget", "open_store", "remove_leftovers", "repair", "restore",
 ]  # fmt: skip
 
 

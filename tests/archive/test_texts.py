@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from scrapy_gp4c.archive import compression
 from scrapy_gp4c.archive.compression import SAMPLES, Compression, train
-from scrapy_gp4c.archive.texts import FILE, Pair, Texts, Version
+from scrapy_gp4c.archive.texts import Pair, Texts, Version
 from scrapy_gp4c.errors import ArchiveError
+from scrapy_gp4c.store.opening import ARCHIVE
 
 KEYS = (0, 1, 2**63, 2**64 - 1)
 FINGERPRINTS = st.sampled_from([0, 7, 2**64 - 1])
@@ -30,7 +31,7 @@ class Model(RuleBasedStateMachine):
     def begin(self, versions: int) -> None:
         """Begin with an empty archive."""
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name, FILE)
+        self.path = Path(self.folder.name, ARCHIVE)
         self.versions = versions
         self.pages: dict[int, list[list[Any]]] = {}
         """Key -> [cycle, fingerprint, latest, before, text], the oldest first."""
@@ -107,7 +108,7 @@ def text_of(number: int, words: int = 300) -> str:
 @pytest.mark.parametrize("pages", [300, 1500])
 def test_the_file_never_grows_beyond_its_bound(tmp_path: Path, pages: int) -> None:
     """Old versions go first, then the texts of pages not renewed for long; the last one is there."""
-    path, most = tmp_path / FILE, 2**20
+    path, most = tmp_path / ARCHIVE, 2**20
     with Texts(path, 3, most) as texts:
         for number in range(1500):
             key = number % pages
@@ -124,7 +125,7 @@ def test_the_file_never_grows_beyond_its_bound(tmp_path: Path, pages: int) -> No
 
 def test_a_text_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
     """And takes no other one with it for good."""
-    with Texts(tmp_path / FILE, 2, 2**20) as texts:
+    with Texts(tmp_path / ARCHIVE, 2, 2**20) as texts:
         texts.keep(Version(1, 1, 1, None, text_of(1, 400_000)))
         assert texts.count() == 0
         texts.keep(Version(1, 2, 1, None, "small"))
@@ -135,7 +136,7 @@ def test_texts_of_a_site_share_a_dictionary(tmp_path: Path, monkeypatch: pytest.
     """It is trained on the first, kept, and needed by nobody who opens the file again; one is enough."""
     monkeypatch.setattr(compression, "SAMPLES", 40)
     common = text_of(0, 120)
-    path = tmp_path / FILE
+    path = tmp_path / ARCHIVE
     with Texts(path) as texts:
         for number in range(41):
             texts.keep(Version(number, 1, 1, None, f"{common} {text_of(number + 1, 10)}"))
@@ -173,7 +174,7 @@ def test_a_damaged_frame_is_never_a_text(extra: bytes, place: int, flip: int) ->
 
 def test_files_that_are_no_archive_are_left_alone(tmp_path: Path) -> None:
     """Missing, foreign, newer, damaged: one error each that says what helps."""
-    path = tmp_path / FILE
+    path = tmp_path / ARCHIVE
     with pytest.raises(ArchiveError, match="GP4C_ARCHIVE = True"):
         Texts(path, readonly=True)
     with closing(sqlite3.connect(path)) as foreign:
@@ -199,4 +200,4 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch
     """Nothing is created then but an empty file."""
     monkeypatch.setattr(compression, "_missing", ImportError("No module named 'zstandard'"))
     with pytest.raises(ArchiveError, match=r"pip install 'scrapy-gp4c\[archive\]'"):
-        Texts(tmp_path / FILE)
+        Texts(tmp_path / ARCHIVE)

@@ -19,7 +19,7 @@ import pytest_twisted
 from scrapy import Request, Spider
 
 from scrapy_gp4c.archive import compression
-from scrapy_gp4c.archive.texts import FILE, Texts
+from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands import changes, forget
 from scrapy_gp4c.crawling.archiving import Told
 from scrapy_gp4c.errors import ArchiveError
@@ -27,6 +27,7 @@ from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.distance import is_changed
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import ARCHIVE
 from tests.commands.test_commands import in_process, make_project
 from tests.support.killing import PAGES, Web, Worker
 from tests.support.loopback import Site, crawl, html
@@ -120,7 +121,7 @@ async def test_texts_begin_when_the_archive_is_switched_on(site: Site, store_pat
     """Of pages that are known, and as they are, the next visit keeps the text; the one after is told it."""
     site.pages["/"] = html(WORDS)
     await crawl(Reader, store_path, {"GP4C_BUDGET": 1.0}, site=site)
-    assert not (store_path / FILE).exists()
+    assert not (store_path / ARCHIVE).exists()
     for previous in (None, text_of(WORDS)):
         crawler = await crawl(Reader, store_path, ON, site=site)
         assert crawler.spider.told["/"] == ("unchanged", previous, "")
@@ -195,12 +196,12 @@ async def test_commands_and_the_report_show_the_differences(
     text = page.read_text()
     check(text)
     assert "<del>new words</del> <ins>other</ins>" in text
-    with Texts(store_path / FILE, readonly=True) as texts:
+    with Texts(store_path / ARCHIVE, readonly=True) as texts:
         before = texts.count()
     in_process(project, forget, "*/2", "--yes")
-    with Texts(store_path / FILE, readonly=True) as texts:
+    with Texts(store_path / ARCHIVE, readonly=True) as texts:
         assert 0 < texts.count() < before
-    (store_path / FILE).write_bytes(b"no database" * 500)
+    (store_path / ARCHIVE).write_bytes(b"no database" * 500)
     with pytest.raises(ArchiveError, match="damaged"):
         in_process(project, changes, "--diff")
     assert report.main([str(store_path), "-o", str(page)]) == 0
@@ -217,22 +218,22 @@ async def test_what_is_wrong_with_the_archive_costs_texts_alone(
         site.pages[path] = html(f"{WORDS} {path}")
 
     def damaged() -> None:
-        (store_path / FILE).write_bytes(b"no database" * 500)
+        (store_path / ARCHIVE).write_bytes(b"no database" * 500)
 
     def torn() -> None:
-        with closing(sqlite3.connect(store_path / FILE)) as file:
+        with closing(sqlite3.connect(store_path / ARCHIVE)) as file:
             file.execute("DROP TABLE texts")
             file.commit()
 
     def flipped() -> None:
-        with closing(sqlite3.connect(store_path / FILE)) as file:
+        with closing(sqlite3.connect(store_path / ARCHIVE)) as file:
             file.execute("UPDATE texts SET text = x'00'")
             file.commit()
 
     for number, spoil in enumerate((damaged, torn, flipped), 1):
-        (store_path / FILE).unlink(missing_ok=True)
+        (store_path / ARCHIVE).unlink(missing_ok=True)
         for one in ("-wal", "-shm"):
-            Path(f"{store_path / FILE}{one}").unlink(missing_ok=True)
+            Path(f"{store_path / ARCHIVE}{one}").unlink(missing_ok=True)
         await crawl(Reader, store_path, ON, site=site, paths=paths)
         spoil()
         for path in paths:
@@ -248,6 +249,23 @@ async def test_what_is_wrong_with_the_archive_costs_texts_alone(
         assert "is damaged" in lines[0]
     with Store(store_path, readonly=True) as store:
         assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_store_that_begins_anew_beside_old_texts(site: Site, store_path: Path) -> None:
+    """The archive alone is no foreign directory; what it says of the same page and cycle is still right."""
+    for words, previous in ((WORDS, None), (WORDS, text_of(WORDS))):
+        site.pages["/"] = html(words)
+        crawler = await crawl(Reader, store_path, ON, site=site)
+        assert crawler.spider.told["/"][1] == previous
+    (store_path / "data.mdb").unlink()
+    for words, told in (
+        (WORDS + " anew", ("first", None, "")),
+        (WORDS, ("changed", text_of(WORDS + " anew"), "")),
+    ):
+        site.pages["/"] = html(words)
+        crawler = await crawl(Reader, store_path, ON, site=site)
+        assert crawler.spider.told["/"][:2] == told[:2]
 
 
 @pytest_twisted.ensureDeferred
@@ -277,7 +295,7 @@ def test_what_is_told_travels_as_a_plain_dictionary() -> None:
 def has_paired_rightly(path: Path) -> tuple[int, int]:
     """Check every version that the store could ask for; returns pairs that are there, and changes."""
     pairs = found = 0
-    with Store(path, readonly=True) as store, Texts(path / FILE, readonly=True) as texts:
+    with Store(path, readonly=True) as store, Texts(path / ARCHIVE, readonly=True) as texts:
         copies: dict[int, int] = {}
         cycles = [*store.visits(), (store.open_cycle or 0, store.open_visits())]
         for cycle, visits in cycles:
@@ -313,7 +331,7 @@ def test_kill_9_never_pairs_a_text_with_another_version(web: Web, worker: Worker
         else:
             worker.kill_after(web, moments.randrange(PAGES), moments.uniform(0.0, 0.05), given)
         kills += worker.wait() == -signal.SIGKILL
-        if (worker.store / FILE).exists():
+        if (worker.store / ARCHIVE).exists():
             with Store(worker.store):  # completes a fold
                 pass
             has_paired_rightly(worker.store)

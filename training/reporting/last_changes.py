@@ -10,11 +10,11 @@ import numpy as np
 from markupsafe import Markup
 
 from scrapy_gp4c.archive.differences import Hunk, differences
-from scrapy_gp4c.archive.texts import FILE, Texts
+from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.opening import ARCHIVE, open_store
 from scrapy_gp4c.store.page_store import PageStore
 from training.reporting.page import Section, paragraph
 
@@ -37,11 +37,11 @@ class Change(NamedTuple):
 
 def last_changes_section(path: Path) -> Section | None:
     """The section; None where the store has no archive."""
-    if not (path / FILE).exists():
+    if not (path / ARCHIVE).exists():
         return None
     section = Section("Last changes, word by word")
     try:
-        with open_store(path, readonly=True) as store, Texts(path / FILE, readonly=True) as texts:
+        with open_store(path, readonly=True) as store, Texts(path / ARCHIVE, readonly=True) as texts:
             found = list(_changes(store, texts))
     except ArchiveError as error:
         section.blocks.append(paragraph(str(error)))

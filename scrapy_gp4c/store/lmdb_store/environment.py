@@ -28,7 +28,12 @@ READERS: Final = "lock.mdb"
 SEARCH_INDEX: Final = "search.sqlite"
 """Name of the search index, which a crawl with a log of queries has beside its store."""
 INDEX_FILES: Final = tuple(SEARCH_INDEX + end for end in ("", "-wal", "-shm"))
-OUR_FILES: Final = {DATA, READERS, WRITER_LOCK, *INDEX_FILES}
+ARCHIVE: Final = "texts.sqlite"
+"""Name of the archive of texts, which a crawl with ``GP4C_ARCHIVE`` has beside its store."""
+OUR_FILES: Final = {
+    *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
+    *(ARCHIVE + end for end in ("", "-wal", "-shm")),
+}
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
