@@ -13,6 +13,7 @@ from scrapy_gp4c.index.scores import SCORINGS
 from training import options
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
+from training.histories.longer import read_longer
 from training.histories.reading import read_history
 from training.replaying.worths import Measuring, measured
 
@@ -31,6 +32,7 @@ def search(add: options.Add) -> None:
     add("--scoring", choices=SCORINGS, default="tfidf", help="how the search scores pages (default tfidf)")
     importance = "site<TAB>page<TAB>number lines for --scoring inlinks (default: 1 + links at cycle 0)"
     add("--importance", type=Path, metavar="FILE", help=importance)
+    add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")
     pages(add)
 
 
@@ -42,7 +44,9 @@ def history_of(given: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
     if given.query_log is None:
         if given.site or given.changed_only or given.importance:
             raise HistoryError("--site, --changed-only and --importance go with --query-log: give a log too")
-        return read_history(given.history)
+        return read_history(given.history) if given.every == 1 else read_longer(given.history, given.every)
+    if given.every != 1:
+        raise HistoryError("--every goes without --query-log, which measures in the cycles recorded")
     workload = read_query_log(given.query_log)
     contents = read_contents(given.history, given.site, given.changed_only)
     with steps(len(contents.texts), "counting terms") as advance:

@@ -109,7 +109,7 @@ async def test_a_changed_sample_brings_its_cluster(
     for number in range(1, 3 * PAGES_OF_TOPIC, 3):  # all of one topic change
         web.pages[f"/{number}"] = page(number, 3)
     caplog.clear()
-    await crawl(Listed, store_path, settings("cb(in_flight=3)"))
+    await crawl(Listed, store_path, settings("cb(in_flight=3)", GP4C_BUDGET=1.0))
     assert not caplog.records
     with open_store(store_path, readonly=True) as store:
         stored = store.clusters()
