@@ -43,9 +43,10 @@ _GROWING = (
     (re.compile(r"score function: random, age, [^;]+"), "score function: <names>"),
     (re.compile(r"\n\(nor one of oracle[^)]*\)"), ""),
     (re.compile(r"new: first visit; [^<\"]*asked for by the spider"), "<kinds>"),
+    (re.compile(r"\n\.diff [^\n]*"), ""),
     (re.compile(r"\n(?:\S+: [\d,]+ pages [^\n]*: scrapy gp4c forget [^\n]*\n)+"), ""),
 )
-"""What grows: lists, and what `status` says of hosts visited in vain. Golden texts have them as they were."""
+"""What grows: lists, styles, what `status` says of hosts visited in vain. Golden texts have it as it was."""
 
 
 def normal_text(text: str) -> str:
