@@ -110,6 +110,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--cycles", type=int, default=10, metavar="N", help="last cycles to show (default: 10)"
     )
+    parser.add_argument("--hubs", action="store_true", help="list the pages whose visits bring new ones, too")
     add_json(parser.add_argument)
 
 
@@ -139,7 +140,7 @@ def run(project: Project, options: Namespace) -> None:
         print(f"  {name:<14}{count:,}")
     if estimated is not None:
         print(f"cycle {estimated['cycle']}{describe(estimated['panel'])}")
-    print_sources(status.hubs, status.hints)
+    print_sources(status.hubs if options.hubs else [], status.hints)
     if status.cycles:
         print()
         print_table([HEADER, *map(_row, status.cycles)])

@@ -427,7 +427,7 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
         is_offsite=lambda host: False,
         spider_class=Monitor,
     )
-    status.run(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type]
+    status.run(shown, Namespace(cycles=1, json=False, hubs=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
     assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]
     assert found["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]
