@@ -19,7 +19,7 @@ STYLES = {
     "random": ("#6B6B6B", "-."),
     "learned": ("#009E73", "-"),
     "control": ("#CC79A7", ":"),
-    "user-centric": ("#009E73", "-"),
+    "user-centric": ("#009E73", "-."),
 }
 SPARE_STYLES = (("#E69F00", "-"), ("#56B4E9", "--"), ("#000000", ":"))  # in turn, of further crawls
 LEARNER = "learned"

@@ -46,7 +46,7 @@ _GROWING = (
     (re.compile(r"\n\.diff [^\n]*"), ""),
     (re.compile(r"\n(?:\S+: [\d,]+ pages [^\n]*: scrapy gp4c forget [^\n]*\n)+"), ""),
 )
-"""What grows: lists, styles, what `status` says of hosts visited in vain. Golden texts have it as it was."""
+"""What grows: lists, styles, and hosts visited in vain. Golden texts have it as it was."""
 
 
 def normal_text(text: str) -> str:
@@ -82,8 +82,9 @@ def normal_export(text: str) -> list[Any]:
 
 
 def _without_growth(line: str) -> str:
-    """A line of an export without what it says of growth by now."""
+    """A line of an export without what it says of growth, and of claims of sites, by now."""
     line = re.sub(r'"(entered|found_by|brought)": (\d+|"start"|\[[^\]]*\])(, )?', "", line)
+    line = re.sub(r'"(claims|seen_min)": (\[\[.*?\]\]|[\d.e-]+)(, )?', "", line)
     return line.replace(", }", "}")
 
 

@@ -35,7 +35,8 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
     damaged, StoreError where it cannot be written.
     """
     name = Path(os.path.realpath(path)).name
-    target = directory / f"{name}-{time.strftime(_STAMP)}"
+    while (target := directory / f"{name}-{time.strftime(_STAMP)}").exists():
+        time.sleep(0.1)  # names tell the second
     part = target.with_name(target.name + _PART)
     try:
         directory.mkdir(parents=True, exist_ok=True)
