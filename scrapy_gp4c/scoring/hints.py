@@ -157,7 +157,7 @@ def holds(counts: Floats) -> npt.NDArray[np.bool_]:
 
 def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
     """Shares of visits that found a change, ``[S, kinds, 2]``; difference of their log-odds, its variance."""
-    everywhere = counts.sum(axis=0)
+    everywhere = np.sort(counts, axis=0).sum(axis=0)  # the same bits in whatever order sites come
     of_all = _base(everywhere, np.full(1, 0.5))
     lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
     base = _base(counts, of_all)

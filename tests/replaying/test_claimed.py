@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.crawling.evidence import NOTHING, Surroundings
@@ -74,6 +74,7 @@ def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
     return told
 
 
+@example(14126220, "t * (X + 0.5)", True)
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(("hinted * t", "hint_age + t", "t * (X + 0.5)")), st.booleans())
 def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) -> None:
