@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.scoring import growth, hints
 from scrapy_gp4c.store.page_store import PageStore
-
-Array = npt.NDArray[Any]
+from scrapy_gp4c.store.site_names import site_names
 
 MOST: Final = 10
 """Hubs that are shown, and sites."""
@@ -70,28 +66,13 @@ def trusted_sites(store: PageStore) -> list[TrustedSite]:
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))
     best = np.argsort(-weight, kind="stable")[:MOST]
-    names = dict(_names(store, rows["site"][where[best]]))
+    names = site_names(store, rows["site"][where[best]].tolist())
     found = []
     for row, number in zip(where[best], kind[best], strict=True):
         (silent, silent_changed), (claimed, claimed_changed) = rows["counts"][row, number].round(1).tolist()
         name = names.get(int(rows["site"][row]), "?")
         found.append(TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent))
     return found
-
-
-def _names(store: PageStore, sites: Array) -> Iterator[tuple[int, str]]:
-    """Key and name of some sites: by the URL of any page."""
-    of_directory = store.directories()["site"]
-    todo = set(sites.tolist())
-    for first, block in store.blocks() if todo else ():
-        groups, rows = np.unique(block["group"], return_index=True)
-        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
-            site = int(of_directory[group])
-            if site in todo:
-                todo.remove(site)
-                yield site, place_of_url(store.request(first + row)["url"]).site
-        if not todo:
-            return
 
 
 def print_sources(found: list[Hub], trusted: list[TrustedSite]) -> None:

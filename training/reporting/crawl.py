@@ -16,6 +16,8 @@ from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.store.records import local_time, samples_of
 from training.reporting.charts import Chart, Line, shown
 from training.reporting.crawl_story import Story, read_story
+from training.reporting.found import found_section
+from training.reporting.hints import hints_section
 from training.reporting.last_changes import last_changes_section
 from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
 from training.reporting.sections import formula_section
@@ -23,6 +25,17 @@ from training.reporting.study import Formula
 
 CHOSEN: Final = ("ranked",)
 """Kinds of visits that the score function answers for."""
+VISITS: Final = {
+    "chosen by score": "ranked",
+    "warm-up": "warmup",
+    "new pages": "new",
+    "hubs": "hub",
+    "panel": "panel",
+    "samples": "sample",
+    "near samples": "neighbour",
+    "other": "other",
+}
+"""Kinds of visits as the report names them."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
 """Judged warm-up visits that a cycle's rate is shown for."""
@@ -40,9 +53,8 @@ def crawl_page(path: Path) -> Page:
         panel = story.rate(slice(None), ("panel",))
         if not math.isnan(panel):
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
-    sections = [_cycles(story), _score(story)]
-    if (changes := last_changes_section(path)) is not None:
-        sections.append(changes)
+    more = (part(path) for part in (found_section, hints_section, last_changes_section))
+    sections = [_cycles(story), _score(story), *(one for one in more if one is not None)]
     last = story.records[-1]
     visits = int(story.counts.sum())
     changed = int(story.counts[:, :, CHANGED].sum())
@@ -94,15 +106,7 @@ def _cycles(story: Story) -> Section:
     cycles = [float(record["cycle"]) for record in story.records]
     range_ = range(len(cycles))
     none = [math.nan] * len(cycles)
-    kinds = {
-        "chosen by score": story.counts[:, KINDS.index("ranked")].sum(axis=1),
-        "warm-up": story.counts[:, KINDS.index("warmup")].sum(axis=1),
-        "new pages": story.counts[:, KINDS.index("new")].sum(axis=1),
-        "panel": story.counts[:, KINDS.index("panel")].sum(axis=1),
-        "samples": story.counts[:, KINDS.index("sample")].sum(axis=1),
-        "near samples": story.counts[:, KINDS.index("neighbour")].sum(axis=1),
-        "other": story.counts[:, KINDS.index("other")].sum(axis=1),
-    }
+    kinds = {name: story.counts[:, KINDS.index(kind)].sum(axis=1) for name, kind in VISITS.items()}
     rates = {
         "chosen by score": [story.rate(i, CHOSEN) for i in range_],
         "warm-up": [_unless_few(story, i) for i in range_],

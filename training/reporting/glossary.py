@@ -56,9 +56,34 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "kind": (
         "kinds of visits",
-        "new: first visit; warm-up: early visits outside the budget; panel: observed in every cycle; ranked: "
-        "chosen by the score function; sample: visited to learn of others; neighbour: near a sample that "
-        "changed; other: asked for by the spider.",
+        "new: first visit; warm-up: early visits outside the budget; panel: observed in every cycle; hub: "
+        "for the new pages that it may bring; ranked: chosen by the score function; sample: visited to learn "
+        "of others; neighbour: near a sample that changed; other: asked for by the spider.",
+    ),
+    "hub": (
+        "hubs",
+        "pages that are visited for the new pages that they may bring: they have brought some since their "
+        "first visit, or are start requests.",
+    ),
+    "delay": (
+        "delay",
+        "cycles from the first in which a visit could have shown the link to a page, to the page's first "
+        "copy, at most: the link is taken to have been there since its finder was seen without it.",
+    ),
+    "hint": (
+        "hints",
+        "what a site says of its pages. sitemap, feed: that one has changed, by its date there; told: the "
+        "same by the command scrapy gp4c hint; expires, changefreq: how long one stays as it is.",
+    ),
+    "holds": (
+        "holds",
+        "yes: pages whose change is claimed have changed more often than the site's others, by more than "
+        "two standard deviations. Such hints count in the terminal hinted; others hardly, or not.",
+    ),
+    "right": (
+        "right",
+        "share of visits that found what was said: a change where one was claimed, none where none was. Of "
+        "pages that hardly change, silence alone is right nearly always.",
     ),
     "pages": ("pages", "all URLs that the crawl knows, visited or not."),
     "latency": (

@@ -1,0 +1,26 @@
+"""What the sites of a store are called: it keeps only their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.store.page_store import PageStore
+
+
+def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:
+    """Key and name of those of some sites that have pages: by the URL of any page."""
+    of_directory = store.directories()["site"]
+    todo, names = set(sites), dict[int, str]()
+    for first, block in store.blocks() if todo else ():
+        groups, rows = np.unique(block["group"], return_index=True)
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            site = int(of_directory[group])
+            if site in todo:
+                todo.remove(site)
+                names[site] = place_of_url(store.request(first + row)["url"]).site
+        if not todo:
+            break
+    return names
