@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--queries", type=int, default=Plan().queries, help="distinct queries to draw (default %(default)s)")
     add("--zipf", type=float, default=Plan().zipf, help="frequency ~ rank^-zipf (default %(default)s)")
     add("--pieces", type=int, default=PIECES, help="pieces of F (default %(default)s)")
+    refit = "weeks after which F, idf and mean length are learnt anew for the estimates (default: never)"
+    add("--refit", type=int, default=0, metavar="N", help=refit)
     options.seed(add, Plan().seed, "of workload and phases (default %(default)s)")
     shares = "shares of the pages refreshed per week"
     add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     plans = Plans(given.estimate, Plan(given.queries, given.zipf, given.seed), given.pieces)
     plans = plans._replace(sites=(given.site, None), budgets=tuple(given.budgets), taus=tuple(given.taus))
+    plans = plans._replace(refit_cycles=given.refit)
+    if given.refit < 0:
+        parser.error(f"--refit: expected a number of weeks, or 0 for never; found {given.refit}")
     for name, values, least in (("--budgets", plans.budgets, 1e-9), ("--taus", plans.taus, 0.0)):
         if wrong := [value for value in values if not least <= value <= 1.0]:
             parser.error(f"{name}: expected shares from 0 to 1 (a budget above 0); found {wrong[0]:g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_updates_are_the_versions_in_time(tmp_path: Path) -> None:
     own = found.page == page
     assert rates["user-centric"][page] == pytest.approx(np.mean(found.gained[own] / found.gap[own]))
     assert rates["user-centric per cycle"][page] == pytest.approx(found.gained[own].sum() / 10)
+
+
+def test_refits_measure_updates_by_what_was_known_before_them(tmp_path: Path) -> None:
+    """Learnt never, all updates are measured by cycle 0; every third cycle, by the last one learnt before."""
+    trial = trial_of(tmp_path)
+    never = updates_of(trial, 1, 10)
+    assert updates_of(replace(trial, refit_cycles=10), 1, 10).gained == pytest.approx(never.gained, rel=1e-6)
+    found = updates_of(replace(trial, refit_cycles=3), 1, 10)
+    cycles = np.array([np.flatnonzero(trial.search.live[:, page] == version)[0] for page, version in
+                       zip(found.page, found.version, strict=True)])  # fmt: skip
+    at = {when: prepared("then", trial.corpus, trial.how._replace(cycle=when)) for when in (0, 3, 6, 9)}
+    wanted = [updates_of(at[(cycle - 1) // 3 * 3], 1, 10).gained[row] for row, cycle in enumerate(cycles)]
+    assert found.gained == pytest.approx(wanted, rel=1e-6)
+    assert found.gained.tolist() != pytest.approx(never.gained.tolist(), rel=1e-6)
 
 
 def test_every_policy_is_perfect_when_all_pages_are_refreshed(tmp_path: Path) -> None:
@@ -116,12 +131,13 @@ def test_the_command_writes_figures_tables_and_results(
     """On one site; a site that is not there is named."""
     source = str(write_contents(tmp_path / "contents", random_pages(11, pages=20, cycles=8)))
     out = tmp_path / "out"
-    assert user_centric.main([source, "-o", str(out), "--quick", "--site", "docs"]) == 0
+    assert user_centric.main([source, "-o", str(out), "--quick", "--site", "docs", "--refit", "2"]) == 0
     printed = capsys.readouterr().out
     assert "docs, tfidf: 20 pages" in printed
     assert "Seed 1" in printed
     found = json.loads((out / "results.json").read_text())
     assert [panel["name"] for panel in found["panels"]] == ["docs, tfidf"]
+    assert found["refit_cycles"] == 2
     assert len((out / "points.csv").read_text().splitlines()) == 1 + len(found["panels"][0]["points"])
     for name in (
         "figure-3.png",

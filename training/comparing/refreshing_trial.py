@@ -24,7 +24,7 @@ from training.replaying.metrics import CONTENTS
 from training.replaying.refreshing import whole_budget
 from training.replaying.replay import run
 from training.replaying.search import Search, search
-from training.replaying.worths import Measuring, worths
+from training.replaying.worths import Measuring, refitted, worths
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -82,6 +82,8 @@ class Trial:
     last: int
     """The last cycle that estimates are made from."""
     seed: int
+    refit_cycles: int = 0
+    """Cycles after which F_q, idf and mean length are learnt anew for the estimates; 0: those of cycle 0."""
 
     @property
     def pages(self) -> int:
@@ -150,18 +152,28 @@ def updates_of(trial: Trial, first: int, last: int) -> Updates:
     new = contents.version[cycle, page]
     nth = new - contents.first_version[page]
     kept = (cycle >= first) & (cycle <= last)
-    gained = impact.between(nth - 1, nth, page)
+    if trial.refit_cycles:
+        gained = refitted(trial.corpus, trial.how, page, cycle, nth, trial.refit_cycles)
+    else:
+        gained = impact.between(nth - 1, nth, page)
     difference = trial.corpus.difference[new]
     return Updates(page[kept], (cycle - before)[kept], gained[kept], difference[kept], new[kept])
 
 
-def prepared(name: str, corpus: Corpus, how: Measuring, estimate: Estimate = "whole", seed: int = 1) -> Trial:
+def prepared(
+    name: str,
+    corpus: Corpus,
+    how: Measuring,
+    estimate: Estimate = "whole",
+    seed: int = 1,
+    refit_cycles: int = 0,
+) -> Trial:
     """Compute what all policies share; ``corpus``: of the workload's terms."""
     found = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=worths(corpus, how, found))
     middle = history.cycles // 2
     first, last = (middle, middle) if estimate == "half" else (0, history.cycles)
-    return Trial(name, corpus, how, found, history, first, last, seed)
+    return Trial(name, corpus, how, found, history, first, last, seed, refit_cycles)
 
 
 def rates_of(trial: Trial) -> dict[str, Floats]:

@@ -51,6 +51,8 @@ class Plans(NamedTuple):
     scorings: tuple[str, ...] = SCORINGS
     sites: tuple[str | None, ...] = (SITE, None)
     """A data set each: one site (P's BDS), or all pages that change (None, P's MDS)."""
+    refit_cycles: int = 0
+    """See `Trial.refit_cycles`."""
 
 
 class Panel(NamedTuple):
@@ -88,6 +90,7 @@ class Results:
             "estimate": self.plans.estimate,
             "workload": self.plans.plan._asdict(),
             "pieces": self.plans.pieces,
+            "refit_cycles": self.plans.refit_cycles,
             "versions": {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__},
             "panels": [
                 {
@@ -130,7 +133,7 @@ def run_all(
             importance = links.importance(contents) if scoring == "inlinks" else None
             how = Measuring(workload, scoring, importance, plans.pieces)
             name = f"{site or 'all changed pages'}, {scoring}"
-            trial = prepared(name, own, how, plans.estimate, plans.plan.seed)
+            trial = prepared(name, own, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
             panels.append(_panel(trial, plans, steps))
             trials.append(trial)
     history = contents.history

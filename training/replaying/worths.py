@@ -27,6 +27,7 @@ from training.replaying.corpus import Corpus, count
 from training.replaying.search import Search, search
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 class Measuring(NamedTuple):
@@ -91,20 +92,52 @@ def worths(corpus: Corpus, how: Measuring, found: Search) -> Impact:
 def _pairs(corpus: Corpus, how: Measuring, estimator: Refit, page: int) -> Floats:
     """delta-Q_A of every pair of a page's versions: ``[old, new]``; 0 unless the new one is later."""
     begin, end = corpus.contents.first_version[page : page + 2].tolist()
-    count = end - begin
+    old, new = np.triu_indices(end - begin, 1)
+    found = np.zeros((end - begin, end - begin))
+    found[old, new] = _gains(corpus, how, estimator, page, old, new)
+    return found
+
+
+def _gains(
+    corpus: Corpus,
+    how: Measuring,
+    estimator: Refit,
+    page: int,
+    old: npt.NDArray[np.integer],
+    new: npt.NDArray[np.integer],
+) -> Floats:
+    """delta-Q_A of refreshes of a page from version ``old`` to ``new``, counted from its first: ``[R]``."""
+    begin, end = corpus.contents.first_version[page : page + 2].tolist()
     rows = slice(corpus.start[begin], corpus.start[end])
     term, column = np.unique(corpus.term[rows], return_inverse=True)
-    tf = np.zeros((count, len(term)), np.int32)
+    tf = np.zeros((end - begin, len(term)), np.int32)
     tf[corpus.version[rows] - begin, column] = corpus.tf[rows]
-    old, new = np.triu_indices(count, 1)
     pair, at = np.nonzero((tf[old] > 0) | (tf[new] > 0))
     weight: Floats | float = 1.0 if how.importance is None else float(how.importance[page])
     before, after = (
         Postings(term[at], tf[side[pair], at], corpus.length[begin + side[pair]], weight)
         for side in (old, new)
     )
-    found = np.zeros((count, count))
-    found[old, new] = impacts(estimator, Refreshes(pair, before, after), len(old))
+    return impacts(estimator, Refreshes(pair, before, after), len(old))
+
+
+def refitted(
+    corpus: Corpus, how: Measuring, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
+) -> Floats:
+    """delta-Q_A of updates refreshed at once, F_q, idf and mean length learnt anew every so many cycles.
+
+    ``page``, ``cycle``, ``version`` (from the page's first) of each update: ``[U]``. An update of cycle c is
+    measured by what was learnt at the end of the last cycle before c that is a multiple of ``refit_cycles``,
+    as a crawl measures it (`GP4C_REFIT_CYCLES`); in ppm of the ideal of that cycle.
+    """
+    found = np.zeros(len(page))
+    learnt = (cycle - 1) // refit_cycles * refit_cycles
+    for when in np.unique(learnt).tolist():
+        estimator = known(corpus, how._replace(cycle=when))
+        rows = np.flatnonzero(learnt == when)
+        for one in np.unique(page[rows]).tolist():
+            own = rows[page[rows] == one]
+            found[own] = _gains(corpus, how, estimator, one, version[own] - 1, version[own])
     return found
 
 
