@@ -77,6 +77,17 @@ def _response(body: bytes, status: str = "200 OK") -> bytes:
 _NOT_FOUND = _response(b"<html><body>not here</body></html>", "404 Not Found")
 
 
+def vocabulary(dice: random.Random) -> list[str]:
+    """The words of the pages, the most frequent first: those are short, as in any language.
+
+    4.6 letters on average in running text.
+    """
+    return [
+        "".join(dice.choices("etaoinshrdlucmfwypvbgk", k=max(2, round(dice.gauss(2 + rank**0.22, 1)))))
+        for rank in range(1, VOCABULARY + 1)
+    ]
+
+
 def _pages(count: int) -> Iterator[bytes]:
     """Yield pages of about 10 KB: text of Zipf-distributed words in paragraphs, navigation, links.
 
@@ -84,14 +95,10 @@ def _pages(count: int) -> Iterator[bytes]:
     links to page 0, which Scrapy would fetch a second time (start requests skip its duplicate filter).
     """
     dice = random.Random(1)
-    # Frequent words are short, as in any language: 4.6 letters on average in running text.
-    vocabulary = [
-        "".join(dice.choices("etaoinshrdlucmfwypvbgk", k=max(2, round(dice.gauss(2 + rank**0.22, 1)))))
-        for rank in range(1, VOCABULARY + 1)
-    ]
+    known = vocabulary(dice)
     weights = list(accumulate(1 / rank for rank in range(1, VOCABULARY + 1)))
     for number in range(count):
-        words = dice.choices(vocabulary, cum_weights=weights, k=WORDS_PER_PAGE)
+        words = dice.choices(known, cum_weights=weights, k=WORDS_PER_PAGE)
         paragraphs = "\n".join(
             f"<p>{' '.join(words[start : start + WORDS_PER_PARAGRAPH])}.</p>"
             for start in range(0, WORDS_PER_PAGE, WORDS_PER_PARAGRAPH)

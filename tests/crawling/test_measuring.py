@@ -23,10 +23,12 @@ from scrapy_gp4c.index.queries import read_query_log
 from scrapy_gp4c.index.search_index import SearchIndex
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html, stats
+from training import learn
 from training.histories.contents import read_contents
 from training.replaying.worths import Measuring, measured
 
@@ -340,6 +342,35 @@ async def test_the_closing_line_says_what_searches_gained(
         visits, ppm = store.cycles()[-1]["gained"]
     assert visits == PAGES
     assert f"searches gained {ppm:,.0f} ppm by {visits} measured visits" in lines[1]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_function_learned_for_impact_crawls(
+    site: Site, store_path: Path, log: Path, tmp_path: Path
+) -> None:
+    """Learned offline with these terminals, it chooses the pages of a crawl that has the log."""
+    said, score = [row for seed in (3, 4, 5) for row in texts(seed)[:3]], tmp_path / "score.json"
+    given = [str(contents(tmp_path / "contents.jsonl", said)), "--query-log", str(log), "-o", str(score)]
+    given += ["--fitness", "impact", "--terminals", "dq_rate,dq_last", "--budget", "4", "--warmup", "1"]
+    given += [
+        "--population",
+        "8",
+        "--generations",
+        "1",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--protocol",
+        "simple",
+    ]
+    assert learn.main(given) == 0
+    assert set(load(str(score)).terminals) & {"dq_rate", "dq_last"}
+    settings = settings_of(log, GP4C_SCORE_FUNCTION=str(score))
+    last = (await crawled(site, store_path, said[:4], settings))[-1]
+    assert stats(last)["visited"] == 10
+    with Store(store_path) as store:
+        assert store.cycles()[-1]["score_function"] == str(score)
 
 
 @pytest.mark.parametrize("score", ["user-centric", "dq_decay * t + 0.001 * t", "dq_last + 0.01 * random"])
