@@ -160,22 +160,22 @@ class RecrawlScheduler(Scheduler):
         used no further in this run, and the pages whose requests it has lost are fed anew, into memory.
         """
         assert self._run is not None
-        while True:
+        while self.dqs is not None:
             waiting = len(self)
             try:
                 request = super().next_request()
+                if request is None and len(self) < waiting:
+                    raise ValueError("a file of the queue ends too early")
                 if request is not None or not self._torn:
                     return request
             except Exception as error:
-                if self.dqs is None:
-                    raise
                 self._run.note_unreadable(error)
                 self._torn = True
                 if len(self) < waiting:
                     continue
-            self._torn = False
             self.dqs = None
             self._run.refeed()
+        return super().next_request()
 
 
 def _is_crawl(spider: Spider, crawler: Crawler) -> bool:

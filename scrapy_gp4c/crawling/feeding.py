@@ -110,7 +110,7 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error")
             return False
-        level = self._fed * RANK_LEVELS // max(1, self._fed + len(self._frontier))
+        level = self._fed * RANK_LEVELS // self._frontier.planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1
         return self._enqueue(request, claim)

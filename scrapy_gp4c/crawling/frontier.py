@@ -45,6 +45,11 @@ class Frontier:
     def __len__(self) -> int:
         return len(self._plan) - self._next + self._waiting_pages
 
+    @property
+    def planned(self) -> int:
+        """Pages of the plan, those that were fed included."""
+        return len(self._plan)
+
     def extend(self, pages: Iterable[int]) -> None:
         """Append pages to the plan."""
         self._plan.extend(pages)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import calendar
 import io
 import re
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from math import isnan, nan
+from operator import itemgetter
 from time import struct_time
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -92,7 +95,7 @@ def read_sitemap(response: Response) -> Iterator[Claims]:
         sitemap = Sitemap(body)
         if sitemap.type not in ("urlset", "sitemapindex"):
             raise HintsError(f"expected urlset or sitemapindex; found {sitemap.type!r}")
-        entries = iter(sitemap)
+        entries = filter(itemgetter("loc"), sitemap)
         while True:
             # Lists of texts alone: tuples and dictionaries would keep Python's collector busy.
             urls: list[str] = []
@@ -108,7 +111,7 @@ def read_sitemap(response: Response) -> Iterator[Claims]:
             period_s = np.array([PERIOD_S.get(one.lower(), nan) if one else nan for one in frequencies])
             unreadable = [date for row in np.flatnonzero(np.isnan(changed_s)) if (date := dates[row])]
             yield Claims(urls, changed_s, period_s, unreadable)
-    except (SyntaxError, StopIteration, OSError, EOFError, ValueError) as error:
+    except (SyntaxError, StopIteration, OSError, EOFError, ValueError, zlib.error) as error:
         if isinstance(error, HintsError):
             raise
         raise HintsError(f"it cannot be read: {error!r}") from error
@@ -153,8 +156,12 @@ def read_feed(response: Response) -> Iterator[Claims]:
         found = feedparser.parse(io.BytesIO(response.body), sanitize_html=False, resolve_relative_uris=False)
     except Exception as error:  # of any parser below it
         raise HintsError(f"it cannot be read: {error!r}") from error
-    entries = [entry for entry in found.entries if entry.get("link")]
-    urls = [urljoin(response.url, entry["link"]) for entry in entries]
+    entries, urls = [], []
+    for entry in found.entries:
+        with suppress(ValueError):  # a link that is no URL
+            if entry.get("link"):
+                urls.append(urljoin(response.url, entry["link"]))
+                entries.append(entry)
     dates = [_date_of(entry) for entry in entries]
     changed_s = np.array([nan if date is None else date[1] for date in dates])
     unreadable = [date[0] for date in dates if date is not None and isnan(date[1])]

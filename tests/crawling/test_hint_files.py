@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from math import isnan
+from math import inf, isnan
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from scrapy_gp4c.crawling.hint_files import (
     read_sitemap,
     seconds_of,
 )
+from tests.support.foreign import fuzzed, mutated
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 ATOM = """<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>News</title>
@@ -38,6 +39,20 @@ def sitemap(*entries: str, root: str = "urlset") -> bytes:
     """A sitemap of what stands in its elements."""
     inner = "".join(f"<url>{entry}</url>" for entry in entries)
     return f'<?xml version="1.0" encoding="UTF-8"?><{root} xmlns="{NAMESPACE}">{inner}</{root}>'.encode()
+
+
+_FULL = sitemap(
+    "<loc>http://h/a</loc><lastmod>2026-02-03T04:05:06+01:00</lastmod><changefreq>weekly</changefreq>",
+    "<loc>http://[::1]/b</loc><lastmod>2026-02</lastmod><priority>0.4</priority>",
+    '<loc>/c</loc><lastmod>Tue, 03 Feb 2026 04:05:06 GMT</lastmod><link href="http://h/d"/>',
+)
+SITEMAPS = (
+    _FULL,
+    gzip.compress(_FULL),
+    b"\xef\xbb\xbf" + _FULL,
+    _FULL.replace(b"urlset", b"sitemapindex").replace(b"<url>", b"<sitemap>").replace(b"/url>", b"/sitemap>"),
+)
+FEEDS = (ATOM.encode(), RSS.encode(), RSS.replace('version="2.0"', 'version="0.9"').encode())
 
 
 def told(body: bytes, url: str = "http://h/sitemap.xml") -> list[tuple[str, float, float]]:
@@ -186,14 +201,25 @@ def test_hostile_sitemaps_are_one_error(what: str, monkeypatch: pytest.MonkeyPat
         told(bodies[what])
 
 
-@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-def test_any_bytes_are_a_sitemap_or_one_error(body: bytes) -> None:
-    """Foreign bytes behind the first element, and instead of it."""
-    for one in (body, b"<urlset>" + body, sitemap()[:60] + body):
+@fuzzed
+@given(mutated(SITEMAPS))
+def test_foreign_bytes_are_a_sitemap_or_one_error(body: bytes) -> None:
+    """Behind the first element, before it and within it, packed and not; what is told is told whole."""
+    response = Response("http://h/sitemap.xml.gz", body=body)
+    assert kind_of(response) in ("sitemap", "feed", None)
+    with suppress(HintsError):
+        assert all(url and changed_s != inf and not period_s < 0 for url, changed_s, period_s in told(body))
+
+
+@fuzzed
+@given(mutated(FEEDS))
+def test_foreign_bytes_are_a_feed_or_one_error(body: bytes) -> None:
+    """Also under the name of another type, in an encoding that they are not in."""
+    for encoding in ("utf-8", "utf-16", "cp1252"):
         with suppress(HintsError):
-            told(one)
-        with suppress(HintsError):
-            list(read_feed(HtmlResponse("http://h/feed", body=one, encoding="utf-8")))
+            for claims in read_feed(HtmlResponse("http://h/feed", body=body, encoding=encoding)):
+                assert len(claims.urls) == len(claims.changed_s) == len(claims.period_s)
+                assert all(isinstance(url, str) and url for url in claims.urls)
 
 
 @pytest.mark.parametrize("body", [ATOM, RSS])

@@ -8,6 +8,10 @@ directory into its ``tests/``, install with ``pip install -e '.[test]'`` and run
   a killed learning run and two learned score files, which the tests go on from;
 - what `scenarios` gives: documents that the tests compare with what it gives in their checkout.
 
+What crawls request was recorded with one line of f82bcb1 mended: there, a plan read in one go had one
+priority, and the queue turned its order round. In ``scrapy_gp4c/scheduler.py`` `level` is to be
+``self._fed * RANK_LEVELS // max(1, len(self._frontier._plan))``.
+
 With names (those of `DOCUMENTS`) it writes only these documents; ``inputs`` stands for what the tests go on
 from. Only for the kills it reaches into the modules of f82bcb1.
 """
