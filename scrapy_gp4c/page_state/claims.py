@@ -154,3 +154,8 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
         hints.claim(
             columns, claimed["page"].astype(np.intp), claimed["kind"].astype(np.intp), claimed["value"]
         )
+
+
+def renumbered(kind: Array, value: Array, cycles: int) -> Array:
+    """Values of claims, ``[C]``, where all cycles have numbers lower by so much; spans stay as they are."""
+    return np.asarray(value - cycles * (kind < len(CLAIMED)))

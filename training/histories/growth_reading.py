@@ -1,4 +1,4 @@
-"""Reading growth: an archive, or the store of a crawl."""
+"""Reading growth: an archive, the store of a crawl, or what was exported of one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError
 from training.histories.formats import read_file
 from training.histories.growth import TOLD, GrowthHistory
+from training.histories.growth_export import is_export, read_export_growth
 from training.histories.history import ChangeHistory
 
 
 def read_growth(path: Path) -> GrowthHistory:
-    """Read an npz archive of `write_growth`, or the store of a crawl (a directory).
+    """Read an npz archive of `write_growth`, the store of a crawl (a directory), or a store's export.
 
     Raises HistoryError, which names what was expected and found.
     """
@@ -23,6 +24,8 @@ def read_growth(path: Path) -> GrowthHistory:
         from training.histories.growth_store import read_store_growth  # needs lmdb; an archive does not
 
         return read_store_growth(path)
+    if is_export(path):
+        return read_export_growth(path)
     fields = read_file(path)
     found: dict[str, npt.NDArray[Any]] = {}
     try:
@@ -33,7 +36,8 @@ def read_growth(path: Path) -> GrowthHistory:
     if not {"born", "finder"} <= found.keys():
         raise HistoryError(
             f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "
-            "`python -m training.from_git --growth` writes it, or the store of a crawl"
+            "`python -m training.from_git --growth` writes it, the store of a crawl, or what `scrapy gp4c "
+            "export` writes of one"
         )
     history = ChangeHistory(**fields._replace(observed=None)._asdict(), source=str(path))
     return GrowthHistory(history, found["born"], found["finder"], found.get("claims", np.empty(0, TOLD)))
