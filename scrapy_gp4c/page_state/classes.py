@@ -11,6 +11,8 @@ import numpy.typing as npt
 Bools = npt.NDArray[np.bool_]
 
 MAX_WAIT_CYCLES: Final = 32
+_WAIT_CYCLES: Final = np.minimum(2.0 ** np.arange(-1.0, 255.0), MAX_WAIT_CYCLES)
+"""By the number of failures in a row, which is a byte: ``[256]``."""
 
 
 class Stages(NamedTuple):
@@ -45,8 +47,7 @@ def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
     attempts, so that dead hosts do not eat the budget.
     """
-    wait_cycles = np.minimum(2.0 ** (columns["failures"].astype(np.float64) - 1.0), MAX_WAIT_CYCLES)
-    return np.asarray(cycle - columns["last_attempt"] >= wait_cycles)
+    return np.asarray(cycle - columns["last_attempt"] >= _WAIT_CYCLES[columns["failures"]])
 
 
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:

@@ -64,10 +64,14 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     Those that have brought pages since their first visit and promise to bring one in five visits; and start
     requests as long as that is not refuted.
     """
-    expected = rate(state, cycle)
-    is_start = (state["found_by"] == START) & (expected >= LEAST_EXPECTED)
-    expected = expected * (cycle - state["last_cycle"])
-    return np.asarray((is_start | (state["brought_sum"] >= LEAST_BROUGHT)) & (expected >= LEAST_EXPECTED))
+    is_start, has_yield = state["found_by"] == START, state["brought_sum"] >= LEAST_BROUGHT
+    found = np.asarray(is_start | has_yield)
+    rows = np.flatnonzero(found)  # of most crawls few, and the rest of them needs no rate
+    few = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
+    expected = rate(few, cycle)
+    promises = expected * (cycle - few["last_cycle"]) >= LEAST_EXPECTED
+    found[rows] = promises & (has_yield[rows] | (expected >= LEAST_EXPECTED))
+    return found
 
 
 TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
