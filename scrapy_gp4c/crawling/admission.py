@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
 MAX_SETTLED: Final = 100_000
-"""Keys whose next request is skipped without a look into the store: about 10 MB."""
+"""Pages whose next request is skipped without a look into the store: about 20 MB."""
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
@@ -54,7 +54,9 @@ class Admission:
         self._spider = spider
         self._enqueue = enqueue
         self._stats = cycle.stats
-        self._settled: dict[int, str] = {}
+        self._by_url_alone = rebuilder.by_url_alone
+        self._settled: dict[str | int, str] = {}
+        """What tells a request apart at least cost, its URL or else its key -> why it is skipped."""
         self._asked_as: dict[int, int] = {}
         """Key of a page asked for with secrets in its URL -> key of that request, secrets and all."""
 
@@ -91,11 +93,13 @@ class Admission:
 
     def _admit_page(self, request: Request) -> bool:
         cycle, store = self._cycle, self._cycle.store
+        if self._by_url_alone and self._is_settled(request, request.url):  # a fingerprint costs more
+            return False
         key, full_key = self._rebuilder.keys(request)
         if full_key != key and self._is_asked_otherwise(key, full_key, request):
             return self._queue_untouched(request)
-        if not request.dont_filter and (why := self._settled.get(key)) is not None:
-            self._stats.inc_value(why)
+        known_as = request.url if self._by_url_alone else key
+        if not self._by_url_alone and self._is_settled(request, known_as):
             return False
         page = store.find(key)
         if page is None and full_key != key:  # an earlier version told pages apart by their secrets
@@ -107,7 +111,7 @@ class Admission:
             if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
                 return self._queue_untouched(request)
             cycle.asked.add(page)
-            return self._skip(key, DUPLICATE)
+            return self._skip(known_as, DUPLICATE)
         try:
             stored = self._rebuilder.stored(request)
         except ValueError as error:
@@ -117,20 +121,20 @@ class Admission:
         claim: Claim | None
         if page is None:
             if not self._limits.takes(stored):
-                return self._skip(key, TOO_MANY)
+                return self._skip(known_as, TOO_MANY)
             page = store.add_page(key, stored)
             if finder != UNKNOWN:
                 store.note(page, "found_by", finder)
             claim = cycle.claim_new(page)
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:
-                return self._skip(key, POSTPONED)
+                return self._skip(known_as, POSTPONED)
         else:
             claim = self._claim_known(page, stored)
             if claim is None:
-                return self._skip(key, NOT_PLANNED)
+                return self._skip(known_as, NOT_PLANNED)
         cycle.asked.add(page)
-        self._settle(key, DUPLICATE)
+        self._settle(known_as, DUPLICATE)
         if self.queue_claim(request, claim):
             return True
         request.meta[META] = cycle.end(claim, "excluded")
@@ -165,16 +169,23 @@ class Admission:
     def _count(self, name: str, line: str) -> None:
         messages.tell_first(self._stats, name, line, {"spider": self._spider})
 
-    def _skip(self, key: int, why: str) -> bool:
-        self._settle(key, why)
+    def _is_settled(self, request: Request, known_as: str | int) -> bool:
+        """Tell whether a request is skipped like the one before it, and count it then."""
+        if request.dont_filter or (why := self._settled.get(known_as)) is None:
+            return False
+        self._stats.inc_value(why)
+        return True
+
+    def _skip(self, known_as: str | int, why: str) -> bool:
+        self._settle(known_as, why)
         self._stats.inc_value(why)
         return False
 
-    def _settle(self, key: int, why: str) -> None:
+    def _settle(self, known_as: str | int, why: str) -> None:
         """Skip further requests of a page in this round, which are most links of a site, at little cost."""
         if len(self._settled) >= MAX_SETTLED:
             self._settled.clear()
-        self._settled[key] = why
+        self._settled[known_as] = why
 
     def queue_claim(self, request: Request, claim: Claim) -> bool:
         """Queue a claimed page; False when Scrapy's duplicate filter drops it, which it may do to new pages.
