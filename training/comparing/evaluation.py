@@ -23,14 +23,11 @@ from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.metrics import ORACLE
-from training.replaying.replay import Engine, metrics_of, policy_of, run
+from training.replaying.replay import QUICK, Engine, metrics_of, policy_of, run
 
 RANDOM: Final = "random"
 """What stands for the score function of a policy that asks for none."""
 COUNTS: Final = ("visited", "changed", "pending")
-QUICK: Final = 10_000_000
-"""Pages times cycles up to which the engine without compiled loops is as good: both give the same, and
-compiling takes longer than all replays."""
 
 
 class Summary(NamedTuple):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
-from training.replaying.replay import ReplayResult, run_all
+from training.replaying.replay import Engine, ReplayResult, run_all
 from training.replaying.states import ranking
 
 Values = npt.NDArray[np.float64]
@@ -126,10 +127,11 @@ def values_of_all(
     fitness: Fitness | Pair,
     clock: Clock,
     policy: str = TOP_K.text,
+    engine: Engine = "auto",
 ) -> list[Values]:
     """Fitness per scored cycle of every text, in order; replayed together."""
     functions = [of_expression(parse(text), text, clock) for text in texts]
-    results = run_all(arranged, functions, metrics=fitness.metrics, policy=policy)
+    results = run_all(arranged, functions, engine=engine, metrics=fitness.metrics, policy=policy)
     return [fitness.values(result) for result in results]
 
 
@@ -157,8 +159,8 @@ class TextFitness:
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
-    def outcomes(self, texts: Sequence[str]) -> list[Outcome]:
-        """The outcome of every text, in order."""
+    def outcomes(self, texts: Sequence[str], compiled: Path | None = None) -> list[Outcome]:
+        """The outcome of every text, in order; `compiled` as for `values`."""
         functions = [of_expression(parse(text), text, self._clock) for text in texts]
         start = time.thread_time()
         # Another policy may ask for more than the order of the pages.
@@ -168,17 +170,29 @@ class TextFitness:
         ]
         self.replay_s += time.thread_time() - start
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
-        outcomes = {key: _outcome(values) for key, values in zip(new, self.values(new.values()), strict=True)}
+        values = self.values(list(new.values()), compiled)
+        outcomes = {key: _outcome(own) for key, own in zip(new, values, strict=True)}
         self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
         return [outcomes.get(key) or self._known[key] for key in keys]
 
-    def values(self, texts: Collection[str]) -> list[Values]:
-        """Fitness per scored cycle of every text, in order."""
+    def values(self, texts: Sequence[str], compiled: Path | None = None) -> list[Values]:
+        """Fitness per scored cycle of every text, in order.
+
+        ``compiled``: a file that will tell that the code is compiled, see `training.evolution.compiling`;
+        until it is there, a text after the other is replayed without.
+        """
         start = time.thread_time()
-        values = values_of_all(self._arranged, texts, self._fitness, self._clock, self._policy)
+        values: list[Values] = []
+        while len(values) < len(texts):
+            waiting = compiled is not None and not compiled.exists()
+            some = texts[len(values) :][: 1 if waiting else None]
+            values += self._values(some, "dense" if waiting else "auto")
         self.replay_s += time.thread_time() - start
         self.replays += len(texts)
         return values
+
+    def _values(self, texts: Sequence[str], engine: Engine) -> list[Values]:
+        return values_of_all(self._arranged, texts, self._fitness, self._clock, self._policy, engine)
 
 
 def _outcome(values: Values) -> Outcome:

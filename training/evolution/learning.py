@@ -18,8 +18,9 @@ import numpy as np
 from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import PARTS, Choices, arrange
+from training.evolution.compiling import compiled_beside
 from training.evolution.evolve import Evolution, State
-from training.evolution.fitness import load_fitness
+from training.evolution.fitness import load_fitness, load_measure
 from training.evolution.front import FrontEvolution
 from training.evolution.parts import Parts
 from training.evolution.preference import Member, choose_of_front
@@ -115,14 +116,26 @@ def learn(
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
     """
     folds = arrange(history, choices) if folds is None else folds
+    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
+    with compiled_beside(sets[0], load_measure(choices.measure), choices.policy, parallel) as compiled:
+        evaluator = Evaluator(sets, choices.measure, choices.clock, parallel, choices.policy, compiled)
+        return _learn(folds, choices, evaluator, checkpoint, watch, allow)
+
+
+def _learn(
+    folds: Sequence[Parts],
+    choices: Choices,
+    evaluator: Evaluator,
+    checkpoint: Checkpoint | None,
+    watch: Watch | None,
+    allow: Allow | None,
+) -> Learned:
     kind = FrontEvolution if choices.front else Evolution
     evolutions = [
         kind(choices.parameters, choices.seed, (fold, number))
         for fold in range(len(folds))
         for number in range(choices.seeds)
     ]
-    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
-    evaluator = Evaluator(sets, choices.measure, choices.clock, parallel, choices.policy)
     _evolve(evolutions, choices.seeds, evaluator, checkpoint, watch)
     complete = evolutions[0].finished
     results = []

@@ -9,7 +9,6 @@ needs nothing from the backend but running a function, whether the workers are f
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import math
 import pickle
@@ -19,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import joblib
@@ -27,6 +27,7 @@ from joblib.parallel import get_active_backend
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.terminals import Clock
+from training.evolution.backends import dask_client, no_word_of_lost_work, register_ray
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import TextFitness, Values, load_measure
 from training.replaying.arranged import ArrangedHistory
@@ -61,6 +62,8 @@ class Task(NamedTuple):
     """Whether to answer with the values per cycle instead of outcomes."""
     payload: bytes | None = None
     """The training set; None: the worker should have it."""
+    compiled: Path | None = None
+    """Tells, once it is there, that the code is compiled; None: no need to look."""
 
 
 class Report(NamedTuple):
@@ -87,7 +90,8 @@ def work(task: Task) -> Report:
             return Report(task, None, 0, 0.0)
         fitness = _keep(task.key, pickle.loads(task.payload))
     before = fitness.replays, fitness.replay_s
-    answers = fitness.values(task.texts) if task.per_cycle else fitness.outcomes(task.texts)
+    evaluate = fitness.values if task.per_cycle else fitness.outcomes
+    answers = evaluate(task.texts, task.compiled)
     return Report(
         task._replace(payload=None), answers, fitness.replays - before[0], fitness.replay_s - before[1]
     )
@@ -121,14 +125,19 @@ class Evaluator:
         clock: Clock,
         parallel: Any,
         policy: str = TOP_K.text,
+        compiled: Path | None = None,
     ) -> None:
-        """Take the training sets and the `joblib.Parallel` to run on (see `workers`)."""
+        """Take the training sets and the `joblib.Parallel` to run on (see `workers`).
+
+        ``compiled``: see `training.evolution.compiling.compiled_beside`.
+        """
         payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in arranged]
         self._keys = [
             Key(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
         ]
         self._payloads = payloads
         self._parallel = parallel
+        self._compiled = compiled
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
         self.replay_s = 0.0
@@ -149,9 +158,7 @@ class Evaluator:
         """Fitness per scored cycle of the texts, by training set and text."""
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
-            Task(number, self._keys[number], chunk, True)
-            for number, texts in requests
-            for chunk in self._chunks(texts)
+            self._task(number, chunk, True) for number, texts in requests for chunk in self._chunks(texts)
         )
         for report in self._run(tasks):
             values[report.task.number].update(zip(report.task.texts, report.answers, strict=True))
@@ -172,10 +179,15 @@ class Evaluator:
                 sent.update((number, text) for text in new)
                 waiting += new
                 while len(waiting) >= MOST_TEXTS:
-                    yield Task(number, self._keys[number], waiting[:MOST_TEXTS], False)
+                    yield self._task(number, waiting[:MOST_TEXTS])
                     del waiting[:MOST_TEXTS]
             for chunk in self._chunks(waiting):
-                yield Task(number, self._keys[number], chunk, False)
+                yield self._task(number, chunk)
+
+    def _task(self, number: int, texts: list[str], per_cycle: bool = False) -> Task:
+        if self._compiled is not None and self._compiled.exists():
+            self._compiled = None  # nor need workers on other machines look for it
+        return Task(number, self._keys[number], texts, per_cycle, compiled=self._compiled)
 
     def _chunks(self, texts: list[str]) -> Iterator[list[str]]:
         """Texts for tasks of about equal size, some for every worker."""
@@ -228,17 +240,17 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
     if scheduler is not None and backend != "dask":
         raise LearningError(f"a scheduler address goes with the backend 'dask'; found backend {backend!r}")
     if backend == "dask":
-        client = _dask_client(scheduler)
+        client = dask_client(scheduler)
         jobs = -1
     elif backend == "ray":
-        _register_ray()
+        register_ray()
         jobs = -1
     try:
         try:
             config = joblib.parallel_config(backend=backend, n_jobs=jobs)
         except (ValueError, ImportError) as error:
             raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
-        with config, _no_word_of_lost_work(), warnings.catch_warnings():
+        with config, no_word_of_lost_work(), warnings.catch_warnings():
             # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             if not get_active_backend()[0].supports_return_generator:
@@ -248,46 +260,3 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
     finally:
         if client is not None:
             client.close()
-
-
-@contextmanager
-def _no_word_of_lost_work() -> Iterator[None]:
-    """Ctrl-C takes the pending work away from under loky's thread, which then ends: nobody needs to know."""
-    usual = threading.excepthook
-
-    def hook(failure: threading.ExceptHookArgs) -> None:
-        if not (
-            isinstance(failure.exc_value, KeyError) and "ExecutorManager" in type(failure.thread).__name__
-        ):
-            usual(failure)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = usual
-
-
-def _dask_client(scheduler: str | None) -> Any:
-    if scheduler is None:
-        raise LearningError(
-            "the backend 'dask' needs the address of a scheduler, such as tcp://127.0.0.1:8786"
-        )
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ImportError as error:
-        raise LearningError(
-            "the backend 'dask' needs the package distributed: pip install 'scrapy-gp4c[dask]'"
-        ) from error
-    try:
-        return distributed.Client(scheduler, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise LearningError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
-
-
-def _register_ray() -> None:
-    try:
-        ray = importlib.import_module("ray.util.joblib")
-    except ImportError as error:
-        raise LearningError("the backend 'ray' needs the package ray: pip install ray") from error
-    ray.register_ray()

@@ -29,6 +29,9 @@ from training.replaying.peers import PEERS, Peer
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+QUICK: Final = 10_000_000
+"""Pages times cycles up to which the engine without compiled loops is as good for a few replays: both give
+the same, and compiling takes longer than these."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,8 @@ def facts_of(arranged: ArrangedHistory, tallies: Collection[str]) -> Facts:
         arranged.words.reshape(-1),
         arranged.words.shape[1],
         np.diff(arranged.gain_sums),
-        arranged.gain_sums,
+        # Of arrays that cannot be written to, as this one in the process that made it, numba makes code anew.
+        arranged.gain_sums.copy(),
         weights.fixed,
         weights.values,
         weights.penalties,

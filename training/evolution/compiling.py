@@ -1,0 +1,79 @@
+"""Compile what replays run in a process beside, so that a search need not wait for it.
+
+numba compiles the grouped engine once per installation and kind of history, which takes longer than the first
+generation of a small history by the engine without compiled loops; both give the same numbers. So workers go
+without until this process has filled numba's cache, and none of them compiles the same a second time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Any, Final, NamedTuple
+
+from scrapy_gp4c.policies.table import TOP_K
+from training.evolution.fitness import Fitness, Pair
+from training.replaying.arranged import ArrangedHistory
+from training.replaying.replay import QUICK, run_all
+
+TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
+"""Replayed for the sake of the code that this takes."""
+
+
+class Wanted(NamedTuple):
+    """What the process beside replays."""
+
+    arranged: ArrangedHistory
+    metrics: tuple[str, ...]
+
+
+@contextmanager
+def compiled_beside(
+    arranged: ArrangedHistory, measure: Fitness | Pair, policy: str, parallel: Any
+) -> Iterator[Path | None]:
+    """The file that will tell that the code is compiled, while a process sees to it.
+
+    None: nothing is compiled beside, as there are no workers who would wait, the policy has no such code, or
+    the history is so large that compiling takes less time than replays without. Whatever becomes of the
+    process, the file tells when it is over: what is not compiled then, the workers compile.
+    """
+    if parallel.n_jobs == 1 or policy != TOP_K.text or arranged.pages * arranged.cycles > QUICK:
+        yield None
+        return
+    command = [sys.executable, "-m", __spec__.name]
+    wanted = pickle.dumps(Wanted(arranged, measure.metrics))
+    with (
+        tempfile.TemporaryDirectory(prefix="gp4c-compiling-") as folder,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=DEVNULL, stderr=DEVNULL) as beside,
+    ):
+        done = Path(folder, "done")
+
+        def attend() -> None:
+            beside.communicate(wanted)
+            done.touch()
+
+        attending = threading.Thread(target=attend)
+        attending.start()
+        try:
+            yield done
+        finally:
+            beside.kill()
+            attending.join()
+
+
+def main() -> int:
+    """Replay what comes on the standard input."""
+    wanted: Wanted = pickle.load(sys.stdin.buffer)
+    run_all(wanted.arranged, TEXTS, metrics=wanted.metrics)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
