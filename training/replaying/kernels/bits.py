@@ -57,6 +57,13 @@ def first_change(words, width, page, after, upto):
 
 
 @njit(cache=True)
+def copy(source, start, target, at, count):
+    """``target[at : at + count] = source[start : start + count]``, whose checks take 2 s to compile."""
+    for i in range(count):
+        target[at + i] = source[start + i]
+
+
+@njit(cache=True)
 def bits_of(number):
     """Bits that it takes to write a number."""
     bits = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from training.replaying.kernels.bits import ONE, bits_of, fill_keys, insert
+from training.replaying.kernels.bits import ONE, bits_of, copy, fill_keys, insert
 from training.replaying.kernels.memory import (
     CLASSES,
     COUNT,
@@ -63,7 +63,7 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
                     clean(slot, slots, arena, group_of)
                 start = slots[START, slot]
                 count = slots[COUNT, slot]
-                picked[place : place + count] = arena[start : start + count]
+                copy(arena, start, picked, place, count)
                 if slots[TRACKED, slot]:
                     _forget(picked[place : place + count], group_of)
                 runs[SLOT, q] = slot
@@ -236,10 +236,10 @@ def _compact(slots, work):
             if slots[LENGTH, slot] > count:
                 clean(slot, slots, arena, work.group_of)
             start = slots[START, slot]
-            gathered[at : at + count] = arena[start : start + count]
+            copy(arena, start, gathered, at, count)
             slots[START, slot] = at
             at += count
-    arena[:at] = gathered[:at]
+    copy(gathered, 0, arena, 0, at)
     work.sizes[TAIL] = at
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from training.replaying.kernels.bits import GOLDEN, ONE, mix
+from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
 from training.replaying.kernels.choice import choose
 from training.replaying.kernels.memory import (
     COUNT,
@@ -225,7 +225,7 @@ def _part(slots, work):
         end = np.uint64(slots[START, one] + slots[COUNT, one])
         run = picked[place:stop]
         if one == other:
-            arena[end : end + np.uint64(n)] = run
+            copy(picked, place, arena, np.int64(end), n)
             slots[COUNT, one] += n
             continue
         other = target[2 * q]
