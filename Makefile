@@ -44,7 +44,7 @@ QUICK_policies := --quick
 QUICK_reproduction := --seeds 1
 QUICK_learned_elsewhere := --population 20 --generations 3
 QUICK_discovery := --cycles 10
-QUICK_calendar_trap := --links 5000 --cycles 10
+QUICK_calendar_trap := --cycles 10
 QUICK_hints := --seeds 1
 QUICK_headroom := --population 20 --generations 3 --seeds 1
 
