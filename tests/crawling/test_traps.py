@@ -10,6 +10,7 @@ import pytest
 import pytest_twisted
 from scrapy import Spider
 
+from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html
 
@@ -55,12 +56,15 @@ async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
         assert store.verify() == []
         page_of = {request["url"]: page for page, request in enumerate(store.requests(range(store.pages)))}
         first: dict[int, int] = {}
+        hubs = set()
         for cycle, visits in store.visits():
             for page in visits["page"].tolist():
                 first.setdefault(page, cycle)
+            hubs.update(visits["page"][visits["kind"] == KINDS.index("hub")].tolist())
         assert all(list(first.values()).count(cycle) <= NEW_PAGES for cycle in range(1, CYCLES + 1))
         waiting = [page for url, page in page_of.items() if "calendar" in url and page not in first]
         assert len(waiting) > 30 * NEW_PAGES
+        assert {page_of[site.url("/", host)] for host in HOSTS[1:]} == hubs  # the calendar has enough waiting
     for born in range(WARM + 1, CYCLES):
         for host in HOSTS[1:]:
             page = page_of[site.url(f"/page/{PAGES + born - 2}", host)]

@@ -195,6 +195,14 @@ def test_lives(web):
     assert (web.gone[targets] == NEVER).all()
 
 
+def test_indexes_change_with_their_hosts(web):
+    """An index page that lists all of its host changes whenever a page of it appears or goes."""
+    own = web.found_by[web.host] == model.BY_INDEX
+    for day in range(2, 30):
+        moved = np.unique(web.host[own & ((web.born == day) | (web.gone == day))])
+        assert web.changed(day)[web.first[moved]].all()
+
+
 def test_what_lists_pages_changes_with_its_list(web):
     """Sitemaps and feeds exactly then, index pages then too; they lead to all pages."""
     lists = np.flatnonzero(web.index | web.file)
