@@ -29,7 +29,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery hints policies chaos
+	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
@@ -44,6 +44,7 @@ QUICK_policies := --quick
 QUICK_reproduction := --seeds 1
 QUICK_learned_elsewhere := --population 20 --generations 3
 QUICK_discovery := --cycles 10
+QUICK_calendar_trap := --cycles 10
 QUICK_hints := --seeds 1
 QUICK_headroom := --population 20 --generations 3 --seeds 1
 

@@ -32,6 +32,12 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return executor.submit(function, *arguments).result()
 
 
+def peak_mb() -> float:
+    """Return the peak of this process's memory so far; not ``ru_maxrss``, which has its parent's too."""
+    with Path("/proc/self/status").open() as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
 def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
     """Return the median of first / second; both of a pair were measured right after each other."""
     return statistics.median(first / second for first, second in pairs)

@@ -150,7 +150,7 @@ def served(days: int) -> None:
     start = datetime(2026, 3, 2, 6)
     for day in range(2, 2 + days):
         before, after = web.versions(day - 1), web.versions(day)
-        alive = web.alive(day - 1) & web.alive(day) & ~web.index
+        alive = web.alive(day - 1) & web.alive(day) & ~web.index & ~web.file
         moved = np.flatnonzero(alive & (before != after))
         still = np.flatnonzero(alive & (before == after))
         for page in [*moved.tolist(), *Random(day).sample(still.tolist(), min(200, still.size))]:

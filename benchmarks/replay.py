@@ -207,9 +207,7 @@ def growth(runs: int) -> None:
 
 MEMORY = """
 import benchmarks.replay as b
-def peak():  # not ru_maxrss, which a child takes over from its parent
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+from benchmarks.common import peak_mb as peak
 for text in ("t * X", "gad * t"):
     b.run(b.prepare(b.synthetic(1000, 57), budget=b.BUDGET), b.parse(text))
 before = peak()

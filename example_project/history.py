@@ -1,21 +1,25 @@
 """The truth about the monitored web as a change history: ``python -m example_project.history -o FILE``.
 
 What the demo's crawls take minutes for, `training.evaluate` replays on such a file in a second: any score
-function, on a web of any seed. Warm-up, first ranked day and days are the demo's.
+function, on a web of any seed. Warm-up, first ranked day and days are the demo's. With ``--growth`` the pages
+that appear are in it too, and those that lead to them.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.histories.formats import WRITERS
+from training.histories.growth import NOBODY, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 
-from .model import LAST_DAY, Web
+from .model import BY_INDEX, LAST_DAY, NEVER, Web
 
 DAYS, HOSTS = 31, 40  # the demo's
 
@@ -29,9 +33,30 @@ def history_of(web: Web, days: int = DAYS) -> ChangeHistory:
     Raises:
         ValueError: the model does not have so many days.
     """
+    return _history(web, np.flatnonzero(web.steady), days)
+
+
+def growth_of(web: Web, days: int = DAYS) -> GrowthHistory:
+    """Return the same with the pages that appear, each on the day of its birth, and with all that list pages.
+
+    Left out are pages that go, redirect or may not be fetched, and the calendar.
+
+    Raises:
+        ValueError: the model does not have so many days.
+    """
+    stays = (web.born <= days) & (web.gone == NEVER) & ~web.private & ~web.redirects
+    pages = np.flatnonzero(stays)
+    leads = web.first[web.host] + ((web.found_by[web.host] != BY_INDEX) & (web.born > 1))
+    leads[web.index] = 0
+    place = np.cumsum(stays) - 1
+    finder = place[leads[pages]].astype(np.int32)
+    finder[0] = NOBODY
+    return GrowthHistory(_history(web, pages, days), (web.born[pages] - 1).astype(np.int32), finder)
+
+
+def _history(web: Web, pages: NDArray[np.intp], days: int) -> ChangeHistory:
     if not 2 <= days <= LAST_DAY:
         raise ValueError(f"a history of the web has 2 to {LAST_DAY} days, not {days}")
-    pages = np.flatnonzero(web.steady)
     return ChangeHistory(
         np.array([web.changed(day)[pages] for day in range(2, days + 1)]),
         web.host[pages],
@@ -50,10 +75,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS, help=f"hosts besides the directory ({HOSTS})")
     parser.add_argument("--days", type=int, default=DAYS, help=f"days, one more than cycles ({DAYS})")
     options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
+    parser.add_argument("--growth", action="store_true", help="pages that appear too; writes .npz")
     given = parser.parse_args(arguments)
     try:
-        history = history_of(Web(given.seed, given.hosts), given.days)
-        options.writer_of(given.output)(given.output, history)
+        web = Web(given.seed, given.hosts)
+        if given.growth:
+            if not given.output.endswith(".npz"):
+                raise HistoryError(f"--growth: expected an output that ends in .npz; found {given.output!r}")
+            grown = growth_of(web, given.days)
+            history = grown.history
+            write_growth(Path(given.output), grown)
+        else:
+            history = history_of(web, given.days)
+            options.writer_of(given.output)(given.output, history)
     except (Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.history: {problem}", file=sys.stderr)
         return 2

@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 
 PAGES_PER_HOST = 62  # mean; the sizes of hosts are log-normal
 SIZE_SIGMA = 0.8
+MOST_PAGES = 270  # of a host
 SLOW_HOST_PAGES = 24  # the slow host is small: it is there to be slow, not to be the demo's length
 DIRECTORY_PAGES = 6.8  # mean; the sizes of a host's directories are log-normal
 DIRECTORY_SIGMA = 0.91
-NEW_SHARE = 0.12  # of the pages; they appear on a day drawn from 2..LAST_BIRTH
+GROWING_EVERY = 10  # host grows: 10, 20, 30, ...
+GROWING_PAGES = 120  # of a host that grows, ...
+NEW_SHARE = 0.65  # ... of which this share appears on a day drawn from 2..LAST_BIRTH: two a day
+NEW_ELSEWHERE = 0.01  # of the pages of other hosts, likewise
 LAST_BIRTH = 40
+FEED_ENTRIES = 20
 GONE_SHARE = 0.04  # of the pages; they go on a day drawn from 2..LAST_GONE
 LAST_GONE = 60
 DEAD_SHARE = 0.01  # links to these never worked
@@ -59,8 +64,15 @@ LATIN_HOST = 4  # sends UTF-8, declares ISO-8859-1
 CP1252_HOST = 5  # sends windows-1252, declares UTF-8
 NO_SPACE_HOST = 6  # Japanese: a script without spaces between words
 NO_CHARSET_HOST = 8  # sends UTF-8, declares nothing
+CALENDAR_HOST = 13  # has a calendar that never ends
 
-_PATH = re.compile(r"/(?:[a-z0-9/-]+/(?:article|product|page)-([1-9][0-9]{0,8})\.html)?")
+# What leads to the new pages of a host that grows; these take turns.
+BY_INDEX, BY_SITEMAP, BY_FEED, BY_LYING_SITEMAP = range(4)
+FILES = ("", "sitemap.xml", "feed.xml", "sitemap.xml")
+
+_PATH = re.compile(
+    r"/(?:[a-z0-9/-]+/(?:article|product|page)-([1-9][0-9]{0,8})\.html|sitemap\.xml|feed\.xml)?"
+)
 
 
 class Web:
@@ -77,8 +89,11 @@ class Web:
         redirects: bool [P], pages that redirect.
         private: bool [P], pages that robots.txt disallows.
         steady: bool [P], ordinary pages that exist on all days: no index, no redirect, not disallowed.
+        grows: bool [hosts + 1], hosts whose pages mostly appear later than on day 1.
+        found_by: int8 [hosts + 1], what leads to the new pages of a host: BY_INDEX and so on.
+        file: bool [P], sitemaps and feeds.
         always: bool [P], pages that a program rewrites almost every day.
-        still: bool [P], pages that never change, but for index pages when a page appears or goes.
+        still: bool [P], pages that never change, but for what lists pages: when these come and go.
         rate: float64 [P], changes per day of the page alone, mean over the days of a week.
         first: int32 [hosts + 2], the first page of each host; the last element is P.
     """
@@ -89,25 +104,33 @@ class Web:
         self.seed, self.hosts = seed, hosts
         rng = np.random.default_rng([seed, 0])
         size = rng.lognormal(0.0, SIZE_SIGMA, hosts)
-        slow = np.arange(1, hosts + 1) == SLOW_HOST
-        size *= (PAGES_PER_HOST * hosts - SLOW_HOST_PAGES * slow.sum()) / size[~slow].sum()
-        size = np.where(slow, SLOW_HOST_PAGES, np.maximum(np.rint(size), 8)).astype(np.int32)
+        host = np.arange(1, hosts + 1)
+        fixed = np.where(
+            host % GROWING_EVERY == 0, GROWING_PAGES, np.where(host == SLOW_HOST, SLOW_HOST_PAGES, 0)
+        )
+        drawn = fixed == 0
+        size *= (PAGES_PER_HOST * hosts - fixed.sum()) / size[drawn].sum()
+        size = np.where(drawn, np.clip(np.rint(size), 8, MOST_PAGES), fixed).astype(np.int32)
         size = np.concatenate([[1], size])
         self.first = np.concatenate([[0], np.cumsum(size)]).astype(np.int32)
         self.pages = pages = int(self.first[-1])
         self.host = np.repeat(np.arange(hosts + 1, dtype=np.int32), size)
         self.number = (np.arange(pages) - self.first[self.host]).astype(np.int32)
         self.kind = np.where(self.host == 0, DIRECTORY, NEWS + self.host % 3).astype(np.int8)
+        turn, after = np.divmod(np.arange(hosts + 1), GROWING_EVERY)
+        self.grows = (turn > 0) & (after == 0)
+        self.found_by = np.where(self.grows, (turn - 1) % len(FILES), BY_INDEX).astype(np.int8)
         self.index = self.number == 0
+        self.file = (self.number == 1) & (self.found_by != BY_INDEX)[self.host]
         self._lives(rng)
         self._directories(rng)
         self._rates(rng)
 
     def _lives(self, rng: np.random.Generator) -> None:
         """Draw births, deaths, redirects and the pages that robots may not fetch."""
-        pages, ordinary = self.pages, ~self.index
+        pages, ordinary = self.pages, ~self.index & ~self.file
         fate = rng.random(pages)
-        new = ordinary & (rng.random(pages) < NEW_SHARE)
+        new = ordinary & (rng.random(pages) < np.where(self.grows, NEW_SHARE, NEW_ELSEWHERE)[self.host])
         self.born = np.where(new, rng.integers(2, LAST_BIRTH + 1, pages), 1).astype(np.int32)
         going = ordinary & (fate < GONE_SHARE)
         dead = ordinary & ~going & (fate < GONE_SHARE + DEAD_SHARE)
@@ -130,6 +153,7 @@ class Web:
             weight = rng.lognormal(0.0, DIRECTORY_SIGMA, count)
             places += [[0], 1 + np.sort(rng.choice(count, size - 1, p=weight / weight.sum()))]
         self._place = np.concatenate(places).astype(np.int32)  # within the host; 0: its root
+        self._place[self.file] = 0
         pairs = self.host.astype(np.int64) << 32 | self._place
         self.directory = np.unique(pairs, return_inverse=True)[1].astype(np.int32)
         # Directories that a program rewrites: in a random order, until they have the pages.
@@ -155,7 +179,7 @@ class Web:
         rate = np.where(share < top, RATE_MEDIAN * np.exp(RATE_SIGMA * z), 0.0)
         rate = np.where(share >= top, low * (high / low) ** ((share - top) / BUSY_SHARE), rate)
         self.always = self._rewritten & (rng.random(self.pages) < ALWAYS_REACH)
-        self.still = (share <= STILL_SHARE) & ~self.always
+        self.still = (share <= STILL_SHARE) & ~self.always | self.file
         self.rate = np.where(self.always, ALWAYS_RATE, np.where(self.still, 0.0, rate))
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
@@ -178,10 +202,28 @@ class Web:
             reach = (rng.random(groups) < probability * pace) * rng.uniform(least, most, groups)
             changed |= (rng.random(self.pages) < reach[group]) & ~self.still
         changed &= (self.born < day) & (day < self.gone)
-        moved = np.unique(self.host[(self.born == day) | (self.gone == day)])
-        changed[self.first[moved]] = True  # an index page lists what exists
+        for page in np.flatnonzero(self.index | self.file).tolist():
+            changed[page] |= not np.array_equal(self.listed(page, day), self.listed(page, day - 1))
         version = version + (changed | (self.born == day))
         return changed, version, np.where(changed | (self.born == day), day, since).astype(np.int32)
+
+    def listed(self, page: int, day: int) -> NDArray[np.int32]:
+        """The pages that an index page, a sitemap or a feed leads to on a day; the directory: hosts."""
+        host = int(self.host[page])
+        if host == 0:
+            return self.first[1:-1]
+        pages = np.arange(self.first[host] + 1, self.first[host + 1], dtype=np.int32)
+        how, born, gone = self.found_by[host], self.born[pages], self.gone[pages]
+        living = pages[self.alive(day)[pages] & ~self.file[pages]]
+        fed = living[np.argsort(-self.born[living], kind="stable")][:FEED_ENTRIES]
+        if self.file[page]:
+            return fed if how == BY_FEED else living
+        here = (born <= day) & ((day < gone) | (gone == 0))
+        if how == BY_FEED:  # the archive of the feed
+            here &= ~np.isin(pages, fed)
+        elif how != BY_INDEX:
+            here &= born == 1
+        return pages[here]
 
     def changed(self, day: int) -> NDArray[np.bool_]:
         """Pages whose content on ``day`` differs from the day before, bool [P]; a birth is no change."""
@@ -214,6 +256,8 @@ class Web:
         """The path of a page's URL."""
         if self.index[page]:
             return "/"
+        if self.file[page]:
+            return f"/{FILES[self.found_by[self.host[page]]]}"
         kind = self.kind[page]
         folder = self._folder(kind, int(self._place[page]) - 1)
         folder = "live/" * bool(self._rewritten[page]) + ("private" if self.private[page] else folder)
@@ -239,7 +283,7 @@ class Web:
         if match is None or not address.startswith("127.0.0."):
             return None
         host = int(address.rpartition(".")[2]) - 1
-        number = int(match[1] or 0)
+        number = int(match[1] or path.endswith(".xml"))
         if not 0 <= host <= self.hosts or number >= self.first[host + 1] - self.first[host]:
             return None
         page = int(self.first[host]) + number

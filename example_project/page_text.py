@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from .model import DIRECTORY, MANUAL, NEWS, NO_CHARSET_HOST, NO_SPACE_HOST, SHOP, Web
+from .model import BY_FEED, CALENDAR_HOST, DIRECTORY, MANUAL, NEWS, NO_CHARSET_HOST, NO_SPACE_HOST, SHOP, Web
 from .prose import ADJECTIVES, NOUNS, PLACES, headline, sentence
 
 WORDS = {NEWS: (50, 900), SHOP: (50, 250), MANUAL: (120, 1000), DIRECTORY: (60, 60)}  # range, log-uniform
@@ -29,11 +29,18 @@ def _dice(web: Web, *key: object) -> Random:
     return Random(f"{web.seed}/{'/'.join(map(str, key))}")
 
 
+def week_path(week: int) -> str:
+    """Return the path of a week of the calendar, from 1."""
+    return f"/calendar/week-{week}.html"
+
+
 @lru_cache(maxsize=65536)
 def title(web: Web, page: int) -> str:
     """Return the name of a page, which never changes; links to it carry it."""
     if web.index[page]:
         return f"Host {web.host[page]}" if web.host[page] else "Directory"
+    if web.file[page]:
+        return "Feed" if web.found_by[web.host[page]] == BY_FEED else "Sitemap"
     return headline(_dice(web, page, "title"), web.host[page] == NO_SPACE_HOST)
 
 
@@ -42,8 +49,8 @@ def main_text(web: Web, page: int, version: int) -> tuple[str, ...]:
     """Return the text of a page's version that counts: headline, facts, then sentences.
 
     Version 1 is written at the page's birth; each later version edits what stands there: a price, a
-    stock count, the headline, or one to three sentences. An index page also lists the pages of its host,
-    see ``listed``.
+    stock count, the headline, or one to three sentences. An index page also lists pages of its host, see
+    `Web.listed`.
     """
     dice = _dice(web, page)
     kind = int(web.kind[page])
@@ -71,15 +78,6 @@ def main_text(web: Web, page: int, version: int) -> tuple[str, ...]:
         text.append(f"{1 + 13 * edit_of[2] % 97} in stock")
     text += [sentence(_dice(web, page, part, edit_of[part]), japanese) for part in range(facts, len(edit_of))]
     return tuple(text)
-
-
-def listed(web: Web, host: int, day: int) -> list[int]:
-    """Return the pages that a host's index page links to on a day; the directory links to all hosts."""
-    if host == 0:
-        return [int(page) for page in web.first[1:-1]]
-    pages = np.arange(web.first[host] + 1, web.first[host + 1])
-    keep = (web.born[pages] <= day) & ((day < web.gone[pages]) | (web.gone[pages] == 0))
-    return [int(page) for page in pages[keep]]
 
 
 @lru_cache(maxsize=65536)
@@ -202,7 +200,9 @@ def render(web: Web, page: int, day: int, port: int, noise: Noise) -> str:
         *main,
     ]
     if web.index[page]:
-        lines += [noise.tag("ul", class_="listing"), *links(listed(web, host, day)), "</ul>"]
+        calendar = [f"<li>{noise.link(week_path(1), 'Calendar')}</li>"] if host == CALENDAR_HOST else []
+        listed = web.listed(page, day).tolist()
+        lines += [noise.tag("ul", class_="listing"), *calendar, *links(listed), "</ul>"]
     else:
         lines += [noise.tag("ul", class_="related"), *links(related(web, page)), "</ul>"]
     lines += [

@@ -48,7 +48,7 @@ def write_contents(path: Path, web: Web, days: int) -> None:
         for page in range(web.pages):
             texts: dict[str, str | None] = {"0": ""}
             before: str | None = ""
-            for day in range(1, days + 1):
+            for day in range(1, days + 1) if not web.file[page] else ():  # nobody searches for these
                 text = None
                 if alive[day - 1][page]:
                     headline, *rest = main_text(web, page, int(versions[day - 1][page]))

@@ -6,6 +6,7 @@ except the slow host.
 """
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -25,11 +26,13 @@ from twisted.logger import (
 )
 from twisted.web import http, resource, server
 
-from .model import CP1252_HOST, LAST_DAY, LATIN_HOST, ROBOTS_HOST, SLOW_HOST, Web
+from .files import render_file, render_week
+from .model import CALENDAR_HOST, CP1252_HOST, LAST_DAY, LATIN_HOST, ROBOTS_HOST, SLOW_HOST, Web
 from .page_text import Noise, render
 
 SLOW_DELAY_S = 0.3
 DAY_ZERO = datetime(2025, 12, 28, tzinfo=UTC)  # so that day 1 is a Monday
+WEEK = re.compile(r"/calendar/week-([1-9][0-9]{0,17})\.html")
 reactor: Any = _reactor  # the module stands for an object that only exists at run time
 
 
@@ -62,6 +65,7 @@ class Site(resource.Resource):
         self.web, self.day_file = web, day_file
         self.dice = Random(noise_seed)
         self.refused: Counter[tuple[int, int]] = Counter()  # 503 answers per (day, page)
+        self.shown: dict[int, datetime] = {}  # when a day was first shown
 
     def render(self, request: server.Request) -> bytes | int:
         """Answer now, or after a delay on the slow host."""
@@ -89,10 +93,14 @@ class Site(resource.Resource):
         if path == "/robots.txt" and host % 4 != 1:  # a quarter of the hosts has none
             rule = "Disallow: /private/" if host == ROBOTS_HOST else "Disallow:"
             return self.plain(request, http.OK, f"User-agent: *\n{rule}\n")
+        if host == CALENDAR_HOST and (week := WEEK.fullmatch(path)):
+            request.setHeader(b"content-type", b"text/html; charset=utf-8")
+            return render_week(web, int(week[1]), Noise(self.dice, datetime.now(UTC))).encode()
         try:
             day = read_day(self.day_file)
         except WebError as problem:
             return self.plain(request, http.INTERNAL_SERVER_ERROR, str(problem))
+        self.shown.setdefault(day, datetime.now(UTC))
         page = web.find(address, path)
         if page is None or web.born[page] > day:
             return self.plain(request, http.NOT_FOUND, "no such page")
@@ -112,6 +120,10 @@ class Site(resource.Resource):
         """Return a page, or nothing where the client's validators show that it has the version."""
         web = self.web
         host = int(web.host[page])
+        if web.file[page]:
+            content_type, text = render_file(web, page, day, port, self.shown)
+            request.setHeader(b"content-type", content_type.encode("ascii"))
+            return text.encode()
         if host % 4:  # three quarters of the hosts send validators
             modified = DAY_ZERO + timedelta(days=int(web.last_change(day)[page]))
             known = request.setETag(f'W/"{web.seed}-{page}-{web.versions(day)[page]}"'.encode("ascii"))

@@ -1,10 +1,10 @@
-"""A spider as anyone would write it: start at a directory, follow links, yield one item per page."""
+"""A spider as anyone would write it: start at a directory, follow links, sitemaps and feeds, yield pages."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from scrapy import Request, Spider
-from scrapy.http import Response, TextResponse
+from scrapy.http import Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from w3lib.url import url_query_cleaner
 
@@ -15,7 +15,7 @@ class MonitorSpider(Spider):
     name = "monitor"
     # Session ids would make a new page of every link to it.
     links = LinkExtractor(
-        allow=[r":\d+/$", r"/(article|product|page)-\d+\.html$"],
+        allow=[r":\d+/$", r"/(article|product|page|week)-\d+\.html$", r"/(sitemap|feed)\.xml$"],
         restrict_css="main",
         process_value=url_query_cleaner,
     )
@@ -29,6 +29,9 @@ class MonitorSpider(Spider):
         if not isinstance(response, TextResponse):
             return
         changed = response.meta.get("gp4c", {}).get("changed")
+        if isinstance(response, XmlResponse):
+            yield from self.listed(response)
+            return
         yield {
             "url": response.url,
             "title": response.css("title::text").get(),
@@ -39,3 +42,9 @@ class MonitorSpider(Spider):
             return
         for link in self.links.extract_links(response):
             yield response.follow(link, callback=self.parse)
+
+    def listed(self, response: XmlResponse) -> Iterator[Request]:
+        """Yield the pages of a sitemap or a feed."""
+        response.selector.remove_namespaces()
+        for url in response.xpath("//url/loc/text() | //entry/link/@href").getall():
+            yield response.follow(url, callback=self.parse)

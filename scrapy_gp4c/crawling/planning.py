@@ -86,6 +86,7 @@ class Planner:
         self._surroundings = Surroundings(store, self._cycle, read)
         self._survey: Survey | None = None
         self._hubs: Chosen | None = None
+        self._first_visits: Pages | None = None
         self._stopped = False
         self.planned_rounds = len(store.rounds())
         """Rounds whose plan is committed."""
@@ -184,10 +185,20 @@ class Planner:
         return max(0, self._settings.budget_pages(known.alive) - len(known.due[PANEL]))
 
     def _chosen_hubs(self, known: Survey) -> Chosen:
-        """Hubs of the cycle: the same in every round, since nothing that the cycle found has a say."""
+        """Hubs of the cycle: the same in every round, since nothing that the cycle found has a say.
+
+        A site whose new pages wait for a later cycle, as those of a calendar without end do, needs no
+        visits for more of them.
+        """
         if self._hubs is None:
+            hubs, new, planned = known.hubs, known.due[NEW], self._new(known)
+            rows = np.flatnonzero(hubs).astype(np.uint32)
+            if len(planned) < len(new) and len(rows):
+                waiting = np.setdiff1d(new, planned)
+                hubs = hubs.copy()
+                hubs[rows] = ~np.isin(self._sites(rows), self._sites(waiting))
             budget = self._beside_panel(known)
-            self._hubs = choose_hubs(self._store, self._settings, self._cycle, known.hubs, budget)
+            self._hubs = choose_hubs(self._store, self._settings, self._cycle, hubs, budget)
         return self._hubs
 
     def _found(self) -> Found:
@@ -203,7 +214,7 @@ class Planner:
             PANEL: _unscored(panel),
             RANKED: chosen,
             WARMUP: _unscored(warmup),
-            NEW: _unscored(self._by_turns(new)),
+            NEW: _unscored(self._new(known)),
         }
         counts = PlanCounts(
             known=self._store.pages,
@@ -220,13 +231,19 @@ class Planner:
         )
         return counts, parts
 
-    def _by_turns(self, new: Pages) -> Pages:
+    def _new(self, known: Survey) -> Pages:
         """Pages never fetched that this cycle plans to."""
-        caps = self._settings.new_pages, self._settings.new_pages_per_site
-        if caps == (None, None) or not len(new):
-            return new
-        site = self._store.directories()["site"][self._store.columns_of(new)["group"]]
-        return by_turns(new, np.unique(site, return_inverse=True)[1], *caps)
+        if self._first_visits is None:
+            new, caps = known.due[NEW], (self._settings.new_pages, self._settings.new_pages_per_site)
+            if caps != (None, None) and len(new):
+                new = by_turns(new, np.unique(self._sites(new), return_inverse=True)[1], *caps)
+            self._first_visits = new
+        return self._first_visits
+
+    def _sites(self, pages: Pages) -> npt.NDArray[np.uint64]:
+        """Key of each page's site ``[P]``; ids ascending."""
+        keys: npt.NDArray[np.uint64] = self._store.directories()["site"]
+        return keys[self._store.columns_of(pages)["group"]]
 
 
 def share_of(budget: int, spent: int) -> float:

@@ -163,9 +163,12 @@ def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
     base = _base(counts, of_all)
     prior = 1.0 / (1.0 + np.exp(-(_log_odds(base)[..., None] + lift)))
     visits = counts.sum(axis=-1) + PRIOR_VISITS
-    share = (counts[..., 1] + PRIOR_VISITS * prior) / visits
-    variance = (1.0 / (visits * share * (1.0 - share))).sum(axis=-1)
-    return share, _log_odds(share[..., 1]) - _log_odds(share[..., 0]), variance
+    found = counts[..., 1] + PRIOR_VISITS * prior
+    # Half a visit more of each kind (Anscombe 1956): where no page ever changed in silence, the variance of
+    # the log-odds would be the larger, the more visits have shown it.
+    odds = (found + 0.5) / (visits - found + 0.5)
+    variance = (1.0 / (found + 0.5) + 1.0 / (visits - found + 0.5)).sum(axis=-1)
+    return found / visits, np.log(odds[..., 1]) - np.log(odds[..., 0]), variance
 
 
 def _base(counts: Floats, prior: Floats) -> Floats:

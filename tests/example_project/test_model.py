@@ -169,9 +169,10 @@ def test_directories(web):
 
 def test_lives(web):
     """Pages appear, disappear, redirect and are disallowed, each to the documented share."""
-    ordinary = ~web.index
+    ordinary, grows = ~web.index & ~web.file, web.grows[web.host]
     share = {
-        "new": (web.born > 1)[ordinary].mean(),
+        "new": (web.born > 1)[ordinary & grows].mean(),
+        "new elsewhere": (web.born > 1)[ordinary & ~grows].mean(),
         "gone": ((web.gone > 0) & (web.gone < NEVER))[ordinary].mean(),
         "dead": (web.gone == 0)[ordinary].mean(),
         "alias": web.redirects[ordinary].mean(),
@@ -179,6 +180,7 @@ def test_lives(web):
     }
     wanted = {
         "new": model.NEW_SHARE,
+        "new elsewhere": model.NEW_ELSEWHERE,
         "gone": model.GONE_SHARE,
         "dead": model.DEAD_SHARE,
         "alias": model.ALIAS_SHARE,
@@ -194,10 +196,41 @@ def test_lives(web):
 
 
 def test_indexes_change_with_their_hosts(web):
-    """An index page changes on every day on which a page of its host appears or goes."""
+    """An index page that lists all of its host changes whenever a page of it appears or goes."""
+    own = web.found_by[web.host] == model.BY_INDEX
     for day in range(2, 30):
-        moved = np.unique(web.host[(web.born == day) | (web.gone == day)])
+        moved = np.unique(web.host[own & ((web.born == day) | (web.gone == day))])
         assert web.changed(day)[web.first[moved]].all()
+
+
+def test_what_lists_pages_changes_with_its_list(web):
+    """Sitemaps and feeds exactly then, index pages then too; they lead to all pages."""
+    lists = np.flatnonzero(web.index | web.file)
+    for day in range(2, 32):
+        moved = [not np.array_equal(web.listed(p, day), web.listed(p, day - 1)) for p in lists.tolist()]
+        assert web.changed(day)[lists[moved]].all()
+        assert not web.changed(day)[web.file & ~np.isin(np.arange(web.pages), lists[moved])].any()
+        listed = np.unique(np.concatenate([web.listed(p, day) for p in lists.tolist()]))
+        living = np.flatnonzero(web.alive(day))
+        assert np.isin(living[1:], listed).all()  # all but the directory, where crawls start
+        assert (web.born[listed] <= day).all()
+
+
+def test_hosts_that_grow(web):
+    """Each gains two pages a day, and only one page leads to them: the index page, a sitemap or a feed."""
+    grows = np.flatnonzero(web.grows)
+    assert web.found_by[grows].tolist() == [
+        model.BY_INDEX, model.BY_SITEMAP, model.BY_FEED, model.BY_LYING_SITEMAP
+    ]  # fmt: skip
+    for host in grows.tolist():
+        index, file = int(web.first[host]), int(web.first[host]) + 1
+        assert 1.4 < ((web.host == host) & (web.born > 1)).sum() / (model.LAST_BIRTH - 1) < 2.6
+        assert web.file[file] == (web.found_by[host] != model.BY_INDEX)
+        for day in range(2, 31):
+            new = np.flatnonzero((web.host == host) & (web.born == day) & web.alive(day))
+            leads = file if web.file[file] else index
+            assert np.isin(new, web.listed(leads, day)).all()
+            assert not (web.file[file] and np.isin(new, web.listed(index, day)).any())
 
 
 def test_urls_round_trip(web):

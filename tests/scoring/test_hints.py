@@ -129,6 +129,19 @@ def test_trust_grows_with_what_was_seen() -> None:
     ]
 
 
+@given(st.integers(3, 200), st.integers(0, 5_000), st.integers(0, 5_000))
+def test_more_silence_that_was_true_is_more_trust(right: int, silent: int, more: int) -> None:
+    """A site that was never wrong holds, and no visit to a silent page that had not changed unsays it."""
+    tables = [
+        hints.lifts(counts([visits, 0, 0, right], [60, 20, 60, 20]), pages((90, 10), (50, 50)))
+        for visits in (20 + silent, 20 + silent + more)
+    ]
+    less, greater = (table[0, SITEMAP] for table in tables)
+    assert greater[1] > 0.8 * less[1] > 1.0
+    assert greater[0] < 0.8 * less[0] < 0.0
+    assert hints.holds(counts([20 + silent, 0, 0, right], [60, 20, 60, 20]))[0, SITEMAP]
+
+
 def test_hinted_is_the_rate_alone_without_hints() -> None:
     """And moves with the lift; what was not told of is the last cycle, and all of it is told of by a
     claim."""

@@ -1,0 +1,217 @@
+"""What the endless calendar of one host costs the others: the delay of their new pages, and memory.
+
+    python -m benchmarks.calendar_trap [--cycles 22]
+
+Real crawls of loopback hosts by a spider that follows every link. Five hosts have 60 pages each and a start
+page that gains a link in every cycle; a sixth is a calendar, whose pages link to ever more, without end.
+Budget 50 visits, of which 5 are for hubs, and 100 first visits per cycle (``GP4C_NEW_PAGES``), the same with
+the calendar, from the first cycle on, and without. The calendar is
+
+- *deep*: a page shows the same links at every visit;
+- *turning*: it shows others at every visit, so that its pages are the best hubs of all.
+
+For each: links that became known, pages of the calendar that were fetched, the delay of the other hosts' new
+pages from cycle 8 on (a page never fetched counts until the end), and the peaks of the process's resident
+memory, server included: all of it, and what is its own, without mapped files such as the store, whose pages
+the system takes back when it needs them. Targets: at most one cycle more than without, and at most 32 MB
+more of its own. Every row is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.common import in_fresh_process, machine, peak_mb, verdict
+from scrapy_gp4c.store.opening import open_store
+
+SITES, PAGES = 5, 60
+FIRST_COUNTED = 8
+NONE, DEEP, TURNING = "none", "deep", "turning"
+LINKS_OF_A_PAGE = {DEEP: 60, TURNING: 25}  # so that 22 cycles come to know 100,000
+DELAY_CYCLES, MEMORY_MB = 1.0, 32.0
+SAMPLED_EVERY_S = 0.1
+SETTINGS = {
+    "ADDONS": {"scrapy_gp4c.Addon": 500},
+    "GP4C_BUDGET": SITES * PAGES // 6,
+    "GP4C_NEW_PAGES": 100,
+    "LOG_LEVEL": "WARNING",
+    "TELNETCONSOLE_ENABLED": False,
+    "CONCURRENT_REQUESTS": 32,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
+}
+
+
+class Web:
+    """Hosts in threads: 127.0.0.1 has the calendar, the others grow; ``cycle`` is set from outside."""
+
+    def __init__(self, calendar: str) -> None:
+        """Serve them at one port."""
+        self.cycle, self.calendar = 1, calendar
+        web, port = self, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                body = web.page(self.path).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None:
+                """Log nothing."""
+
+        self.starts = []
+        for host in range(1, SITES + 2):
+            server = http.server.ThreadingHTTPServer((f"127.0.0.{host}", port), Handler)
+            port = server.server_port
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.starts.append(f"http://127.0.0.{host}:{port}/")
+        self.starts[0] += "calendar/0"
+        if calendar == NONE:
+            del self.starts[0]
+
+    def page(self, path: str) -> str:
+        """Text of a page in this cycle."""
+        if path == "/":
+            numbers = range(PAGES + self.cycle - 1)
+            links = "".join(f'<a href="/page/{n}">page {n}</a> ' for n in reversed(numbers))
+            return f"<html><body><h1>{len(numbers)} pages</h1>{links}</body></html>"
+        number = int(path.partition("?")[0].rpartition("/")[2])
+        if path.startswith("/calendar/"):
+            size = LINKS_OF_A_PAGE[self.calendar]
+            first = size * number + 1
+            query = f"?seen={self.cycle}" if self.calendar == TURNING else ""
+            shown = range(first, first + size)
+            links = "".join(f'<a href="/calendar/{n}{query}">day {n}</a> ' for n in shown)
+            return f"<html><body><h1>Day {number}</h1>{links}</body></html>"
+        version = self.cycle if number % 7 == 0 else 1
+        text = f"page {number} tells what is new in version {version}. " * 9
+        return f"<html><body><p>{text}</p></body></html>"
+
+
+class Memory:
+    """Samples what of this process's resident memory is its own, from a thread."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.own_mb = 0.0
+        threading.Thread(target=self._sample, daemon=True).start()
+
+    def _sample(self) -> None:
+        while True:
+            with Path("/proc/self/status").open() as status:
+                now_kb = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+            self.own_mb = max(self.own_mb, now_kb / 1024)
+            time.sleep(SAMPLED_EVERY_S)
+
+
+def crawls(calendar: str, cycles: int, place: str) -> tuple[float, float]:
+    """Run all cycles of one row; for a fresh process. Returns its peaks of memory, all and its own, MB."""
+    from scrapy import Spider
+    from scrapy.crawler import CrawlerRunner
+    from scrapy.utils.reactor import install_reactor
+
+    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    from twisted.internet import reactor
+    from twisted.internet.defer import inlineCallbacks
+
+    web, memory = Web(calendar), Memory()
+
+    class Follower(Spider):
+        name = "follower"
+        start_urls = tuple(web.starts)
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            """Follow every link."""
+            yield from response.follow_all(css="a")
+
+    @inlineCallbacks
+    def run() -> Any:
+        for web.cycle in range(1, cycles + 1):
+            yield CrawlerRunner({**SETTINGS, "GP4C_STORE": place}).crawl(Follower)
+        reactor.stop()
+
+    reactor.callWhenRunning(run)
+    reactor.run()
+    return peak_mb(), memory.own_mb
+
+
+class Row(NamedTuple):
+    """What one row of crawls gave."""
+
+    known: int
+    """Pages of the calendar that became known."""
+    fetched: int
+    """Those of them that were visited."""
+    delay_cycles: float
+    """Of the other hosts' new pages, in the mean."""
+    worst_cycles: int
+    peak_mb: float
+    own_mb: float
+    time_s: float
+
+
+def row(calendar: str, cycles: int) -> Row:
+    """Crawl, and read from the store what came of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = str(Path(directory, "store"))
+        began_s = time.perf_counter()
+        peaks_mb = in_fresh_process(crawls, calendar, cycles, place)
+        time_s = time.perf_counter() - began_s
+        with open_store(place, readonly=True) as store:
+            urls = [request["url"] for request in store.requests(range(store.pages))]
+            first: dict[int, int] = {}
+            for cycle, visits in store.visits():
+                for page in visits["page"].tolist():
+                    first.setdefault(page, cycle)
+    of_calendar = [page for page, url in enumerate(urls) if "/calendar/" in url]
+    fetched = {url: first[page] for page, url in enumerate(urls) if page in first}
+    delays = [
+        fetched.get(f"{start}page/{PAGES + born - 2}", cycles + 1) - born
+        for start in [url for url in urls if url.count("/") == 3 and url.endswith("/")]
+        for born in range(FIRST_COUNTED, cycles + 1)
+    ]
+    visited = sum(page in first for page in of_calendar)
+    return Row(len(of_calendar), visited, float(np.mean(delays)), max(delays), *peaks_mb, time_s)
+
+
+def main() -> int:
+    """Print the table; return 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cycles", type=int, default=22, help="of a row (default: %(default)s)")
+    given = parser.parse_args()
+    print(machine())
+    print("| calendar | links known | fetched | mean delay, cycles | worst | peak, MB | its own | time, s |")
+    print("|---|---|---|---|---|---|---|---|")
+    rows = {}
+    for calendar in (NONE, DEEP, TURNING):
+        rows[calendar] = one = row(calendar, given.cycles)
+        print(
+            f"| {calendar} | {one.known:,} | {one.fetched:,} | {one.delay_cycles:.2f} | {one.worst_cycles} "
+            f"| {one.peak_mb:.0f} | {one.own_mb:.0f} | {one.time_s:.0f} |",
+            flush=True,
+        )
+    held = []
+    for calendar in (DEEP, TURNING):
+        more, named = rows[calendar].delay_cycles - rows[NONE].delay_cycles, f"{calendar}: more delay, cycles"
+        held.append(verdict(named, more, DELAY_CYCLES, at_least=False))
+        more, named = rows[calendar].own_mb - rows[NONE].own_mb, f"{calendar}: more memory, MB"
+        held.append(verdict(named, more, MEMORY_MB, at_least=False))
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

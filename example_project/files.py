@@ -1,0 +1,65 @@
+"""What the monitored web serves besides its pages: sitemaps, a feed, and a calendar that never ends.
+
+A sitemap and a feed say when each page changed, as seen by those who ask: the day that the web shows jumps
+when its file changes, so that the moment in which it first showed a day or a later one is when what changed
+on that day did. The lying sitemap says "now" of every page.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from random import Random
+
+from .model import BY_LYING_SITEMAP, BY_SITEMAP, Web
+from .page_text import Noise, title, week_path
+from .prose import headline, sentence
+
+SITEMAP_TYPE, FEED_TYPE = "text/xml; charset=utf-8", "application/atom+xml; charset=utf-8"
+YEAR_WEEKS = 52
+WEEK_SENTENCES = 6
+
+
+def since(shown: Mapping[int, datetime], day: int) -> datetime:
+    """Return when what changed on ``day`` was first to be seen; ``shown``: day to when it was shown first."""
+    return min(moment for other, moment in shown.items() if other >= day)
+
+
+def render_file(web: Web, page: int, day: int, port: int, shown: Mapping[int, datetime]) -> tuple[str, str]:
+    """Return the type and the text of a sitemap or feed; ``shown``: see `since`, with the day."""
+    changed = web.last_change(day)
+    lies = web.found_by[web.host[page]] == BY_LYING_SITEMAP
+    entries = [
+        (web.url(other, port), other, (max(shown.values()) if lies else since(shown, int(changed[other]))))
+        for other in web.listed(page, day).tolist()
+    ]
+    if lies or web.found_by[web.host[page]] == BY_SITEMAP:
+        urls = [f"<url><loc>{url}</loc><lastmod>{at.isoformat()}</lastmod></url>" for url, _, at in entries]
+        space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+        lines = [f'<urlset xmlns="{space}">', *urls, "</urlset>"]
+        return SITEMAP_TYPE, "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', *lines])
+    own = web.url(page, port)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<feed xmlns="http://www.w3.org/2005/Atom">',
+        f"<title>News of host {web.host[page]}</title><id>{own}</id>",
+        f"<updated>{max(at for *_, at in entries).isoformat()}</updated>" if entries else "",
+        *(
+            f'<entry><title>{escape(title(web, other))}</title><id>{url}</id><link href="{url}"/>'
+            f"<updated>{at.isoformat()}</updated></entry>"
+            for url, other, at in entries
+        ),
+        "</feed>",
+    ]
+    return FEED_TYPE, "\n".join(lines)
+
+
+def render_week(web: Web, week: int, noise: Noise) -> str:
+    """Return the HTML of a week of the calendar: it never changes, and there is always a next one."""
+    dice = Random(f"{web.seed}/week/{week}")
+    text = " ".join(sentence(dice, japanese=False) for _ in range(WEEK_SENTENCES))
+    links = [noise.link(week_path(week + further), f"Week {week + further}") for further in (1, YEAR_WEEKS)]
+    return (
+        f"<!DOCTYPE html><html><head><title>Week {week}</title></head><body>"
+        f"{noise.tag('main', id='content')}<h1>Week {week}: {headline(dice, japanese=False)}</h1>"
+        f"<p>{text}</p>{' '.join(links)}</main></body></html>"
+    )
