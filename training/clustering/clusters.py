@@ -18,6 +18,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from training.clustering.links import count_images, links_of
+from training.histories.addresses import addresses_of, depth_of, domain_of
 from training.histories.contents import ContentHistory
 from training.histories.groups_file import identity_of
 
@@ -68,13 +69,10 @@ def group_texts(
 ) -> PageGroups:
     """`group_pages` by other texts of the pages, ``[P]``: those that a crawl has copies of, say."""
     history = contents.history
-    pages = list(history.page_names or ())
-    names = history.site_names or []
-    urls = [f"{names[site]}/{page}" for site, page in zip(history.site.tolist(), pages, strict=True)]
-    links = links_of(history.site.tolist(), pages, texts)
+    links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
     counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in known]
-    told = Pages(urls, counted_words(known), np.array(counts, np.float64), links)
+    told = Pages(addresses_of(history), counted_words(known), np.array(counts, np.float64), links)
     label, order = cluster(told, clusters, features, seed)
     return PageGroups(label, order, links, identity_of(history))
 
@@ -103,8 +101,8 @@ def _features(pages: Pages, features: Sequence[str], seed: int) -> Floats:
     if "url" in features:
         words = [url.replace("_", " ").replace("/", " ") for url in urls]
         parts.append(near_largest(counted_words(words), seed))
-        depth = np.array([[url.count("/")] for url in urls], np.float64)
-        ends = [url.partition("/")[0].rpartition(".")[2] for url in urls]
+        depth = np.array([[depth_of(url)] for url in urls], np.float64)
+        ends = [domain_of(url) for url in urls]
         domains = np.array([[end == known for known in sorted(set(ends))] for end in ends], np.float64)
         parts += [depth, domains[:, : 2 * DIMENSIONS]]
     if "page" in features:

@@ -44,6 +44,8 @@ class Neighbours:
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
         """Clusters and links, if a file of them was read (`training.histories.groups_file`)."""
+        self.popular: npt.NDArray[np.uint8] | None = None
+        """How popular pages are, ``[P]``, where somebody told it; else weights and links tell."""
 
     @property
     def are_named(self) -> bool:
@@ -108,6 +110,8 @@ class Neighbours:
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """How popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nothing tells."""
+        if self.popular is not None:
+            return self.popular
         if self._weight is not None:
             return popularity.of_values(self._weight)
         if self.groups_by_content is None:
