@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from training.comparing.policy_trials import MEASURED, PolicyTrial, try_policy, written
+from training.comparing.policy_trials import PolicyTrial, try_policy, written
 from training.comparing.statistics import Mean
 from training.histories.models import generate
 from training.replaying.arranged import CrawlChoices, prepare_for
-from training.replaying.metrics import ORACLE
+from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.replay import replay, run
 
 values = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=12)
@@ -25,9 +25,9 @@ def test_a_trial_is_the_mean_of_replays() -> None:
     history = generate("poisson", 120, 9, 3)
     crawl = CrawlChoices(0.1, warmup=1, seed=4)
     for policy, score in (("top_k", "t * X"), (ORACLE, "random")):
-        found = try_policy(history, policy, crawl, 3, score)
+        found = try_policy(history, policy, crawl, 3, METRICS, score)
         given = ORACLE if policy == ORACLE else score
-        for metric in MEASURED:
+        for metric in METRICS:
             replays = [
                 getattr(replay(history, given, budget=0.1, warmup=1, seed=seed), metric) for seed in (4, 5, 6)
             ]

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import HistoryError
 from tests.support.linked import write_linked
 from training.clustering.clusters import group_pages
-from training.comparing.policy_trials import MEASURED, PolicyTrial
+from training.comparing.policy_trials import PolicyTrial
 from training.comparing.tan import (
     ADAPTIVE,
     BEST_D,
     COMPARED,
     DEPTHS,
+    MEASURED,
     QUICK_DEPTHS,
     SETTINGS,
     TYPICAL,

@@ -7,7 +7,8 @@ cycle, and what two policies differ by is paired by cycle.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,11 +17,8 @@ from training.comparing.evaluation import RANDOM
 from training.comparing.statistics import Floats, Mean
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import CrawlChoices, prepare_for
-from training.replaying.metrics import ORACLE
+from training.replaying.metrics import ORACLE, TRIO
 from training.replaying.replay import run
-
-MEASURED: Final = ("change_rate", "weighted_change_rate", "ndcg", "freshness")
-"""Metrics of `training.replaying.metrics.METRICS` that trials tell."""
 
 
 class PolicyTrial(NamedTuple):
@@ -31,7 +29,7 @@ class PolicyTrial(NamedTuple):
     score: str
     """What it ranks by; `RANDOM` for one that asks for no score function."""
     per_cycle: dict[str, Floats]
-    """Metric of `MEASURED` -> mean over the seeds, ``[scored cycles]``."""
+    """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
 
     def mean(self, metric: str) -> Mean:
         """Over the cycles, with the 95% interval of their mean."""
@@ -43,19 +41,25 @@ class PolicyTrial(NamedTuple):
 
 
 def try_policy(
-    history: ChangeHistory, policy: str, crawl: CrawlChoices, seeds: int, score: str = RANDOM
+    history: ChangeHistory,
+    policy: str,
+    crawl: CrawlChoices,
+    seeds: int,
+    metrics: Collection[str] = TRIO,
+    score: str = RANDOM,
 ) -> PolicyTrial:
     """Replay a policy (or `ORACLE`) with seeds ``crawl.seed``, ``crawl.seed + 1``, ...
 
+    ``metrics``: those of `training.replaying.metrics.METRICS` to measure; ``score``: what it ranks by.
     Raises HistoryError, ScoreError, ExpressionError or PolicyError as `training.replaying.replay.run`.
     """
     results = []
     for number in range(seeds):
         arranged = prepare_for(history, crawl._replace(seed=crawl.seed + number))
         given = (ORACLE, None) if policy == ORACLE else (score, policy)
-        results.append(run(arranged, given[0], clock=crawl.clock, metrics=MEASURED, policy=given[1]))
+        results.append(run(arranged, given[0], clock=crawl.clock, metrics=metrics, policy=given[1]))
     per_cycle = {
-        metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in MEASURED
+        metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in metrics
     }
     return PolicyTrial(policy, score, per_cycle)
 

@@ -21,7 +21,7 @@ import numpy as np
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
 from training.comparing.evaluation import write_json
-from training.comparing.policy_trials import MEASURED, PolicyTrial, try_policy
+from training.comparing.policy_trials import PolicyTrial, try_policy
 from training.evolution.evolve import Json
 from training.histories.addresses import addresses_of, depth_of, domain_of
 from training.histories.contents import ContentHistory
@@ -38,6 +38,8 @@ QUICK_DEPTHS: Final = (-1, 0, 1, 3)
 BEST_D: Final = {"lb": 3, "db": 1, "cb": 0}
 """The paper's (section 6.2)."""
 BASELINES: Final = ("rns", "rr", "gsb")
+MEASURED: Final = ("change_rate", "weighted_change_rate", "ndcg")
+"""The paper's metrics, C and C^w, and the order of visit."""
 FORMAT: Final = "gp4c-tan/1"
 
 
@@ -179,11 +181,11 @@ def run_all(
             f"at least {2 * SPANS_WEEKS[-1]}, two of its longest cycles"
         )
     addresses = addresses_of(weekly)
-    histories = {weeks: _weighted(longer(whole, weeks), weekly) for weeks in SPANS_WEEKS}
+    histories = {weeks: weighted(longer(whole, weeks), weekly) for weeks in SPANS_WEEKS}
     trials = {}
     for policy, setting in planned(weekly, plans):
         crawl = CrawlChoices(setting.budget, warmup=0, seed=plans.seed)
-        trials[policy, setting] = try_policy(histories[setting.weeks], policy, crawl, plans.seeds)
+        trials[policy, setting] = try_policy(histories[setting.weeks], policy, crawl, plans.seeds, MEASURED)
         advance()
     return Results(
         weekly.source,
@@ -197,16 +199,16 @@ def run_all(
     )
 
 
-def _weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
+def weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
     """A history with the groups of another of the same pages; pages weigh their popularity (eq. 10)."""
     groups = weekly.neighbours.groups_by_content
     if weekly.weight is None and groups is None:
         return history
     popular = weekly.neighbours.popularity()
     # Where no page is more popular than another, all weigh the same.
-    weighted = replace(history, weight=popular.astype(np.float64) if popular.any() else None)
-    weighted.neighbours.groups_by_content, weighted.neighbours.popular = groups, popular
-    return weighted
+    found = replace(history, weight=popular.astype(np.float64) if popular.any() else None)
+    found.neighbours.groups_by_content, found.neighbours.popular = groups, popular
+    return found
 
 
 def domains(addresses: Sequence[str], sites: Sequence[int]) -> list[Domain]:

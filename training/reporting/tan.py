@@ -13,12 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from training.comparing.policy_trials import MEASURED, written
+from training.comparing.policy_trials import written
 from training.comparing.statistics import Floats
 from training.comparing.tan import (
     ADAPTIVE,
     BUDGETS,
     COMPARED,
+    MEASURED,
     SETTINGS,
     SPANS_WEEKS,
     TYPICAL,
@@ -189,7 +190,7 @@ def compared_table(results: Results) -> str:
     heads = [METRICS[metric].name for metric in MEASURED]
     lines = [
         f"| weeks | R | policy | {' | '.join(heads)} | change rate over `rns`, paired |",
-        "|---" * 8 + "|",
+        "|---" * 7 + "|",
     ]
     for setting in SETTINGS:
         random = results.trials["rns", setting]
