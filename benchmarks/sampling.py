@@ -33,7 +33,7 @@ from example_project.model import Web
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT
-from training.clustering.clusters import FEATURES, group_pages
+from training.clustering.clusters import CLUSTERS, FEATURES, group_pages
 from training.comparing.evaluation import RANDOM
 from training.comparing.policy_trials import PolicyTrial, try_policy, written
 from training.comparing.tan import TYPICAL, weighted
@@ -46,7 +46,6 @@ from training.replaying.replay import can_replay, policy_of
 from training.reporting.evaluation import progress
 
 BUDGETS: Final = ("0.01", "0.05", "0.088", "0.176", "0.351")
-CLUSTERS: Final = 100
 PLAIN: Final = "t * (X + 0.5)"
 SAMPLED: Final = "rounds(rounds=16, sample=0.2, level={level!r})"
 NOW: Final = {"cluster": f"{PLAIN} * cluster_now", "directory": f"{PLAIN} * near"}

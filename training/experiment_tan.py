@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from training.clustering.clusters import group_pages
+from training.clustering.clusters import CLUSTERS, group_pages
 from training.comparing.tan import QUICK_DEPTHS, Plans, planned, run_all
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices
@@ -20,7 +20,6 @@ PROTOCOL: Final = "tan"
 LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")
 """Options of the other protocols."""
 QUICK_SEEDS: Final = 2
-CLUSTERS: Final = 100
 LEAST_CLUSTER: Final = 10
 """Pages that a mean cluster has at least."""
 

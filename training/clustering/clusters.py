@@ -28,6 +28,8 @@ FEATURES: Final = ("content", "url", "page", "links")
 """What every source of pages tells."""
 HISTORY: Final = "history"
 """What a store tells besides: visits, changes, rates."""
+CLUSTERS: Final = 100
+"""Where nobody says how many."""
 FIRST_CLUSTERS: Final = 100
 DIMENSIONS: Final = 10
 MOST_WORDS: Final = 2**15
@@ -51,7 +53,7 @@ class Pages(NamedTuple):
 
 
 def group_pages(
-    contents: ContentHistory, clusters: int = 100, features: Sequence[str] = FEATURES, seed: int = 0
+    contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
     """Cluster the pages of a file of contents by what they said in cycle 0: no look-ahead.
 
@@ -63,7 +65,7 @@ def group_pages(
 def group_texts(
     contents: ContentHistory,
     texts: Sequence[str | None],
-    clusters: int = 100,
+    clusters: int = CLUSTERS,
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
@@ -135,14 +137,20 @@ def near_largest(terms: Any, seed: int) -> Floats:
     clusters = max(1, min(FIRST_CLUSTERS, pages // 10))
     label, centres = bisected(np.asarray(vectors, np.float64), clusters, seed)
     rank = np.argsort(nearest(centres), axis=1)  # [from, to]
-    largest = np.argsort(-np.bincount(label, minlength=clusters), kind="stable")[:DIMENSIONS]
+    largest = np.argsort(-np.bincount(label, minlength=len(centres)), kind="stable")[:DIMENSIONS]
     return np.asarray(rank[largest][:, label].T, np.float64)
 
 
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
-    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia."""
+    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia.
+
+    There are fewer clusters where fewer points differ: equal ones cannot be told apart.
+    """
     model = _library().cluster.BisectingKMeans(
-        clusters, random_state=seed, n_init=1, bisecting_strategy="biggest_inertia"
+        min(clusters, len(np.unique(points, axis=0))),
+        random_state=seed,
+        n_init=1,
+        bisecting_strategy="biggest_inertia",
     )
     label = model.fit_predict(points)
     return label.astype(np.int32), np.asarray(model.cluster_centers_, np.float64)

@@ -127,7 +127,7 @@ def compared_figure(results: Results) -> Figure:
             axes.annotate(text, (value + half[place], place), (6, 0), textcoords="offset points",
                           va="center", fontweight="bold")  # fmt: skip
         axes.invert_yaxis()
-        axes.set_xlim(0.0, 1.3 * float((values + half).max()))
+        axes.set_xlim(0.0, 1.4 * float((values + half).max()))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_title(f"{RATE}, {_said(TYPICAL)}", loc="left", fontsize=11)
         axes.set_xlabel("whiskers: 95% interval of the lead over RNS, paired by cycle")
