@@ -1,12 +1,14 @@
 """Do 100 best pages on one slow host hold up the pages of the other hosts?
 
-    python -m benchmarks.politeness [--delay-s 0.2] [--runs 2]
+    python -m benchmarks.politeness [--delay-s 0.2] [--runs 2] [--policy top_k]
 
 A plan of 500 pages: the 100 of the highest score lie on one host that may be asked once per ``delay``
 (``--delay-s 1``: as in a polite crawl), 10 each on 40 more hosts with a delay of 0.1 s. The same pages are
 crawled with stock Scrapy, all in its queue before the first one is fetched. The figure is the time until the
 last page of the 40 other hosts has arrived, as a ratio of both, measured in pairs, each crawl in a process
-of its own.
+of its own. ``--policy gsb`` (or ``cb``, ``db``, ...) samples the slow host too, and plans by what the samples
+found, while their answers are slow to come: every page has changed, so that samples are followed. Clusters go
+across hosts.
 """
 
 from __future__ import annotations
@@ -20,12 +22,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
 from benchmarks.server import server
+from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.store.records import StoredGroups
 
 TARGET = 1.2
 SLOW_PAGES = 100
 PAGES_PER_HOST = 10
+CLUSTERS = 10
 OTHER_DELAY_S = 0.1
 """Without any delay the CPU would be what the other hosts wait for, and crawl_overhead measures that."""
 SLOW_HOST, *OTHER_HOSTS = (f"127.0.0.{number}" for number in range(1, 42))
@@ -46,8 +54,8 @@ def urls(port: int) -> list[str]:
     return slow + others
 
 
-def crawl(port: int, delay_s: float, store: str | None) -> Crawled:
-    """Crawl the pages: those of the plan where a store is given; for a fresh process."""
+def crawl(port: int, delay_s: float, store: str | None, policy: str) -> Crawled:
+    """Crawl the pages: those of a policy's plan where a store is given; for a fresh process."""
     import scrapy
     from scrapy import signals
     from scrapy.crawler import CrawlerProcess
@@ -77,6 +85,7 @@ def crawl(port: int, delay_s: float, store: str | None) -> Crawled:
             "GP4C_STORE": store,
             "GP4C_BUDGET": 1.0,
             "GP4C_WARMUP_VISITS": 1,
+            "GP4C_POLICY": policy,
         }
     process = CrawlerProcess(settings)
     crawler = process.create_crawler(PageSpider)
@@ -119,6 +128,16 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
                     NewVisit(page=page, time=time.time(), kind="other", outcome=outcome, fingerprint=page)
                 )
             store.finish_cycle({"finished": time.time()})
+        store.put_clusters(_across_hosts(len(pages)))
+
+
+def _across_hosts(pages: int) -> StoredGroups:
+    """Clusters that have pages of every host."""
+    nobody = np.empty(0, np.intp)
+    order = np.stack([np.roll(np.arange(CLUSTERS, dtype=np.int32), -own) for own in range(CLUSTERS)])
+    number = np.arange(pages, dtype=np.int32) % CLUSTERS
+    groups = PageGroups(number, order, Links(nobody, nobody, pages), "")
+    return StoredGroups(groups, np.zeros(pages, np.uint8), {"clusters": CLUSTERS})
 
 
 def main() -> int:
@@ -128,15 +147,20 @@ def main() -> int:
         "--delay-s", type=float, default=0.2, help="delay of the slow host (default: %(default)s)"
     )
     parser.add_argument("--runs", type=int, default=2, help="pairs of crawls (default: %(default)s)")
+    parser.add_argument("--policy", default="top_k", help="what plans the crawl (default: %(default)s)")
     arguments = parser.parse_args()
     print(machine())
     pairs: list[tuple[Crawled, Crawled]] = []
     with server(SLOW_PAGES, (SLOW_HOST, *OTHER_HOSTS)) as port, tempfile.TemporaryDirectory() as directory:
         for run in range(arguments.runs):
             store = str(Path(directory, f"run-{run}"))
-            stock, ours = (in_fresh_process(crawl, port, arguments.delay_s, path) for path in (None, store))
+            stock, ours = (
+                in_fresh_process(crawl, port, arguments.delay_s, path, arguments.policy)
+                for path in (None, store)
+            )
             pairs.append((stock, ours))
-    print(f"\n{SLOW_PAGES} best pages on a host with {arguments.delay_s} s of delay; medians of {len(pairs)}")
+    print(f"\n{arguments.policy}: {SLOW_PAGES} pages on a host with {arguments.delay_s} s of delay; ", end="")
+    print(f"medians of {len(pairs)}")
     print("crawl     other hosts done   all done")
     for name, crawls in zip(("stock", "add-on"), zip(*pairs, strict=True), strict=True):
         others_s, total_s = (statistics.median(times) for times in zip(*crawls, strict=True))

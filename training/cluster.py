@@ -14,7 +14,7 @@ import numpy as np
 
 from scrapy_gp4c.errors import Gp4cError
 from training import options
-from training.clustering.clusters import FEATURES, HISTORY, group_pages
+from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_pages
 from training.clustering.copies import group_copies
 from training.histories.contents import read_contents
 from training.histories.copies_of_store import read_copies
@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     add("pages", metavar="CONTENTS|STORE", type=Path,
         help="file of contents, what every page said in every cycle; or the store of a crawl")  # fmt: skip
     options.output(add, "file of groups to write (.npz)")
-    add("--clusters", type=int, default=100, help="number of clusters (default %(default)s)")
+    add("--clusters", type=int, default=CLUSTERS, help="number of clusters (default %(default)s)")
     default = ",".join(FEATURES)
     add(
         "--features",

@@ -17,11 +17,10 @@ from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.arguments import ScoreParser
-from training import evaluate_growth, options, search_options
+from training import cluster_options, evaluate_growth, options, search_options
 from training.comparing.contenders import DEFAULT_SCORES, EVERY, asked
 from training.comparing.evaluation import cycles_of, evaluate, write_csv, write_json
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
-from training.histories.groups_file import read_groups
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.foreseen import is_replays
@@ -58,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
     add("--seeds", type=int, default=1, help="replays with so many seeds (default %(default)s)")
-    add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
+    cluster_options.add_options(add)
     add("--figure", type=Path, metavar="OUT", help="with --all: draw change rate over freshness (.png, .svg)")
     evaluate_growth.add_options(add)
     add("--json", type=Path, metavar="OUT", help="write everything as JSON")
@@ -82,8 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cycles = cycles_of(given.cycles or ":", history.cycles)
         if given.cycles:
             history = history.take(cycles=cycles)
-        if given.groups:
-            history.neighbours.groups_by_content = read_groups(given.groups, history)
+        cluster_options.take_groups(given, history, cycles.start)
         _evaluate(given, history, cycles.start + 1)
     except Gp4cError as error:
         print(error, file=sys.stderr)

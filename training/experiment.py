@@ -5,6 +5,9 @@ selection rules choose beside every baseline and the oracle on the test folds, a
 the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables
 (`training.comparing.paper`) and figures (`training.reporting.charts`, `training.reporting.figures`); and
 ``report.html`` (`training.report`).
+
+``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies
+(`training.experiment_tan`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Final
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from training import options
+from training import experiment_tan, options
 from training.comparing.experiment import Experiment, difference_of
 from training.comparing.paper import markdown, table_2, write_tables
 from training.comparing.results import NAME
@@ -48,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     add = command.add_argument
     options.history(add)
     options.output(add, "directory for results, tables, figures and report")
-    options.protocol(add, "journal")
+    options.protocol(add, "journal", experiment_tan.PROTOCOL)
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
     options.warmup(add, choices.warmup)
     options.clock(add, choices.clock)
@@ -60,12 +63,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
-    given = parser().parse_args(arguments)
+    command = parser()
+    given = command.parse_args(arguments)
     console = Console(stderr=True)
-    if given.quick:
-        vars(given).update(QUICK, seeds=QUICK_SEEDS)
     directory: Path = given.output
     try:
+        if given.protocol == experiment_tan.PROTOCOL:
+            experiment_tan.check(given, command)
+            experiment_tan.run(given, console)
+            return 0
+        if given.quick:
+            vars(given).update(QUICK, seeds=QUICK_SEEDS)
         choices = options.choices_of(given)
         history = read_history(given.history)
         directory.mkdir(parents=True, exist_ok=True)

@@ -41,9 +41,10 @@ def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str
         add("-o", "--output", type=kind, default=default, help=what)
 
 
-def protocol(add: Add, default: splits.Protocol) -> None:
-    """How a history is split."""
-    add("--protocol", choices=splits.PROTOCOLS, default=default, help="how to split the history")
+def protocol(add: Add, default: splits.Protocol, *others: str) -> None:
+    """How a history is split; ``others``: protocols of a command of its own."""
+    known, more = (*splits.PROTOCOLS, *others), f" (nothing is split: {', '.join(others)})" if others else ""
+    add("--protocol", choices=known, default=default, help=f"how to split the history{more}")
 
 
 def budget(add: Add, default: float) -> None:

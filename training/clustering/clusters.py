@@ -18,6 +18,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from training.clustering.links import count_images, links_of
+from training.histories.addresses import addresses_of, depth_of, domain_of
 from training.histories.contents import ContentHistory
 from training.histories.groups_file import identity_of
 
@@ -27,6 +28,8 @@ FEATURES: Final = ("content", "url", "page", "links")
 """What every source of pages tells."""
 HISTORY: Final = "history"
 """What a store tells besides: visits, changes, rates."""
+CLUSTERS: Final = 100
+"""Where nobody says how many."""
 FIRST_CLUSTERS: Final = 100
 DIMENSIONS: Final = 10
 MOST_WORDS: Final = 2**15
@@ -50,7 +53,7 @@ class Pages(NamedTuple):
 
 
 def group_pages(
-    contents: ContentHistory, clusters: int = 100, features: Sequence[str] = FEATURES, seed: int = 0
+    contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
     """Cluster the pages of a file of contents by what they said in cycle 0: no look-ahead.
 
@@ -62,19 +65,16 @@ def group_pages(
 def group_texts(
     contents: ContentHistory,
     texts: Sequence[str | None],
-    clusters: int = 100,
+    clusters: int = CLUSTERS,
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
     """`group_pages` by other texts of the pages, ``[P]``: those that a crawl has copies of, say."""
     history = contents.history
-    pages = list(history.page_names or ())
-    names = history.site_names or []
-    urls = [f"{names[site]}/{page}" for site, page in zip(history.site.tolist(), pages, strict=True)]
-    links = links_of(history.site.tolist(), pages, texts)
+    links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
     counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in known]
-    told = Pages(urls, counted_words(known), np.array(counts, np.float64), links)
+    told = Pages(addresses_of(history), counted_words(known), np.array(counts, np.float64), links)
     label, order = cluster(told, clusters, features, seed)
     return PageGroups(label, order, links, identity_of(history))
 
@@ -103,8 +103,8 @@ def _features(pages: Pages, features: Sequence[str], seed: int) -> Floats:
     if "url" in features:
         words = [url.replace("_", " ").replace("/", " ") for url in urls]
         parts.append(near_largest(counted_words(words), seed))
-        depth = np.array([[url.count("/")] for url in urls], np.float64)
-        ends = [url.partition("/")[0].rpartition(".")[2] for url in urls]
+        depth = np.array([[depth_of(url)] for url in urls], np.float64)
+        ends = [domain_of(url) for url in urls]
         domains = np.array([[end == known for known in sorted(set(ends))] for end in ends], np.float64)
         parts += [depth, domains[:, : 2 * DIMENSIONS]]
     if "page" in features:
@@ -137,14 +137,20 @@ def near_largest(terms: Any, seed: int) -> Floats:
     clusters = max(1, min(FIRST_CLUSTERS, pages // 10))
     label, centres = bisected(np.asarray(vectors, np.float64), clusters, seed)
     rank = np.argsort(nearest(centres), axis=1)  # [from, to]
-    largest = np.argsort(-np.bincount(label, minlength=clusters), kind="stable")[:DIMENSIONS]
+    largest = np.argsort(-np.bincount(label, minlength=len(centres)), kind="stable")[:DIMENSIONS]
     return np.asarray(rank[largest][:, label].T, np.float64)
 
 
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
-    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia."""
+    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia.
+
+    There are fewer clusters where fewer points differ: equal ones cannot be told apart.
+    """
     model = _library().cluster.BisectingKMeans(
-        clusters, random_state=seed, n_init=1, bisecting_strategy="biggest_inertia"
+        min(clusters, len(np.unique(points, axis=0))),
+        random_state=seed,
+        n_init=1,
+        bisecting_strategy="biggest_inertia",
     )
     label = model.fit_predict(points)
     return label.astype(np.int32), np.asarray(model.cluster_centers_, np.float64)

@@ -15,7 +15,7 @@ from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.scoring import rates
 from scrapy_gp4c.words.described import Described, link_hash, unpack
-from training.clustering.clusters import FEATURES, MOST_WORDS, Pages, cluster
+from training.clustering.clusters import CLUSTERS, FEATURES, MOST_WORDS, Pages, cluster
 from training.histories.copies_of_store import StoredCopies
 
 LEAST_PAGES: Final = 2
@@ -23,7 +23,7 @@ LEAST_PAGES: Final = 2
 
 
 def group_copies(
-    copies: StoredCopies, clusters: int = 100, features: Sequence[str] = FEATURES, seed: int = 0
+    copies: StoredCopies, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
     """Cluster the pages of a store; those without a description are in no cluster.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,39 +15,36 @@ from training.histories.reading import read_history
 
 
 def read_longer(path: str | Path, every: int) -> ChangeHistory:
-    """Read a history with every so many of its cycles as one; cycles that are left over at the end are cut.
+    """Read a history with every so many of its cycles as one, see `longer`; errors too as `read_history`."""
+    return longer(read_whole(path), every)
 
-    A page of a file of contents has changed if its texts at both ends differ; of other histories, if it
-    changed in any of the cycles. Raises HistoryError as `read_history`, and for fewer cycles than one takes.
-    """
+
+def read_whole(path: str | Path) -> ContentHistory | ChangeHistory:
+    """Read a history, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
     path = Path(path)
-    contents = read_contents(path) if path.is_file() and has_contents(path) else None
-    history = read_history(path) if contents is None else contents.history
+    return read_contents(path) if path.is_file() and has_contents(path) else read_history(path)
+
+
+def longer(whole: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
+    """Take every so many cycles of a history as one; cycles that are left over at the end are cut.
+
+    A page of contents has changed if its texts at both ends differ; of other histories, if it changed in any
+    of the cycles. Raises HistoryError for fewer cycles than one takes.
+    """
+    history = whole.history if isinstance(whole, ContentHistory) else whole
     cycles = history.cycles // every if every > 0 else 0
     if cycles < 1:
         raise HistoryError(
-            f"--every takes from 1 to {history.cycles:,} of the {history.cycles:,} cycles of {path} as one; "
-            f"found {every}"
+            f"--every takes from 1 to {history.cycles:,} of the {history.cycles:,} cycles of "
+            f"{history.source} as one; found {every}"
         )
-    if contents is None:
-        whole = history.changed[: cycles * every]
-        changed: npt.NDArray[np.bool_] = np.logical_or.reduce(
-            whole.reshape(cycles, every, history.pages), axis=1
-        )
+    if isinstance(whole, ContentHistory):
+        ends = _texts(whole)[whole.version[: cycles * every + 1 : every]]
+        changed: npt.NDArray[np.bool_] = np.not_equal(ends[1:], ends[:-1])
     else:
-        ends = _texts(contents)[contents.version[: cycles * every + 1 : every]]
-        changed = np.not_equal(ends[1:], ends[:-1])
-    return ChangeHistory(
-        changed=changed,
-        site=history.site,
-        weight=history.weight,
-        site_names=history.site_names,
-        page_names=history.page_names,
-        key=history.key,
-        source=history.source,
-        sha256=history.sha256,
-        dropped_pages=history.dropped_pages,
-    )
+        parts = history.changed[: cycles * every].reshape(cycles, every, history.pages)
+        changed = np.logical_or.reduce(parts, axis=1)
+    return replace(history, changed=changed, observed=None, impact=None)
 
 
 def _texts(contents: ContentHistory) -> npt.NDArray[np.int64]:

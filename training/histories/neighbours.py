@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,6 +26,15 @@ class Groups(NamedTuple):
     directories: Directories
 
 
+class Regrouping(NamedTuple):
+    """How a replay comes to clusters and links anew, of the copies that it has fetched by then."""
+
+    every_cycles: int
+    """At least 1: anew after so many cycles, counted from cycle 0."""
+    group: Callable[[npt.NDArray[np.int64]], PageGroups]
+    """Groups by what copies say; given is the cycle that each page's copy is of, ``[P]``."""
+
+
 class Neighbours:
     """The groups of pages, told when they are asked for: reading names takes as long as reading a file."""
 
@@ -44,6 +54,18 @@ class Neighbours:
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
         """Clusters and links, if a file of them was read (`training.histories.groups_file`)."""
+        self.regrouping: Regrouping | None = None
+        """How replays make clusters and links anew; None: those of the beginning stay."""
+        self.popular: npt.NDArray[np.uint8] | None = None
+        """How popular pages are, ``[P]``, where somebody told it; else weights and links tell."""
+
+    def regrouped(self, groups: PageGroups) -> Neighbours:
+        """Return the same places with other clusters and links."""
+        other = copy(self)
+        other.groups_by_content = groups
+        kept = self._groupings.items()
+        other._groupings = {name: one for name, one in kept if name not in ("cluster", "links")}
+        return other
 
     @property
     def are_named(self) -> bool:
@@ -108,6 +130,8 @@ class Neighbours:
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """How popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nothing tells."""
+        if self.popular is not None:
+            return self.popular
         if self._weight is not None:
             return popularity.of_values(self._weight)
         if self.groups_by_content is None:

@@ -61,7 +61,7 @@ def replay_dense(
     scoring = function if isinstance(function, ScoreFunction) else None
     evidence = ReplayEvidence(arranged, columns_read(scoring, policy))
     planner = _planner(arranged, function, policy, copies)
-    sampled = None if by_rounds else compiled(planner, evidence)
+    sampled = None if by_rounds or evidence.is_regrouped else compiled(planner, evidence)
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
         for cycle in range(1, arranged.warmup + 1):

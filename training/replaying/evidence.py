@@ -72,12 +72,13 @@ class ReplayEvidence:
         if self._worth is not None:
             self.state |= self._worth.state
         self._columns = self.state | ({"group": self._group} if related else {})
+        self._neighbours = arranged.neighbours
         self._clusters: Grouping | None = None
-        if any(name in terminals.CLUSTERED for name in related) and arranged.neighbours.knows("cluster"):
-            self._clusters = arranged.neighbours.grouping("cluster")
-            self._columns["cluster"] = self._clusters.number
+        self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
+        if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
             begun = arranged.changed[max(0, arranged.warmup - WINDOW_CYCLES) : arranged.warmup]
-            self._clustered = [count_changes(self._clusters.number, row) for row in begun[::-1]]
+            self._told = [(np.arange(arranged.pages), row) for row in begun[::-1]]
+            self._take_clusters()
         self._finished = list(arranged.warmup_visits) if related else []
         self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
@@ -86,11 +87,28 @@ class ReplayEvidence:
         self._selection = Selection(arranged.pages)
         self._visits = Found(*(np.empty(arranged.pages, one) for one in ("u4", "u1", "u1")))
 
+    def _take_clusters(self) -> None:
+        """Count by the clusters of now what the last cycles' visits found."""
+        self._clusters = self._neighbours.grouping("cluster")
+        self._columns["cluster"] = self._clusters.number
+        self._clustered = [count_changes(self._clusters.number[pages], found) for pages, found in self._told]
+
     def begin(self, cycle: int, salt: np.uint64) -> None:
-        """Begin a cycle, nothing visited yet."""
+        """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
+        anew = self._arranged.neighbours.regrouping
+        if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
+            copies = self.state["last_cycle"].astype(np.int64)
+            self._neighbours = self._neighbours.regrouped(anew.group(copies))
+            if self._clusters is not None:
+                self._take_clusters()
         self._cycle, self.salt = cycle, salt
         self.visited = 0
         self._open[:] = True
+
+    @property
+    def is_regrouped(self) -> bool:
+        """Whether clusters and links may be others in a later cycle."""
+        return self._arranged.neighbours.regrouping is not None
 
     @property
     def pages(self) -> int:
@@ -194,11 +212,11 @@ class ReplayEvidence:
 
     def grouping(self, name: Name) -> Grouping:
         """Return how all pages fall into groups. Raises PolicyError where the history does not tell."""
-        return self._arranged.neighbours.grouping(name)
+        return self._neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """Return how popular each page is. Raises PolicyError where the history does not tell."""
-        return self._arranged.neighbours.popularity()
+        return self._neighbours.popularity()
 
     def visit(self, chosen: Chosen, found: npt.NDArray[np.bool_]) -> None:
         """Note the visits of a round."""
@@ -223,6 +241,7 @@ class ReplayEvidence:
             self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
+            self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]
         visited = self.visited_pages()
         seen = {name: values[visited] for name, values in self.state.items()}
         if self._worth is not None:

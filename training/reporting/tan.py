@@ -1,0 +1,239 @@
+"""Tables and figures of the experiment of Tan et al. 2007: Table 1, Figures 4 to 9, and their claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from training.comparing.policy_trials import written
+from training.comparing.statistics import Floats
+from training.comparing.tan import (
+    ADAPTIVE,
+    BUDGETS,
+    COMPARED,
+    MEASURED,
+    SETTINGS,
+    SPANS_WEEKS,
+    TYPICAL,
+    Domain,
+    Results,
+    Setting,
+    following,
+)
+from training.comparing.tan_claims import NAMES, claims, over_d
+from training.replaying.metrics import METRICS
+from training.reporting.charts import Chart, Line
+from training.reporting.figures import OPTIONS, STYLES, save, write_figures
+
+NAMED_DOMAINS: Final = 6
+"""Lines of Figure 4 with a name of their own."""
+D_LABEL: Final = "download granularity d"
+RATE: Final = "Change rate C"
+
+
+def depths_figure(domains: Sequence[Domain]) -> Figure:
+    """Figure 4: how many pages have how many slashes in their address."""
+    deepest = max(len(domain.by_depth) for domain in domains)
+    rows = {
+        domain.name: np.pad(domain.by_depth, (0, deepest - len(domain.by_depth))).astype(np.float64)
+        for domain in domains
+    }
+    names = list(rows)
+    shown = names if len(names) <= NAMED_DOMAINS + 1 else names[:NAMED_DOMAINS]
+    lines = [_line(name, rows[name]) for name in shown]
+    if others := names[len(shown) :]:
+        lines.append(_line(f"{len(others)} others", np.sum([rows[name] for name in others], axis=0)))
+    with matplotlib.rc_context(OPTIONS):
+        figure = Figure(figsize=(8.0, 4.4), dpi=150, layout="constrained")
+        axes = figure.subplots()
+        _plot(axes, range(deepest), lines)
+        axes.set_title(
+            "Pages by slashes in their address, for each top-level domain", loc="left", fontsize=11
+        )
+        axes.set_xlabel("slashes")
+        axes.set_ylabel("pages")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False)
+    return figure
+
+
+def _plot(axes: Axes, x: Sequence[int], lines: Sequence[Line]) -> None:
+    for line, (colour, dash, marker) in zip(lines, STYLES, strict=False):
+        axes.plot(x, line.values, color=colour, linestyle=dash, marker=marker, markersize=4, label=line.name)
+    axes.grid(color="#DDDDDD", linewidth=0.6)
+
+
+def granularity_chart(results: Results) -> Chart:
+    """Figure 5: C of links, directories and clusters over d; no cluster is at a negative distance."""
+    depths = results.plans.depths
+    lines = [
+        _line(name, values)
+        for policy, name in NAMES.items()
+        if np.isfinite(values := over_d(results, policy, depths, TYPICAL)).any()
+    ]
+    return Chart("figure-5", f"{RATE}, {_said(TYPICAL)}", D_LABEL, RATE, _x(depths), lines, percent=True)
+
+
+def popularity_chart(results: Results) -> Chart:
+    """Figure 8: C^w of PageRank-adaptive and plain directory policies over d."""
+    depths = [d for d in results.plans.depths if d >= 0]
+    lines = []
+    for name, phi in (("PRA", "pra"), ("DB", "change")):
+        trials = [results.found(following("db", d, phi), ADAPTIVE) for d in depths]
+        means = [trial.mean("weighted_change_rate").mean for trial in trials if trial is not None]
+        if means:
+            lines.append(_line(name, means))
+    title = f"Weighted change rate, {_said(ADAPTIVE)}"
+    return Chart("figure-8", title, D_LABEL, "weighted change rate", _x(depths), lines, percent=False)
+
+
+def history_chart(results: Results) -> Chart:
+    """Figure 9: C in every cycle of what adapts to history, beside DB and random visits."""
+    texts = {
+        "RNS": "rns",
+        "DB": following("db"),
+        "HA": following("db", phi="ha"),
+        "WHA": following("db", phi="wha"),
+    }
+    found = {name: results.found(text, ADAPTIVE) for name, text in texts.items()}
+    lines = [_line(name, one.per_cycle["change_rate"]) for name, one in found.items() if one is not None]
+    title = f"Change rate in every cycle, {_said(ADAPTIVE)}"
+    x = [float(cycle + 1) for cycle in range(len(lines[0].values))]
+    return Chart("figure-9", title, "cycle", RATE, x, lines, percent=True)
+
+
+def compared_figure(results: Results) -> Figure:
+    """Figure 6: C of all policies, with the 95% intervals of their leads over RNS."""
+    random = results.trials["rns", TYPICAL]
+    found = [one for policy in COMPARED if (one := results.found(policy, TYPICAL)) is not None]
+    values = np.array([trial.mean("change_rate").mean for trial in found])
+    leads = [trial.ahead(random, "change_rate") for trial in found]
+    half = np.nan_to_num([lead.half_width for lead in leads])
+    with matplotlib.rc_context(OPTIONS):
+        figure = Figure(figsize=(8.0, 0.9 + 0.5 * len(found)), dpi=150, layout="constrained")
+        axes = figure.subplots()
+        axes.barh([_short(trial.policy) for trial in found], values, xerr=(np.minimum(half, values), half),
+                  color="#56B4E9", ecolor="#333333", capsize=3, height=0.6)  # fmt: skip
+        for place, (trial, value, lead) in enumerate(zip(found, values.tolist(), leads, strict=True)):
+            text = f"{value:.1%}" if trial is random else f"{value:.1%} ({100 * lead.mean:+.1f} points)"
+            axes.annotate(text, (value + half[place], place), (6, 0), textcoords="offset points",
+                          va="center", fontweight="bold")  # fmt: skip
+        axes.invert_yaxis()
+        axes.set_xlim(0.0, 1.4 * float((values + half).max()))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_title(f"{RATE}, {_said(TYPICAL)}", loc="left", fontsize=11)
+        axes.set_xlabel("whiskers: 95% interval of the lead over RNS, paired by cycle")
+        axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure
+
+
+def settings_figure(results: Results) -> Figure:
+    """Figure 7: C of directories over d, by length of cycle and R."""
+    depths = results.plans.depths
+    with matplotlib.rc_context(OPTIONS):
+        figure = Figure(figsize=(11.0, 4.2), dpi=130, layout="constrained")
+        panels = figure.subplots(1, len(SPANS_WEEKS), sharey=True)
+        for axes, weeks in zip(panels, SPANS_WEEKS, strict=True):
+            lines = [
+                _line(f"R = {budget:.1%}", over_d(results, "db", depths, Setting(weeks, budget)))
+                for budget in BUDGETS
+            ]
+            _plot(axes, depths, lines)
+            axes.set_title(f"DB, cycles of {weeks} weeks", loc="left", fontsize=11)
+            axes.set_xlabel(D_LABEL)
+        panels[0].set_ylabel(RATE)
+        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        panels[0].legend(frameon=False)
+    return figure
+
+
+def _line(name: str, values: Sequence[float] | Floats) -> Line:
+    return Line(name, [float(value) for value in values], [math.nan] * len(values))
+
+
+def _x(depths: Sequence[int]) -> list[float]:
+    return [float(d) for d in depths]
+
+
+def _said(setting: Setting) -> str:
+    return f"cycles of {setting.weeks} weeks, R = {setting.budget:.1%} of the pages"
+
+
+def _short(policy: str) -> str:
+    name, _, rest = policy.partition("(")
+    return f"{name.upper()}({rest.partition(',')[0]})" if rest else name.upper()
+
+
+def domain_table(results: Results) -> str:
+    """Table 1: the pages by top-level domain, as Markdown."""
+    lines = ["| domain | pages | websites | pages per site |", "|---|---|---|---|"]
+    for name, pages, sites, _ in results.domains:
+        lines.append(
+            f"| {name} | {pages:,} ({pages / results.pages:.1%}) | {sites:,} | {pages / sites:.1f} |"
+        )
+    total = results.pages / results.sites
+    lines.append(f"| sum | {results.pages:,} | {results.sites:,} | {total:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def compared_table(results: Results) -> str:
+    """Figure 6 at all settings, with 95% intervals over the cycles, and how far each is ahead of RNS."""
+    heads = [METRICS[metric].name for metric in MEASURED]
+    lines = [
+        f"| weeks | R | policy | {' | '.join(heads)} | change rate over `rns`, paired |",
+        "|---" * 7 + "|",
+    ]
+    for setting in SETTINGS:
+        random = results.trials["rns", setting]
+        for policy in COMPARED:
+            if (trial := results.found(policy, setting)) is None:
+                continue
+            cells = " | ".join(written(trial.mean(metric)) for metric in MEASURED)
+            ahead = "" if policy == "rns" else written(trial.ahead(random, "change_rate"), sign="+")
+            lines.append(f"| {setting.weeks} | {setting.budget:.1%} | `{policy}` | {cells} | {ahead} |")
+    return "\n".join(lines) + "\n"
+
+
+def claims_table(results: Results) -> str:
+    """What the paper says beside what was found, as Markdown."""
+    lines = ["| the paper | here | holds |", "|---|---|---|"]
+    lines += [f"| {one.paper} | {one.ours} | {'yes' if one.holds else 'no'} |" for one in claims(results)]
+    return "\n".join(lines) + "\n"
+
+
+def write_all(results: Results, directory: Path) -> None:
+    """Write ``tables.md`` and the figures (PNG, SVG) into a directory."""
+    shares = ", ".join(
+        f"{share:.1%} of the pages change in {weeks} weeks" for weeks, share in results.changed_share.items()
+    )
+    tables = {
+        "Table 1: pages by top-level domain": domain_table(results),
+        "Figure 6 at all settings": compared_table(results),
+        "The paper's claims": claims_table(results),
+    }
+    said = "\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
+    text = f"{shares[:1].upper()}{shares[1:]}.\n\n{said}"
+    (directory / "tables.md").write_text(text, encoding="utf-8")
+    charts = [
+        granularity_chart(results),
+        popularity_chart(results),
+        history_chart(results),
+    ]
+    write_figures([chart for chart in charts if chart.lines], directory)
+    figures = {
+        "figure-4": depths_figure(results.domains),
+        "figure-6": compared_figure(results),
+        "figure-7": settings_figure(results),
+    }
+    for name, figure in figures.items():
+        for ending in (".png", ".svg"):
+            save(figure, directory / f"{name}{ending}")
