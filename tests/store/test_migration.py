@@ -1,4 +1,4 @@
-"""Stores of schemas 3, 4 and 5: converted when opened, whatever state they are in, killed at any moment."""
+"""Stores of schemas 3 to 6: converted when opened, whatever state they are in, killed at any moment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def older(source: Path, target: Path, version: int = 3) -> Path:
     return target
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_a_converted_store_has_all_that_it_would_have(
     tmp_path: Path, closed: tuple[Path, dict[str, Any]], version: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     numbers, kills, folds = random.Random(5), 0, 0
     while wait(in_child(partial(work, numbers.choice((1, 2, 3, 5, 8, 13))))) != 0:
         kills += 1
-        make_older(killed, numbers.choice((3, 4, 5)))
+        make_older(killed, numbers.choice((3, 4, 5, 6)))
         with open_store(killed, readonly=True, sizes=SMALL) as kept:
             assert isinstance(kept, Store)
             folds += kept.is_folding

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM
-from scrapy_gp4c.page_state.notes import SET, WHAT
+from scrapy_gp4c.page_state.notes import CLAIM_KINDS
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
@@ -48,7 +48,7 @@ class GrowthHistory:
                     f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
                 )
         told = self.claims
-        if len(told) and not ((told["page"] < pages) & (told["kind"] < len(WHAT) - len(SET))).all():
+        if len(told) and not ((told["page"] < pages) & (told["kind"] < CLAIM_KINDS)).all():
             raise HistoryError(
                 f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
             )

@@ -72,6 +72,8 @@ class ReplayEvidence:
         if self._worth is not None:
             self.state |= self._worth.state
         self._columns = self.state | ({"group": self._group} if related else {})
+        if len(arranged.weights.values):
+            self._columns["weight"] = arranged.weights.values
         self._clusters: Grouping | None = None
         if any(name in terminals.CLUSTERED for name in related) and arranged.neighbours.knows("cluster"):
             self._clusters = arranged.neighbours.grouping("cluster")

@@ -83,6 +83,16 @@ CONTENTS: Final[dict[str, Metric]] = {
     ),
 }
 """Metrics that need contents and a log of queries."""
+WEIGHTED: Final[dict[str, Metric]] = {
+    "weighted_ndcg": Metric(
+        "weighted NDCG", "NDCG, a change counting as much as its page weighs", "weighted_dcg"
+    ),
+}
+"""Metrics that weigh each visited page: beside those of `METRICS` that weights are in anyway."""
+KNOWN: Final = METRICS | CONTENTS | WEIGHTED
+"""All metrics."""
+PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED))
+"""Those for which pages in equal state are not equal."""
 IMPACT: Final = "impact"
 """The one of them that functions are learned for: quality is of all pages, parts of a split are not."""
 
@@ -210,7 +220,10 @@ class Weights:
 
 @dataclass
 class Tallies:
-    """What a replay counts in each scored cycle, all int64 ``[scored cycles]``; None: was not asked for."""
+    """What a replay counts in each scored cycle, int64 ``[scored cycles]``, but for the two that are float64.
+
+    None: was not asked for.
+    """
 
     visited: Ints
     changed: Ints
@@ -231,6 +244,10 @@ class Tallies:
     """sum of weight * age over those pages"""
     penalty: Ints | None = None
     """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
+    weighted_dcg: npt.NDArray[Any] | None = None
+    """gains of the changes found times weights, in units of 2**-`GAIN_BITS`"""
+    weighted_best: npt.NDArray[Any] | None = None
+    """the same of the best possible ranking"""
     impact: Ints | None = None
     """the metric, in units of 2**-`CONTENT_BITS`"""
     quality: Ints | None = None
@@ -242,6 +259,8 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
 
     * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in
       the first places; 0 in a cycle in which nothing is pending.
+    * ``weighted_ndcg``: the same with gains times weights, the heaviest of the pending pages in the first
+      places (Järvelin & Kekäläinen 2002: gains are graded); with weights of 1 it is ``ndcg``, bit for bit.
     * ``weighted_change_rate`` (Cho & Ntoulas 2002, thesis 2.4.3): the weights are not normalised.
     * ``freshness``: weighted freshness WF (Olston & Najork 2010, thesis 2.4.1) over the sum of weights.
     * ``age`` (Cho & Garcia-Molina 2003, thesis 2.4.1): a copy whose first missed change is the bit of
@@ -254,6 +273,10 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
         most = int(tallies.visited.max(initial=0))  # what a policy did not visit counts against it
         best = gain_sums(most)[np.minimum(most, tallies.pending)]
         out["ndcg"] = np.divide(tallies.dcg, best, out=np.zeros(len(best)), where=best > 0)
+    if tallies.weighted_dcg is not None and tallies.weighted_best is not None:
+        most_gained = tallies.weighted_best
+        zeros = np.zeros(len(most_gained))
+        out["weighted_ndcg"] = np.divide(tallies.weighted_dcg, most_gained, out=zeros, where=most_gained > 0)
     if tallies.changed_weight is not None:
         out["weighted_change_rate"] = np.ldexp(tallies.changed_weight.astype(float), -weights.bits) / visited
     if tallies.stale_weight is not None:

@@ -20,6 +20,7 @@ class GrowthRow(NamedTuple):
     score: str
     discovery: float
     change_rate: float
+    weighted_change_rate: float
     delay_cycles: float
     """Mean delay between birth and first visit."""
     delay_p90_cycles: float
@@ -37,6 +38,7 @@ def row_of(score: str, discovery: float, result: GrowthResult) -> GrowthRow:
         score,
         discovery,
         result.change_rate,
+        result.weighted_change_rate,
         float(delay.mean()),
         float(np.quantile(delay, 0.9)),
         result.missed,
@@ -46,14 +48,16 @@ def row_of(score: str, discovery: float, result: GrowthResult) -> GrowthRow:
     )
 
 
-def show_growth(title: str, rows: Sequence[GrowthRow], console: Console) -> None:
-    """Print the table."""
+def show_growth(title: str, rows: Sequence[GrowthRow], console: Console, *, weighted: bool = False) -> None:
+    """Print the table; ``weighted``: with the change rate by weights."""
     table = Table(title=title, title_justify="left")
     table.add_column("score function")
     for name in (*COLUMNS, "current copies", "hub visits"):
-        table.add_column(name, justify="right")
+        is_rate = weighted and name == "change rate"
+        table.add_column("weighted change rate" if is_rate else name, justify="right")
     for row in rows:
         shares = (f"{row.coverage:.3f}", f"{row.current:.3f}", f"{row.hub_visits:.1f}")
         delays = (f"{row.delay_cycles:.2f}", f"{row.delay_p90_cycles:.1f}", f"{row.missed:,}")
-        table.add_row(row.score, f"{row.discovery:.0%}", f"{row.change_rate:.3f}", *delays, *shares)
+        rate = row.weighted_change_rate if weighted else row.change_rate
+        table.add_row(row.score, f"{row.discovery:.0%}", f"{rate:.3f}", *delays, *shares)
     console.print(table)
