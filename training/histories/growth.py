@@ -60,6 +60,18 @@ class GrowthHistory:
         """``[D, P]``: whether a change of the page could be seen: after its birth."""
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
 
+    def until(self, cycle: int) -> GrowthHistory:
+        """The first cycles, with the pages born in them that can be found by then; cycles keep numbers."""
+        kept = self.born <= cycle
+        while len(lost := np.flatnonzero(kept & (self.finder != NOBODY) & ~kept[self.finder])):
+            kept[lost] = False
+        position = np.full(len(kept) + 1, NOBODY, np.int32)
+        position[:-1][kept] = np.arange(np.count_nonzero(kept))
+        own = self.claims[(self.claims["cycle"] <= cycle) & kept[self.claims["page"]]].copy()
+        own["page"] = position[own["page"]]
+        history = self.history.take(kept, slice(0, cycle))
+        return GrowthHistory(history, self.born[kept], position[self.finder[kept]], own)
+
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:
     """Write an npz archive that is a history too: of the pages that were there from the start.
