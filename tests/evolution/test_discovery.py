@@ -21,6 +21,7 @@ from tests.support.live_replay import CYCLE_STEP
 from training import report
 from training.evolution.discovery import (
     DEFAULT,
+    REPLAYS,
     Candidate,
     DiscoveryChoices,
     LearnedDiscovery,
@@ -52,7 +53,7 @@ def learned_from(grown: GrowthHistory, choices: DiscoveryChoices, told: list[flo
 
 def same(one: Candidate, other: Candidate) -> bool:
     """Whether two candidates are one and did the same."""
-    return one[:4] == other[:4] and one.result.current.tobytes() == other.result.current.tobytes()
+    return one[:4] == other[:4] and one.replayed.current.tobytes() == other.replayed.current.tobytes()
 
 
 @settings(max_examples=25, deadline=None)
@@ -120,7 +121,7 @@ def test_of_equals_the_default_is_taken() -> None:
     choices = choices_of(budget=1.0)
     learned = learned_from(random_web(1), choices, [])
     assert learned.best.text == learned.default.text == DEFAULT
-    assert learned.best.result.current.tolist() == [1.0] * 12
+    assert learned.best.replayed.current.tolist() == [1.0] * 12
 
 
 def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
@@ -144,9 +145,16 @@ def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
     assert function.expression is not None
     assert function.expression.text == content["expression"]
     crawled = crawl(tmp_path / "store", grown, given_)
-    replayed = replay_growth(grown, GrowthCrawl(0.2, load("t"), table.load("top_k"), function, 0.5, 2, seed))
-    assert replayed.current.tobytes() == learned.best.result.current.tobytes()
-    web = Web(grown, GrowthCrawl(0.2, load("t"), table.load("top_k"), function, 0.5, 2, seed))
+    seeds = range(seed, seed + REPLAYS)
+    crawls = [GrowthCrawl(0.2, load("t"), table.load("top_k"), function, 0.5, 2, one) for one in seeds]
+    replayed = [replay_growth(grown, one) for one in crawls]
+    assert (
+        np.mean([one.current for one in replayed], axis=0).tobytes()
+        == learned.best.replayed.current.tobytes()
+    )
+    assert learned.best.replayed.delay.tolist() == [delay for one in replayed for delay in one.delay.tolist()]
+    assert learned.best.replayed.coverage == pytest.approx(np.mean([one.coverage for one in replayed]))
+    web = Web(grown, crawls[0])
     for cycle in range(1, grown.history.cycles + 1):
         web.cycle(cycle)
     known = np.flatnonzero(web.known)

@@ -2,8 +2,9 @@
 
 The fitness of a discovery function is the mean, over the cycles that learning sees, of the weighted share of
 the existing pages whose current copy is held, where a page that nobody has found yet counts as missing:
-coverage and freshness in one (journal, section 7). What ranks the other pages stays as it is, and so does the
-share of the budget for hubs.
+coverage and freshness in one, as the journal's outlook asks. It is a mean over `REPLAYS` replays too, with
+draws of their own: which hub is come upon first is an accident that moves all that follows. What ranks the
+other pages stays as it is, and so does the share of the budget for hubs.
 
 Time is cut in three. Evolution replays the first part alone, with the pages that were born in it; of what it
 keeps, and of the crawl's default, the one is taken that does best in first and second part together; the last
@@ -28,13 +29,15 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.canonical import canonical
 from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.histories.growth import GrowthHistory
-from training.replaying.growth import GrowthResult, replay_growth
+from training.replaying.growth import replay_growth
 from training.replaying.growth_crawl import HUBS, GrowthCrawl
 
 Floats = npt.NDArray[np.float64]
 
 FITNESS: Final = "current"
-"""The field of `GrowthResult` whose mean is the fitness."""
+"""The field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
+REPLAYS: Final = 3
+"""Of every function; their seeds follow each other."""
 SHARES: Final = (0.5, 0.75)
 """Of the cycles: where the first part ends, and the second."""
 LEAST_CYCLES: Final = 4
@@ -56,6 +59,16 @@ class DiscoveryChoices:
     seed: int
 
 
+class Replayed(NamedTuple):
+    """What replays of one function came to."""
+
+    current: Floats
+    """The fitness by cycle after the warm-up, mean over the replays: ``[cycles]``."""
+    coverage: float
+    delay: npt.NDArray[np.int64]
+    """Of all replays, one after the other: see `training.replaying.growth.GrowthResult`."""
+
+
 class Candidate(NamedTuple):
     """A discovery function and what it did on all cycles."""
 
@@ -64,8 +77,8 @@ class Candidate(NamedTuple):
     """Mean fitness in the first part, as in the next two."""
     validation: float
     test: float
-    result: GrowthResult
-    """Of the replay of all cycles."""
+    replayed: Replayed
+    """All cycles."""
 
     @property
     def selected(self) -> float:
@@ -80,7 +93,7 @@ class LearnedDiscovery(NamedTuple):
     default: Candidate
     """What a crawl does otherwise."""
     replays: int
-    """Functions that evolution has replayed, each once."""
+    """Functions that evolution has replayed."""
     ends: tuple[int, int]
     """Cycles in which the first part ends, and the second."""
 
@@ -118,11 +131,11 @@ def learn_discovery(
         generation(runs[0].generation, max(evolution.best_so_far for evolution in runs))
     kept = dict.fromkeys([DEFAULT, *(one.text for evolution in runs for one in evolution.kept)])
     found = [
-        _candidate(grown, choices, ends, text, result)
+        _candidate(choices, ends, text, replayed)
         for answers in parallel(
             joblib.delayed(_results)(grown, choices, texts) for texts in _chunks([*kept], parallel)
         )
-        for text, result in answers
+        for text, replayed in answers
     ]
     default = next(one for one in found if one.text == DEFAULT)
     return LearnedDiscovery(min(found, key=_order), default, len(known), ends)
@@ -152,16 +165,25 @@ def _chunks(texts: Sequence[str], parallel: Any) -> list[Sequence[str]]:
     return [texts[start::jobs] for start in range(min(jobs, len(texts)))]
 
 
-def _replayed(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> GrowthResult:
-    function = of_expression(parse(text)).on_clock(choices.clock)
-    return replay_growth(grown, replace(choices.crawl, hub_function=function))
+def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> Replayed:
+    """Replay a discovery function, with every seed."""
+    function, seed = of_expression(parse(text)).on_clock(choices.clock), choices.crawl.seed
+    results = [
+        replay_growth(grown, replace(choices.crawl, hub_function=function, seed=one))
+        for one in range(seed, seed + REPLAYS)
+    ]
+    return Replayed(
+        np.mean([result.current for result in results], axis=0),
+        float(np.mean([result.coverage for result in results])),
+        np.concatenate([result.delay for result in results]),
+    )
 
 
 def _results(
     grown: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
-) -> list[tuple[str, GrowthResult]]:
+) -> list[tuple[str, Replayed]]:
     """Replay discovery functions."""
-    return [(text, _replayed(grown, choices, text)) for text in texts]
+    return [(text, replayed_by(grown, choices, text)) for text in texts]
 
 
 def _outcomes(
@@ -169,17 +191,15 @@ def _outcomes(
 ) -> list[tuple[str, Outcome]]:
     """What evolution is told of discovery functions."""
     outcomes = []
-    for text, result in _results(part, choices, texts):
-        behaviour = hashlib.sha256(result.current.tobytes() + result.delay.tobytes()).hexdigest()
-        outcomes.append((text, Outcome(float(result.current.mean()), behaviour)))
+    for text, replayed in _results(part, choices, texts):
+        behaviour = hashlib.sha256(replayed.current.tobytes() + replayed.delay.tobytes()).hexdigest()
+        outcomes.append((text, Outcome(float(replayed.current.mean()), behaviour)))
     return outcomes
 
 
-def _candidate(
-    grown: GrowthHistory, choices: DiscoveryChoices, ends: tuple[int, int], text: str, result: GrowthResult
-) -> Candidate:
+def _candidate(choices: DiscoveryChoices, ends: tuple[int, int], text: str, replayed: Replayed) -> Candidate:
     """Cut what a function did into the three parts; the first cycle that counts follows the warm-up."""
     first, second = (end - choices.crawl.warmup for end in ends)
-    current = result.current
+    current = replayed.current
     training, validation, test = current[:first], current[first:second], current[second:]
-    return Candidate(text, float(training.mean()), float(validation.mean()), float(test.mean()), result)
+    return Candidate(text, float(training.mean()), float(validation.mean()), float(test.mean()), replayed)

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from training.evolution.discovery import LearnedDiscovery
+from training.evolution.discovery import REPLAYS, LearnedDiscovery
 from training.replaying.growth import GrowthResult
 
 COLUMNS: Final = ("discovery", "change rate", "delay", "90th pct.", "never found", "coverage")
@@ -68,17 +68,17 @@ def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> 
     """Print what was learned beside what a crawl does otherwise: current copies part by part, and delays."""
     first, second = learned.ends
     table = Table(
-        title=f"{source}: {learned.replays:,} discovery functions replayed; current copies by cycles, the "
-        "rest over all of them",
+        title=f"{source}: {learned.replays:,} discovery functions, {REPLAYS} replays each; current copies by "
+        "cycles, the rest over all of them",
         title_justify="left",
     )
     table.add_column("discovery function", overflow="fold")
-    for name in (f"learned from, to {first}", f"chosen by, to {second}", "after", *COLUMNS[2:]):
+    for name in (f"learned from, to {first}", f"chosen by, to {second}", "after", *COLUMNS[2:4], COLUMNS[-1]):
         table.add_column(name, justify="right")
     for one in dict.fromkeys((learned.best.text, learned.default.text)):
         candidate = learned.best if one == learned.best.text else learned.default
-        row = row_of(one, 0.0, candidate.result)
+        delay = candidate.replayed.delay
         parts = (f"{share:.4f}" for share in (candidate.training, candidate.validation, candidate.test))
-        delays = (f"{row.delay_cycles:.2f}", f"{row.delay_p90_cycles:.1f}", f"{row.missed:,}")
-        table.add_row(one, *parts, *delays, f"{row.coverage:.3f}")
+        delays = (f"{delay.mean():.2f}", f"{np.quantile(delay, 0.9):.1f}")
+        table.add_row(one, *parts, *delays, f"{candidate.replayed.coverage:.3f}")
     console.print(table)
