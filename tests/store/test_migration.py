@@ -40,9 +40,9 @@ def content(path: Path) -> dict[str, Any]:
 
 
 def without_growth(told: dict[str, Any]) -> dict[str, Any]:
-    """The same content without the columns of growth, and without bodies."""
+    """The same content without the columns of growth, and without bodies and weights."""
     blocks = [(first, packed(block, growth.COLUMNS)) for first, block in told["blocks"]]
-    return {**told, "blocks": blocks, "bodies": []}
+    return {**told, "blocks": blocks, "bodies": [], "weights": []}
 
 
 def uninterrupted(path: Path) -> dict[str, Any]:
@@ -142,7 +142,8 @@ def test_a_store_that_lacks_tables_alone_gets_them_where_it_is(
         path = older(closed[0], tmp_path / f"killed-{after_commit}", 5)
         assert wait(in_child(partial(work, path, after_commit))) == -signal.SIGKILL
         assert schema(path) == (SCHEMA if after_commit else "gp4c-store/5")
-        assert test_store_kill.content(path) == {**test_store_kill.content(closed[0]), "bodies": ANY}
+        expected = {**test_store_kill.content(closed[0]), "bodies": ANY, "weights": ANY}
+        assert test_store_kill.content(path) == expected
         with Store(path, sizes=SMALL) as store:
             assert {store.body_sum(page) for page in range(store.pages)} == {None}
             store.set_body_sum(3, 2**64 - 1)
