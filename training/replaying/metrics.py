@@ -112,6 +112,10 @@ TRIO: Final = ("change_rate", "ndcg", "freshness")
 ORACLE: Final = "oracle"
 """Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
 
+MOST_WEIGHT: Final = 1e12
+"""The largest weight of a page in a history; a crawl takes no more than a million."""
+LEAST_WEIGHT: Final = 1e-100
+"""Weights of all pages that add up to less are none: in fixed point nothing could be told of them."""
 CONTENT_BITS: Final = 40
 GAIN_BITS: Final = 42
 """Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
@@ -193,14 +197,14 @@ class Weights:
         values = np.empty(0) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
         total = float(pages)
         if weight is not None:
-            if values.shape != (pages,) or not np.isfinite(values).all() or (values < 0).any():
+            if values.shape != (pages,) or not ((values >= 0) & (values <= MOST_WEIGHT)).all():
                 raise HistoryError(
-                    f"page weights must be {pages:,} finite numbers of at least 0; found "
+                    f"page weights must be {pages:,} numbers from 0 to {MOST_WEIGHT:g}; found "
                     f"{values.shape[0] if values.ndim else 0:,} from {values.min(initial=np.inf):g} "
                     f"to {values.max(initial=-np.inf):g}"
                 )
             total = math.fsum(values.tolist())
-            if total <= 0.0:
+            if total < LEAST_WEIGHT:
                 raise HistoryError("all page weights are zero: give at least one page a weight above 0")
         penalties = harmonic(cycles)
         # One bit for the sign, one for rounding up: sums stay below 2**62.
