@@ -249,6 +249,28 @@ def test_the_panel_speaks_for_weight(rows: list[tuple[int, int, float]], bits: i
         assert found == pytest.approx(weight[current].sum() / weight.sum())
 
 
+def test_a_crawl_with_weights_keeps_what_the_panel_says_of_them(tmp_path: Path) -> None:
+    """Shadows are scored by the weights of their pages, and each record has the current share of weight."""
+    texts, keys = random_web(2, 200, 8)
+    urls = [f"http://h{page // 50}/{page // 10}/{page}" for page in range(200)]
+    with Store(tmp_path / "s") as store:
+        store.add_pages((int(key), {"url": url}) for key, url in zip(keys, urls, strict=True))
+        store.weights.put(np.arange(100), np.full(100, 50.0))
+    crawl_store(
+        tmp_path / "s", texts, make(PANEL=0.3, BUDGET=0.4, SEED=3, SCORE_FUNCTION="w * t"), keys, urls
+    )
+    with Store(tmp_path / "s") as store:
+        assert store.verify() == []
+        found = [record["panel"] for record in store.cycles() if record["panel"]]
+        shadows = store.shadows(store.last_cycle)
+    assert len(found) > 3
+    told = [panel["weighted_freshness"] for panel in found[2:]]  # before, no panel page has a shadow
+    assert all(0.0 < share < 1.0 for share in told)
+    heavy = shadows["page"] < 100
+    assert shadows["n"][heavy].mean() > 1.5 * shadows["n"][~heavy].mean()  # they would have been visited
+    assert "weighted_freshness" not in run_cycles(tmp_path / "t", 8)[-1]["panel"]
+
+
 def test_where_all_is_visited_a_shadow_is_its_page() -> None:
     """With a budget for everything there is no difference between panel pages and others."""
     texts, keys = random_web(1, 80, 8)
