@@ -70,8 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     given.board = given.all or given.seeds != 1
-    if (given.board and not (given.all or given.policy)) or (given.figure and not given.board):
-        parser.error("--seeds and --figure go with --all, or several seeds with --policy")
+    lone = given.weighted if given.board else given.figure
+    if lone or (given.board and not (given.all or given.policy)):
+        parser.error("--seeds and --figure go with --all, or several seeds with --policy; not --weighted")
     try:
         if given.growth:
             evaluate_growth.run(given)
@@ -90,13 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(given: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
-    budget = parse_budget(given.budget)
     named = names(history) if given.all else ()
     scores, policies = what = asked(history, named, given.score or (), given.policy)
     only = policies[0] if len(policies) == 1 and not is_replays(policies[0]) else None
-    crawl = CrawlChoices(budget, given.warmup, given.ties, given.clock, given.seed, only)
+    crawl = CrawlChoices(parse_budget(given.budget), given.warmup, given.ties, given.clock, given.seed, only)
     with progress(Console(stderr=True), len(what.contenders(crawl)) * given.seeds) as advance:
-        run = partial(leaderboard, seeds=given.seeds) if given.board else evaluate
+        one = partial(evaluate, weighted=given.weighted)
+        run = partial(leaderboard, seeds=given.seeds) if given.board else one
         found = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
     evaluations = found.evaluations if isinstance(found, Leaderboard) else [found]
     if given.json:

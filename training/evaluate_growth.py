@@ -20,7 +20,8 @@ from training.reporting.terminal import wide_console
 
 
 def add_options(add: Callable[..., Any]) -> None:
-    """Add the options of replays of growth."""
+    """Add the options of replays of growth, and that of what they show as others do."""
+    add("--weighted", action="store_true", help="change rate and NDCG by the weights of the pages")
     add("--growth", action="store_true", help="pages appear and have to be found: delay, coverage, changes")
     add(
         "--discovery",
@@ -52,6 +53,6 @@ def run(given: Namespace) -> None:
         f"{given.history}: {own.pages:,} pages, {new:,} of them new in {own.cycles} cycles; "
         f"budget {given.budget}, warm-up {given.warmup}, seed {given.seed}"
     )
-    show_growth(title, rows, wide_console())
+    show_growth(title, rows, wide_console(), weighted=given.weighted)
     if given.json:
         given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")

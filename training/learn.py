@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from training import learn_options, options, search_options
+from training import learn_growth, learn_options, options, search_options
 from training.comparing.promotion import budget_of_crawl, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
 from training.evolution.long_run import learn_to_file
@@ -25,9 +25,13 @@ from training.reporting.terminal import bars, report, stopped, wide_console
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
-    given = learn_options.parser().parse_args(arguments)
+    parser = learn_options.parser()
+    given = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
+        if given.growth:
+            learn_growth.run(given, parser, errors)
+            return 0
         if given.promote is not None:
             return _promote(given, errors)
         return _learn(given, sys.argv[1:] if arguments is None else arguments, errors)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
-from training import options, search_options
+from training import learn_growth, options, search_options
 from training.evolution.choices import DIVISIONS, Choices
 from training.evolution.evolve import STARTS, Parameters
 from training.evolution.preference import PREFERENCES
@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "(docs/closing-the-loop.md); exit code 0 promoted, 3 kept"
     )
     add("--promote", type=Path, metavar="PATH", help=promote_help)
+    learn_growth.add_options(add)
     add = command.add_argument_group("what to learn", SETS_HELP).add_argument
     add("--fitness", default=choices.fitness, help=f"{', '.join((*MEASURES, IMPACT))}, or a dotted path")
     options.terminal_names(add)

@@ -1,7 +1,7 @@
 """``scrapy gp4c import``: a file of URLs to monitor, or a history written by ``export``; plain or gzip.
 
-URLs come one per line and may be imported at any time, also while a cycle is unfinished. A history is
-restored into a new store only.
+URLs come one per line, each with its weight behind a tab if it has one, and may be imported at any time, also
+while a cycle is unfinished. A history is restored into a new store only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import io
 import sys
 import zlib
 from argparse import ArgumentParser, Namespace
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
+
+import numpy as np
 
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.history_text import is_header
 from scrapy_gp4c.store.opening import remove_leftovers, restore
 from scrapy_gp4c.store.records import StoredRequest
@@ -50,9 +54,20 @@ MAX_LINE_BYTES: Final = 2**24
 Line = tuple[int, str]
 
 
+class Weighed(NamedTuple):
+    """Pages of a list that gives their weights."""
+
+    keys: array[int]
+    weights: array[float]
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument("file", metavar="FILE", help="URLs, one per line, or a history; plain or gzip")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="URLs, one per line, or a history; plain or gzip",
+    )
     parser.add_argument(
         "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
     )
@@ -63,7 +78,7 @@ def run(project: Project, options: Namespace) -> None:
     """Import the file; raises ImportFileError with the number of the line that cannot be imported."""
     name = options.file
     first = next(content_lines(name), (0, ""))[1]
-    if first.startswith("#") or "\t" in first:
+    if first.startswith("#") or first.count("\t") > 1:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
         pages, cycles = restore(project.store_path, name, content_lines(name), project.page)
@@ -73,9 +88,13 @@ def run(project: Project, options: Namespace) -> None:
         return
     _check_callback(project, options.callback)
     failure: list[ImportFileError] = []
+    weighed = Weighed(array("Q"), array("d"))
     with project.open_store(readonly=False) as store:
         remove_leftovers(store.path)
-        added, known = store.add_pages(_pages(project, name, options.callback, failure))
+        added, known = store.add_pages(_pages(project, name, options.callback, weighed, failure))
+        if weighed.keys:
+            keys = np.frombuffer(weighed.keys, np.uint64)
+            store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
     print(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
     if options.json:
         print_json(Imported(added, known, 0))
@@ -91,23 +110,43 @@ def _check_callback(project: Project, callback: str | None) -> None:
 
 
 def _pages(
-    project: Project, name: str, callback: str | None, failure: list[ImportFileError]
+    project: Project, name: str, callback: str | None, weighed: Weighed, failure: list[ImportFileError]
 ) -> Iterator[tuple[int, StoredRequest]]:
-    """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`."""
+    """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`.
+
+    What they weigh goes to `weighed`.
+    """
     try:
         for number, line in content_lines(name):
-            stored: StoredRequest = {"url": line}
-            if callback is not None:
-                stored["callback"] = callback
             try:
-                yield project.page(stored)
+                url, weight = _split(line)
+                stored: StoredRequest = {"url": url}
+                if callback is not None:
+                    stored["callback"] = callback
+                key, stored = project.page(stored)
             except ValueError as error:
                 raise ImportFileError(
                     f"{name}, line {number}: {error}. The pages of the lines before it are in the store; "
                     "correct the line and import the file again."
                 ) from None
+            if weight is not None:
+                weighed.keys.append(key)
+                weighed.weights.append(weight)
+            yield key, stored
     except ImportFileError as error:
         failure.append(error)
+
+
+def _split(line: str) -> tuple[str, float | None]:
+    """URL and weight of a line; raises ValueError."""
+    url, tab, text = line.partition("\t")
+    if not tab:
+        return line, None
+    try:
+        weight: object = float(text)
+    except ValueError:
+        weight = text
+    return url, read_weight(weight)
 
 
 def content_lines(name: str) -> Iterator[Line]:

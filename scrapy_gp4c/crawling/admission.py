@@ -14,6 +14,7 @@ from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
+from scrapy_gp4c.crawling.weighing import Weighing
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -54,6 +55,7 @@ class Admission:
         self._spider = spider
         self._enqueue = enqueue
         self._stats = cycle.stats
+        self._weighing = Weighing(cycle.store, cycle.stats, rebuilder.credentials, spider)
         self._by_url_alone = rebuilder.by_url_alone
         self._settled: dict[str | int, str] = {}
         """What tells a request apart at least cost, its URL or else its key -> why it is skipped."""
@@ -93,13 +95,15 @@ class Admission:
 
     def _admit_page(self, request: Request) -> bool:
         cycle, store = self._cycle, self._cycle.store
-        if self._by_url_alone and self._is_settled(request, request.url):  # a fingerprint costs more
-            return False
+        weight = self._weighing.said_by(request)
+        may_be_settled = weight is None  # else what it says is to be noted
+        if may_be_settled and self._by_url_alone and self._is_settled(request, request.url):
+            return False  # before a fingerprint is made, which costs more
         key, full_key = self._rebuilder.keys(request)
         if full_key != key and self._is_asked_otherwise(key, full_key, request):
             return self._queue_untouched(request)
         known_as = request.url if self._by_url_alone else key
-        if not self._by_url_alone and self._is_settled(request, known_as):
+        if may_be_settled and not self._by_url_alone and self._is_settled(request, known_as):
             return False
         page = store.find(key)
         if page is None and full_key != key:  # an earlier version told pages apart by their secrets
@@ -107,6 +111,8 @@ class Admission:
         finder = finder_of(request, store)
         if page is not None and finder == START and store.page(page).found_by == UNKNOWN:
             store.note(page, "found_by", START)  # of a store that is older than this column
+        if page is not None:
+            self._weighing.note(page, weight)
         if page is not None and cycle.is_claimed(page):
             if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
                 return self._queue_untouched(request)
@@ -125,6 +131,7 @@ class Admission:
             page = store.add_page(key, stored)
             if finder != UNKNOWN:
                 store.note(page, "found_by", finder)
+            self._weighing.note(page, weight)
             claim = cycle.claim_new(page)
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:

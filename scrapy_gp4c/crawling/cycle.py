@@ -168,7 +168,7 @@ class Cycle:
 
         The spider's first request for a page that the plan has fed is the same visit once more.
         """
-        return page in self.asked or (isinstance(mark, dict) and mark["page"] == page)
+        return page in self.asked or (isinstance(mark, dict) and mark.get("page") == page)
 
     def is_under_way(self, visit: Claim) -> bool:
         """Tell whether this visit has no outcome yet."""

@@ -20,14 +20,14 @@ from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.page_state.site_claims import SiteClaims, pages_with_claims
 from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
-from scrapy_gp4c.scoring import growth, terminals
+from scrapy_gp4c.scoring import growth, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
 
 Array = npt.NDArray[Any]
 
-UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, "draw", "spent"))
+UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent"))
 """Columns that are told without a look at other pages."""
 NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""

@@ -44,7 +44,7 @@ def take_off(response: Response) -> None:
 def _finder(response: Response) -> int:
     asked = response.request
     visit = None if asked is None else asked.meta.get(META)
-    if isinstance(visit, dict):
+    if isinstance(visit, dict) and "page" in visit:
         return int(visit["page"]) + 1
     return _taken_off.get(response, UNKNOWN)
 

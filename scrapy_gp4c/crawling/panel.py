@@ -34,7 +34,7 @@ from scrapy_gp4c.page_state.related import RoundState, Tells
 from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
-from scrapy_gp4c.scoring import functions, growth, terminals, worth
+from scrapy_gp4c.scoring import functions, growth, terminals, weights, worth
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
@@ -98,7 +98,7 @@ def choose(
 def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
     """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
     not."""
-    names = [name for name in (*growth.COLUMNS, *worth.COLUMNS) if name in needed]
+    names = [name for name in (*growth.COLUMNS, *worth.COLUMNS, *weights.COLUMNS) if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS
     if not names:
@@ -191,4 +191,24 @@ def close_cycle(
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     counts = [int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,))]
-    return estimates(tally, plan["copies"], *counts)
+    found = estimates(tally, plan["copies"], *counts)
+    if (
+        found is not None
+        and (share_of_weight := weighted_freshness(store, shadows, distance_bits)) is not None
+    ):
+        found["weighted_freshness"] = share_of_weight
+    return found
+
+
+def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:
+    """Of the weight of the shadows' pages, the share whose copy is current (Olston & Najork 2010, WF).
+
+    ``shadows``: dtype `SHADOW` ``[S]``, after a cycle. None where these pages weigh nothing, or all 1.
+    """
+    pages = shadows["page"].astype(np.uint32)
+    order = np.argsort(pages)
+    weight = store.columns_of(pages[order])["weight"]
+    if not weight.any() or (weight == weights.USUAL).all():
+        return None
+    current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
+    return float(weight[~differ(current, copy, distance_bits)].sum() / weight.sum())

@@ -17,9 +17,12 @@ Array = npt.NDArray[Any]
 
 SET: Final = ("found_by",)
 """Columns that notes set."""
-WHAT: Final = (*SET, *KINDS)
-"""What notes are about: a column, or a kind of claims, which `scrapy_gp4c.page_state.claims` makes of them;
-a note holds the position in this tuple. The value of a claim is a time, s since 1970, or of a span its s."""
+WHAT: Final = (*SET, *KINDS, "weight")
+"""What notes are about: a column, a kind of claims, which `scrapy_gp4c.page_state.claims` makes of them, or
+the weight of a page; a note holds the position in this tuple. The value of a claim is a time, s since 1970,
+or of a span its s."""
+CLAIM_KINDS: Final = len(KINDS)
+"""How many kinds of claims there are."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
 """What one note sets for a page."""
 NO_NOTES: Final = np.empty(0, NOTE)
@@ -33,6 +36,16 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     for what, name in enumerate(SET):
         chosen = notes["what"] == what
         columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
+
+
+def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
+    """Tell which notes are claims: bool ``[N]``."""
+    return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
+
+
+def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
+    """Tell which notes are weights: bool ``[N]``."""
+    return np.asarray(notes["what"] == WHAT.index("weight"))
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:

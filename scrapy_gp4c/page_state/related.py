@@ -24,7 +24,7 @@ from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
 from scrapy_gp4c.page_state.shares import Sums, near, share, so_far, surprise
 from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
-from scrapy_gp4c.scoring import rates, worth
+from scrapy_gp4c.scoring import rates, weights, worth
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 Array = npt.NDArray[Any]
@@ -277,6 +277,8 @@ class RoundState(Mapping[str, Array]):
                 made = self._related.column(name, self, self.rows)
             elif name in worth.COLUMNS:  # nothing was measured yet
                 made = np.zeros(self.rows, worth.COLUMNS[name])
+            elif name in weights.COLUMNS:  # nobody has said any
+                made = weights.usual(self.rows)
             else:
                 raise KeyError(name)
             self._made[name] = made

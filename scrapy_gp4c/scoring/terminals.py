@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import growth, hints, rates, worth
+from scrapy_gp4c.scoring import growth, hints, rates, weights, worth
 from scrapy_gp4c.scoring.meanings import MEANINGS
 
 Array = npt.NDArray[Any]
@@ -219,6 +219,7 @@ _SAMPLED: Final = {
 """What a cycle's own visits tell of groups: for policies of several rounds."""
 _MEASURED: Final = {name: Terminal(*row) for name, row in worth.FORMULAS.items()}
 _GROWN: Final = {name: Terminal(*row) for name, row in (growth.TERMINALS | hints.TERMINALS).items()}
+_WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
 UNREPLAYED: Final = tuple(_GROWN)
 """Those that a crawl tells, and a history of growth; one of changes alone does not."""
 
@@ -249,7 +250,7 @@ def _table(clock: Clock) -> dict[str, Terminal]:
         known = tuple(dict.fromkeys((*columns, "last_cycle")))
         table[name] = Terminal(known, _probability(formula), MEANINGS[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
-    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN
+    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN | _WEIGHED
 
 
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}

@@ -26,6 +26,7 @@ from scrapy_gp4c.store.gain_text import MEASURED, GainState, gains_of, measured_
 from scrapy_gp4c.store.growth_text import GrowthState, growth_of, read_growth
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
+from scrapy_gp4c.store.weight_text import WeightState, weight_of, weight_state
 
 FORMAT: Final = "gp4c-history/1"
 CHANGED_BIT, UNCHANGED_BIT, NOT_JUDGED = (ord(character) for character in "10.")
@@ -37,7 +38,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class PageState(GrowthState, ClaimsState, GainState, total=False):
+class PageState(GrowthState, ClaimsState, GainState, WeightState, total=False):
     """What the bits do not tell of a page: the JSON of its line."""
 
     first_cycle: int
@@ -79,6 +80,7 @@ class PageLine(NamedTuple):
     validators: tuple[str | None, str | None]
     gains: tuple[tuple[int, float], ...]
     """Cycle and gain, in ppm, of each measured visit."""
+    weight: float
 
 
 def lines(
@@ -163,7 +165,7 @@ def _lines(
             url = request["url"]
             extra = _state(block, row, text)
             own = claims[slice(*of_page[start - first + row :][:2])]
-            told = claims_state(block, row, own)
+            told = {**claims_state(block, row, own), **weight_state(block, row)}
             extra = cast(PageState, {**extra, **growth_of(block, row, without.line_of), **told})
             etag, last_modified = store.validators(start + row)
             if start + row in gains:
@@ -243,6 +245,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         found_by, brought = read_growth(cast(GrowthState, state))
         claims, seen_min = read_claims(cast(ClaimsState, state))
         gains = read_gains(cast(GainState, state))
+        weight = weight_of(cast(WeightState, state))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ImportFileError(
             f"{name}, line {number}: {error}. Correct the line; nothing was imported."
@@ -261,6 +264,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         seen_min=seen_min,
         validators=(state.get("etag"), state.get("last_modified")),
         gains=gains,
+        weight=weight,
     )
 
 

@@ -69,6 +69,19 @@ class PageGains(Protocol):
         """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
 
 
+class PageWeights(Protocol):
+    """How much pages count, of a `PageStore`; see `scrapy_gp4c.scoring.weights`."""
+
+    def of(self, page: int) -> float:
+        """Weight of a page, as the newest request or list has it; `note` says another in the open cycle."""
+
+    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        """Set the weights of pages, ``[P]``, the last one of a page that is named twice, and commit.
+
+        While a cycle is open, its fold does so.
+        """
+
+
 class PageStore(Protocol):
     """A store, open for writing (one at a time) or for reading (beside a writer); used by one thread.
 
@@ -107,6 +120,10 @@ class PageStore(Protocol):
     @property
     def gains(self) -> PageGains:
         """What visits gained a search."""
+
+    @property
+    def weights(self) -> PageWeights:
+        """How much pages count."""
 
     @property
     def committed_s(self) -> float:

@@ -322,6 +322,11 @@ def test_a_long_file_needs_little_memory(project: Project, tmp_path: Path) -> No
         ("ftp://h.example/", "line 3: expected an http or https URL; found 'ftp://h.example/'"),
         ("http:///x", "line 3: expected an http or https URL"),
         ("http://h.example/\xff", "line 3: expected UTF-8 text; found byte 0xff at position 18"),
+        ("http://h.example/2\tmuch", "line 3: expected a number from 0 to 1,000,000 as weight; found 'much'"),
+        ("http://h.example/2\tnan", "line 3: expected a number from 0 to 1,000,000 as weight; found nan"),
+        ("http://h.example/2\t-1", "line 3: expected a number from 0 to 1,000,000 as weight; found -1.0"),
+        ("http://h.example/2\t1e308", "line 3: expected a number .* as weight; found 1e[+]308"),
+        ("http://h.example/2\t3\t4", "line 3: expected a number .* as weight; found '3.t4'"),
     ],
 )
 def test_a_bad_line_is_named_and_what_was_before_it_kept(
@@ -333,6 +338,51 @@ def test_a_bad_line_is_named_and_what_was_before_it_kept(
         in_process(project, import_file, tmp_path / "urls")
     with project.open_store() as store:
         assert store.requests(range(store.pages)) == [{"url": "http://h.example/1"}]
+
+
+def weights(project: Project) -> list[float]:
+    """Of all pages, as requests and lists have them."""
+    with project.open_store() as store:
+        return [store.weights.of(page) for page in range(store.pages)]
+
+
+def test_a_list_may_give_weights(project: Project, tmp_path: Path) -> None:
+    """Behind a tab; the last one said counts, and a line without leaves what is known. So does an export."""
+    listed = urls(4)
+    (tmp_path / "urls").write_text(f"{listed[0]}\t2.5\n{listed[1]}\n{listed[2]}\t7\n{listed[2]}\t0\n")
+    in_process(project, import_file, tmp_path / "urls")
+    assert weights(project) == [2.5, 1.0, 0.0]
+    (tmp_path / "more").write_text(f"{listed[0]}\n{listed[1]}\t 0.25 \n{listed[3]}\n{listed[2]}\t1\n")
+    in_process(project, import_file, tmp_path / "more")
+    assert weights(project) == [2.5, 0.25, 1.0, 1.0]
+    before = exported(project)
+    assert before.count('"weight"') == 2
+    project.store_path.rename(tmp_path / "elsewhere")
+    (tmp_path / "history").write_text(before)
+    in_process(project, import_file, tmp_path / "history")
+    assert exported(project) == before
+    assert weights(project) == [2.5, 0.25, 1.0, 1.0]
+
+
+def test_weights_given_while_a_cycle_is_unfinished_come_with_its_fold(
+    project: Project, tmp_path: Path
+) -> None:
+    """Its plan was made by the old ones; a bad line leaves those before it."""
+    with project.open_store(readonly=False) as store:
+        store.add_pages([project.page({"url": urls(1)[0]})])
+        store.begin_cycle({"started": 1.0})
+        store.note(0, "weight", 9.0)
+    (tmp_path / "urls").write_text(f"{urls(1)[0]}\t3\n{urls(2)[1]}\t4\nhttp://h.example/\tx\n")
+    with pytest.raises(ImportFileError, match="line 3: expected a number"):
+        in_process(project, import_file, tmp_path / "urls")
+    assert weights(project) == [3.0, 4.0]
+    with project.open_store(readonly=False) as store:
+        ((_, block),) = store.blocks()
+        assert block["weight"].tolist() == [1.0, 1.0]
+        store.finish_cycle({})
+        ((_, block),) = store.blocks()
+        assert block["weight"].tolist() == [3.0, 4.0]
+        assert store.verify() == []
 
 
 def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_path: Path) -> None:

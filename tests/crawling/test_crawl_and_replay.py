@@ -165,9 +165,11 @@ def test_a_crawl_samples_what_a_replay_samples(policy: str, tmp_path: Path) -> N
 def test_every_terminal_of_every_candidate_is_that_of_a_replay(seed: int, tmp_path: Path) -> None:
     """Chosen or not, in every round, on both clocks, bit by bit."""
     changed = live_replay.related_changes(seed, cycles=16)
-    given = {"GP4C_POLICY": "rounds(rounds=3)", "GP4C_SCORE_FUNCTION": "t * near", "GP4C_BUDGET": 12}
+    weight = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 3.7], live_replay.PAGES)
+    live_replay.weigh(tmp_path / "s", weight)
+    given = {"GP4C_POLICY": "rounds(rounds=3)", "GP4C_SCORE_FUNCTION": "t * near * w", "GP4C_BUDGET": 12}
     plans = live_replay.crawled(tmp_path / "s", changed, given, columns=True)
-    expected = live_replay.replayed(live_replay.truth(changed), given, columns=True)
+    expected = live_replay.replayed(live_replay.truth(changed, weight), given, columns=True)
     assert len(plans) == len(expected) == 3 * (16 - live_replay.WARMUP)
     for number, (live, replay) in enumerate(zip(plans, expected, strict=True)):
         assert live.candidates == replay.candidates
@@ -182,11 +184,14 @@ def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_
     changed = live_replay.related_changes(seed=5, cycles=12)
     given = {
         "GP4C_POLICY": policy,
-        "GP4C_SCORE_FUNCTION": "t * (rate + spent * spent) * near * sqrt(surprise_dir)",
+        "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir)",
         "GP4C_BUDGET": 0.5,
     }
+    weight = np.random.default_rng(5).random(live_replay.PAGES)
+    live_replay.weigh(tmp_path / "s", weight)
     plans = live_replay.crawled(tmp_path / "s", changed, given)
     history, report = read_with_report(tmp_path / "s", max_errors=12)
+    assert history.weights.tolist() == weight.tolist()
     assert (report.pages, report.first_cycle, report.last_cycle) == (live_replay.PAGES, 2, 13)
     assert (history.changed != changed).any()
     assert plans == live_replay.replayed(history, given)

@@ -37,7 +37,9 @@ def histories(draw) -> ChangeHistory:
         *draw(st.lists(st.integers(0, len(sites) - 1), min_size=pages, max_size=pages)),
     ]
     names = draw(st.lists(NAME, min_size=pages, max_size=pages))
-    return ChangeHistory(changed, np.array(site[:pages]), site_names=sites, page_names=names)
+    weight = np.array(draw(st.lists(st.sampled_from([0.0, 0.1, 1.0, 1e6]), min_size=pages, max_size=pages)))
+    weight = None if (weight == 1.0).all() else weight
+    return ChangeHistory(changed, np.array(site[:pages]), weight, site_names=sites, page_names=names)
 
 
 def identities(history: ChangeHistory) -> list[tuple[str, str]]:
@@ -53,7 +55,7 @@ def scratch(tmp_path_factory) -> Path:
 
 @given(history=histories(), format_=st.sampled_from(sorted(WRITERS)), suffix=st.sampled_from(["", ".gz"]))
 def test_what_is_written_is_read_again(scratch, history, format_, suffix):
-    """Every format, plain and gzip, whatever the file is called: the same bits, and names if it has any."""
+    """Every format, plain and gzip, whatever the file is called: the same bits, names and weights if any."""
     path = scratch / f"file{suffix}"
     WRITERS[format_](path, history)
     again = read_history(path)
@@ -62,8 +64,11 @@ def test_what_is_written_is_read_again(scratch, history, format_, suffix):
     assert again.source == str(path)
     if format_ == "text":
         assert (again.page_names, again.site_names, set(again.site)) == (None, None, {0})
+        assert again.weight is None
     else:
         assert identities(again) == identities(history)
+        assert again.weights.tolist() == history.weights.tolist()
+        assert (again.weight is None) == (history.weight is None)
     if suffix:
         assert path.read_bytes()[:2] == b"\x1f\x8b"
 
@@ -98,6 +103,32 @@ def test_tsv_skips_comments_and_further_columns_and_counts_pages_not_observed(tm
     assert identities(history) == [("a", "p"), ("b", "p")]
     assert history.changed.T.astype(int).tolist() == [[0, 1, 1], [1, 0, 0]]
     assert history.dropped_pages == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        ("-1", "-1"),
+        ("NaN", "nan"),
+        ("1e308", r"1e\+308"),
+        ('"3"', "'3'"),
+        ("true", "True"),
+        ("[2]", r"\[2\]"),
+    ],
+)
+def test_a_tsv_line_with_a_wrong_weight_is_named(tmp_path, field, found):
+    """With what was expected; what a fourth column says besides is none of a replay's business."""
+    path = tmp_path / "history"
+    path.write_text(f's\ta\t01\t{{"weight": 2}}\ns\tb\t.1\t{{"weight": {field}}}\n')
+    assert read_history(path).weights.tolist() == [2.0]  # of a page that is left out anyway
+    path.write_text(f's\ta\t01\t{{"weight": 2}}\ns\tb\t11\t{{"weight": {field}}}\n')
+    with pytest.raises(HistoryError, match=f"line 2: expected a number from 0 to 1,000,000 .*found {found}"):
+        read_history(path)
+    path.write_text('s\ta\t01\t{"request": {"meta": {"weight": -3}}}\ns\tb\t11\t["weight"]\n')
+    assert read_history(path).weight is None
+    path.write_text('s\ta\t01\t{"weight"\n')
+    with pytest.raises(HistoryError, match=r"line 1: .*Correct its fourth field"):
+        read_history(path)
 
 
 def test_unobserved_cycles_are_written_as_dots(tmp_path):

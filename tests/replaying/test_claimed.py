@@ -92,7 +92,7 @@ def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) 
             live = live_terminals(store)
             sites = {int(row["site"]): row["counts"].tolist() for row in store.hints.trust()}
     web = Web(GrowthHistory(grown.history, grown.born, grown.finder, claims), crawl_of(score, budget=0.3))
-    hubs = [web.cycle(cycle)[2] for cycle in range(1, grown.history.cycles + 1)]
+    hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
     assert hubs == crawled.by_hubs[1:]
     known = np.flatnonzero(web.known)
     assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: 
     st.sampled_from(
         (
             ("t * (X + 0.5)", "top_k", 0.1),
-            ("t * near * brought", "rounds(rounds=2)", 0.5),
+            ("t * near * brought * w", "rounds(rounds=2)", 0.5),
             ("default", "rounds(rounds=4)", 0.0),
         )
     ),
@@ -70,7 +72,7 @@ def test_a_replay_finds_what_a_crawl_finds(seed: int, how: tuple[str, str, float
             )
             assert brought(store) == columns(store, *GROWTH, "brought_cycle")
     web = Web(grown, choices)
-    hubs = [web.cycle(cycle)[2] for cycle in range(1, grown.history.cycles + 1)]
+    hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
     assert hubs == crawled.by_hubs[1:]
     known = np.flatnonzero(web.known)
     assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit
@@ -109,6 +111,7 @@ def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
     assert told.history.changed[:, order].tolist() == grown.history.changed.tolist()
     finder = np.append(np.asarray(told.history.key).astype(int) - 1, NOBODY)[told.finder[order]]
     assert finder.tolist() == grown.finder.tolist()
+    assert told.history.weights[order].tolist() == grown.history.weights.tolist()
     score = "t * (X + 0.5) * (1 + 0.001 * brought)"
     given_ = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.2}
     crawled = crawl(tmp_path / "some", grown, given_)
@@ -175,6 +178,37 @@ def test_pages_that_nobody_finds_are_known_when_they_appear() -> None:
     assert found.coverage.tolist() == [0.5, 1.0, 1.0]
 
 
+def reweighed(grown: GrowthHistory, weight: Any) -> GrowthHistory:
+    """The same web, other weights."""
+    return dataclasses.replace(grown, history=dataclasses.replace(grown.history, weight=weight))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32), weight=st.sampled_from([1.0, 4.0]), budget=st.sampled_from([0.2, 0.6]))
+def test_equal_weights_are_none(seed: int, weight: float, budget: float) -> None:
+    """Bit for bit; the current share is then that of the pages, and at most that of those known."""
+    grown = random_web(seed)
+    crawl_ = crawl_of("t * (X + 0.5)", budget=budget)
+    bare = replay_growth(reweighed(grown, None), crawl_)
+    equal = replay_growth(reweighed(grown, np.full(grown.history.pages, weight)), crawl_)
+    assert equal.current.tobytes() == bare.current.tobytes()
+    assert equal.changed_weight.tolist() == (weight * bare.changed).tolist()
+    assert bare.weighted_change_rate == bare.change_rate
+    assert (bare.current <= bare.coverage).all()
+
+
+def test_pages_count_as_much_as_they_weigh() -> None:
+    """The one that nobody has found yet is worth most: current copies without it are a tenth."""
+    weight = np.array([0.5, 0.5, 9.0])
+    grown = reweighed(by_hand(), weight)
+    never = replay_growth(grown, crawl_of("t", "top_k", 0.0, budget=0.0))
+    assert never.current.tolist() == [1.0, 0.05, 0.05, 0.05]  # the list is out of date from then on
+    assert never.changed_weight.tolist() == [0.0] * 4
+    found = replay_growth(grown, crawl_of("w", "top_k", 1.0, budget=1))
+    assert found.changed_weight.sum() == 0.5
+    assert found.weighted_change_rate == 0.5 / 4
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -190,7 +224,8 @@ def test_the_sums_of_a_replay_fit_together(seed: int, budget: float, discovery: 
     assert (found.visited <= most).all()
     assert ((found.changed >= 0) & (found.changed <= found.visited)).all()
     assert (found.hubs <= (found.visited if discovery else 0)).all()
-    assert ((found.current >= 0) & (found.current <= found.coverage)).all()
+    assert ((found.current >= 0) & (found.current <= 1)).all()
+    assert ((found.changed_weight > 0) <= (found.changed > 0)).all()
     assert (found.coverage <= 1).all()
     assert len(found.delay) == np.count_nonzero(grown.born)
     assert (found.delay >= 0).all()

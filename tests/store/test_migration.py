@@ -1,4 +1,4 @@
-"""Stores of schemas 3, 4 and 5: converted when opened, whatever state they are in, killed at any moment."""
+"""Stores of schemas 3 to 6: converted when opened, whatever state they are in, killed at any moment."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def content(path: Path) -> dict[str, Any]:
 
 
 def without_growth(told: dict[str, Any]) -> dict[str, Any]:
-    """The same content without the columns of growth, and without bodies."""
+    """The same content without the columns of growth, and without bodies and weights."""
     blocks = [(first, packed(block, growth.COLUMNS)) for first, block in told["blocks"]]
-    return {**told, "blocks": blocks, "bodies": []}
+    return {**told, "blocks": blocks, "bodies": [], "weights": []}
 
 
 def uninterrupted(path: Path) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def older(source: Path, target: Path, version: int = 3) -> Path:
     return target
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_a_converted_store_has_all_that_it_would_have(
     tmp_path: Path, closed: tuple[Path, dict[str, Any]], version: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     numbers, kills, folds = random.Random(5), 0, 0
     while wait(in_child(partial(work, numbers.choice((1, 2, 3, 5, 8, 13))))) != 0:
         kills += 1
-        make_older(killed, numbers.choice((3, 4, 5)))
+        make_older(killed, numbers.choice((3, 4, 5, 6)))
         with open_store(killed, readonly=True, sizes=SMALL) as kept:
             assert isinstance(kept, Store)
             folds += kept.is_folding
@@ -142,7 +142,8 @@ def test_a_store_that_lacks_tables_alone_gets_them_where_it_is(
         path = older(closed[0], tmp_path / f"killed-{after_commit}", 5)
         assert wait(in_child(partial(work, path, after_commit))) == -signal.SIGKILL
         assert schema(path) == (SCHEMA if after_commit else "gp4c-store/5")
-        assert test_store_kill.content(path) == {**test_store_kill.content(closed[0]), "bodies": ANY}
+        expected = {**test_store_kill.content(closed[0]), "bodies": ANY, "weights": ANY}
+        assert test_store_kill.content(path) == expected
         with Store(path, sizes=SMALL) as store:
             assert {store.body_sum(page) for page in range(store.pages)} == {None}
             store.set_body_sum(3, 2**64 - 1)

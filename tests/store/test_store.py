@@ -82,7 +82,7 @@ def test_columns_of_some_pages(chosen: set[int], block_rows: int) -> None:
         ids = np.array(sorted(chosen), np.uint32)
         found = store.columns_of(ids)
         assert found["key"].tolist() == [store.page(page).key for page in ids.tolist()]
-        assert found.keys() == columns.COLUMNS.keys() | extras.EXTRAS.keys()
+        assert found.keys() == columns.COLUMNS.keys() | extras.EXTRAS.keys() | {"weight"}
 
 
 def test_a_record_keeps_what_it_does_not_know(tmp_path: Path) -> None:

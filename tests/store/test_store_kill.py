@@ -60,6 +60,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
                             page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle
                         )
                         kept.set_body_sum(page, page * 1000 + cycle)
+                        kept.note(page, "weight", (page * cycle) % 4 / 2)
                         kept.record(visit)
                         if page % 5 == 0:
                             kept.commit()
@@ -89,6 +90,7 @@ def content(path: Path) -> dict[str, Any]:
             "group_visits": [kept.group_visits(cycle).tobytes() for cycle in range(kept.last_cycle + 2)],
             "requests": kept.requests(range(kept.pages)),
             "bodies": [kept.body_sum(page) for page in range(kept.pages)],
+            "weights": [kept.weights.of(page) for page in range(kept.pages)],
             "ids": [kept.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }
 

@@ -36,8 +36,9 @@ def random_web(seed: int, pages: int = 24, cycles: int = 14) -> GrowthHistory:
     changed = rng.random((cycles, pages)) < rng.beta(0.5, 1.5, pages)
     changed &= np.arange(1, cycles + 1)[:, None] > born
     names = [f"d{page % 4}/{page}.html" for page in range(pages)]
+    weight = rng.choice([0.0, 0.1, 1.0, 3.7], pages)
     history = ChangeHistory(
-        changed, np.arange(pages) % 3, page_names=names, key=np.arange(1, pages + 1, dtype=np.uint64)
+        changed, np.arange(pages) % 3, weight, page_names=names, key=np.arange(1, pages + 1, dtype=np.uint64)
     )
     return GrowthHistory(history, born, finder)
 
@@ -96,6 +97,7 @@ def crawl(
                 if store.find(child + 1) is None:
                     found = store.add_page(child + 1, {"url": urls[child]})
                     store.note(found, "found_by", START if page_id is None else page_id + 1)
+                    store.note(found, "weight", own.weights[child])
                     todo.append(found)
             if reopen and page_id is not None:
                 store.close()

@@ -17,6 +17,7 @@ from scrapy_gp4c.policies.table import PolicyChoice
 from scrapy_gp4c.scoring import functions, growth, hints, terminals
 from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
@@ -117,6 +118,13 @@ def replayed(history: ChangeHistory, given: dict[str, Any], columns: bool = Fals
     return plans
 
 
-def truth(changed: npt.NDArray[np.bool_]) -> ChangeHistory:
+def weigh(path: Path, weight: npt.NDArray[np.float64]) -> None:
+    """Make a store that has the pages, with weights."""
+    with Store(path) as store:
+        store.add_pages((int(key), {"url": url}) for key, url in zip(KEYS, URLS, strict=True))
+        store.weights.put(np.arange(PAGES), weight)
+
+
+def truth(changed: npt.NDArray[np.bool_], weight: npt.NDArray[np.float64] | None = None) -> ChangeHistory:
     """The web as a history."""
-    return ChangeHistory(changed, SITE, page_names=NAMES)
+    return ChangeHistory(changed, SITE, weight, page_names=NAMES)

@@ -18,7 +18,7 @@ ADDED = ("E", "T", "found_cycle", "group")
 
 
 def make_older(path: Path, version: int = 3) -> None:
-    """Make a store, open or in a fold or closed, the one of schema 3, 4 or 5 that it would have been."""
+    """Make a store, open or in a fold or closed, the one of schema 3, 4, 5 or 6 that it would have been."""
     with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         with environment.begin() as txn:
             names = [bytes(name) for name, _ in txn.cursor()]
@@ -30,9 +30,9 @@ def make_older(path: Path, version: int = 3) -> None:
                         assert is_sealed(seed_of(name.decode(), key), value)
                         txn.put(key, value[:-SUM_BYTES], db=tables[name])
             txn.put(UNSEALED, b'"gp4c-store/%d"' % version, db=tables[b"meta"])
-            for name in TABLES[14:]:
+            for name in TABLES[22 if version == 6 else 14 :]:
                 txn.drop(tables[name.encode()])
-        if version == 5:
+        if version >= 5:
             return
         with environment.begin(write=True) as txn:
             txn.drop(tables[b"notes"])

@@ -221,3 +221,30 @@ def test_options_of_the_leaderboard_alone(
         main([str(path), *arguments])
     assert stop.value.code == 2
     assert "seeds" in capsys.readouterr().err
+
+
+def test_weights_are_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --weighted: change rate and NDCG by weights in the table, all of them in the files."""
+    rng = np.random.default_rng(3)
+    changed = rng.random((9, 40)) < 0.3
+    history = ChangeHistory(
+        changed, np.zeros(40, int), rng.choice([1.0, 7.5], 40), page_names=list(map(str, range(40)))
+    )
+    write_tsv(tmp_path / "h", history)
+    arguments = [str(tmp_path / "h"), "--score", "w * t", "t", "--budget", "0.2"]
+    assert main(arguments) == 0
+    assert "weighted" not in capsys.readouterr().out
+    files = ["--json", str(tmp_path / "o.json"), "--csv", str(tmp_path / "o.csv")]
+    assert main([*arguments, "--weighted", *files]) == 0
+    head = capsys.readouterr().out
+    assert head.count("weighted") == 2
+    results = json.loads((tmp_path / "o.json").read_text())["results"]
+    for result in results:
+        found = replay(history, result["score"], budget=0.2, metrics=("weighted_ndcg", "ndcg", "freshness"))
+        for name in ("weighted_ndcg", "ndcg", "freshness"):
+            assert result[name]["per_cycle"] == getattr(found, name).tolist()
+    assert results[0]["weighted_change_rate"]["mean"] > results[1]["weighted_change_rate"]["mean"]
+    assert "weighted_ndcg" in (tmp_path / "o.csv").read_text().partition("\n")[0]
+    for others in (["--all"], ["--seeds", "2", "--policy", "top_k"]):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--weighted", *others])

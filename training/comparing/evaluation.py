@@ -22,7 +22,7 @@ from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices, Ties, prepare_for
-from training.replaying.metrics import ORACLE
+from training.replaying.metrics import ORACLE, WEIGHTED
 from training.replaying.replay import QUICK, Engine, metrics_of, policy_of, run
 
 RANDOM: Final = "random"
@@ -80,7 +80,7 @@ class Result(NamedTuple):
     policy: str | None
     """Text of the policy that chose by it; None for oracle and peers."""
     metrics: dict[str, Summary]
-    """By the names of `training.replaying.metrics.METRICS`."""
+    """By the names of `training.replaying.metrics.KNOWN`."""
     counts: dict[str, list[int]]
     """One of `COUNTS` -> its number in every scored cycle."""
 
@@ -131,12 +131,14 @@ def evaluate(
     crawl: CrawlChoices = DEFAULTS,
     *,
     policies: Sequence[str] = (),
+    weighted: bool = False,
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
     """Replay every score function on `history`, and every policy that needs none.
 
-    ``policies``: what chooses, instead of the crawl's, see `Asked`; ``first_cycle``: number of the history's
+    ``policies``: what chooses, instead of the crawl's, see `Asked`; ``weighted``: the metrics of
+    `training.replaying.metrics.WEIGHTED` too; ``first_cycle``: number of the history's
     first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
     HistoryError, ScoreError, ExpressionError or PolicyError, before any replay where it can.
     """
@@ -145,7 +147,7 @@ def evaluate(
     results = []
     arranged = prepare_for(history, crawl)
     engine: Engine = "dense" if history.pages * history.cycles <= QUICK else "auto"
-    wanted = metrics_of(history)
+    wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()))
     scored = (arranged.scored_cycles + first_cycle - 1).tolist()
     for text, function, policy in several:
         given = function or (RANDOM if policy else ORACLE)

@@ -81,6 +81,11 @@ def read_learned(path: Path) -> LearnedScore:
             "nothing to report; a score file of `python -m training.learn` does"
         )
     parameters = content["parameters"]
+    if parameters.get("growth"):
+        raise ScoreError(
+            f"{path} is a discovery function, which ranks hubs and not pages: `python -m training.evaluate "
+            f"HISTORY --growth --discovery-function {path}` tells what it is worth"
+        )
     return LearnedScore(
         path.name,
         content["expression"],

@@ -4,8 +4,8 @@ Three formats, each also gzip-compressed, told apart by what is in the file (doc
 
 * text: one page per line, character i is ``1`` if the page changed between cycle i - 1 and cycle i,
   else ``0`` (the format of BRDC'12 as the authors' program read it);
-* TSV: ``site<TAB>page<TAB>bits``, further columns ignored, lines that start with ``#`` skipped; in the
-  bits ``.`` means that the outcome of the cycle was not observed;
+* TSV: ``site<TAB>page<TAB>bits``, of a fourth column its ``weight``, lines that start with ``#`` skipped;
+  in the bits ``.`` means that the outcome of the cycle was not observed;
 * npz: NumPy arrays ``changed`` bool ``[cycles, pages]``, ``site`` integer ``[pages]``, and optionally
   ``weight`` float ``[pages]``, ``observed`` bool ``[cycles, pages]``, and ``site_names`` and
   ``page_names``, either arrays of strings or uint8 (UTF-8, a null byte after each name).
@@ -26,9 +26,10 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from training.histories.archives import read_arrays
-from training.histories.history import NOW_AND_THEN, ChangeHistory, Fields
+from training.histories.history import NOW_AND_THEN, ChangeHistory, Fields, unless_usual
 from training.histories.lines import lines
 from training.histories.packed_names import BATCH, UNDECODED, Names, batches
+from training.histories.weight_fields import weight_field, weights_of
 from training.histories.writing import replacing
 
 NAME_FIELDS: Final = ("site_names", "page_names")
@@ -132,7 +133,7 @@ class _Pages:
 
 def _read_lines(path: Path, file: IO[bytes]) -> Fields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
-    names = Names()
+    names, weights = Names(), [np.empty(0)]
     with _unpacking(path):
         for batch in batches(lines(path, file)):
             numbers, rows = [], []
@@ -164,12 +165,12 @@ def _read_lines(path: Path, file: IO[bytes]) -> Fields:
                     )
             kept = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
             names.extend(columns[i][1] for i in kept.tolist())
+            weights.append(weights_of(path, [(numbers[i], columns[i]) for i in kept.tolist()]))
     fields = pages.fields()
     if not tabbed:
         return fields
-    return fields._replace(
-        site_names=[site.decode("utf-8", UNDECODED) for site in pages.sites], page_names=names
-    )
+    sites = [site.decode("utf-8", UNDECODED) for site in pages.sites]
+    return fields._replace(site_names=sites, page_names=names, weight=unless_usual(np.concatenate(weights)))
 
 
 def _read_npz(path: Path, file: IO[bytes]) -> Fields:
@@ -212,7 +213,7 @@ def write_text(path: str | Path, history: ChangeHistory) -> None:
 
 
 def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = ()) -> None:
-    """Write TSV (no weights), numbers standing in for missing names; gzip if `path` ends in ``.gz``.
+    """Write TSV, numbers standing in for missing names; gzip if `path` ends in ``.gz``.
 
     ``notes``: comment lines for its head.
 
@@ -226,7 +227,10 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
         for first, characters in _rows(history):
             for i, row in enumerate(characters, start=first):
                 page = _column(history.page_names, i)
-                file.write(b"\t".join((sites[history.site[i]], page, row.tobytes())) + b"\n")
+                file.write(
+                    b"\t".join((sites[history.site[i]], page, row.tobytes(), *weight_field(history, i)))
+                    + b"\n"
+                )
 
 
 def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.NDArray[Any]] = {}) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.page_store import PageStore
-from training.histories.history import NOW_AND_THEN, ChangeHistory
+from training.histories.history import NOW_AND_THEN, ChangeHistory, unless_usual
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.packed_names import BATCH, Names
 from training.histories.store_window import Outcomes, window
@@ -153,6 +153,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
     history = ChangeHistory(
         changed=changed,
         site=identities.site,
+        weight=unless_usual(np.concatenate([block["weight"] for _, block in store.blocks()])[chosen]),
         site_names=identities.site_names,
         page_names=identities.page_names,
         key=key[chosen],
@@ -237,6 +238,7 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
     return ChangeHistory(
         changed=changed,
         site=np.concatenate(sites),
+        weight=unless_usual(np.concatenate([part.weights for part in parts])),
         site_names=Names(hosts),
         page_names=names,
         key=None if any(part.key is None for part in parts) else np.concatenate([part.key for part in parts]),

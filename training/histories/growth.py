@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM
-from scrapy_gp4c.page_state.notes import SET, WHAT
+from scrapy_gp4c.page_state.notes import CLAIM_KINDS
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
@@ -48,7 +48,7 @@ class GrowthHistory:
                     f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
                 )
         told = self.claims
-        if len(told) and not ((told["page"] < pages) & (told["kind"] < len(WHAT) - len(SET))).all():
+        if len(told) and not ((told["page"] < pages) & (told["kind"] < CLAIM_KINDS)).all():
             raise HistoryError(
                 f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
             )
@@ -59,6 +59,18 @@ class GrowthHistory:
     def observed(self) -> npt.NDArray[np.bool_]:
         """``[D, P]``: whether a change of the page could be seen: after its birth."""
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
+
+    def until(self, cycle: int) -> GrowthHistory:
+        """The first cycles, with the pages born in them that can be found by then; cycles keep numbers."""
+        kept = self.born <= cycle
+        while len(lost := np.flatnonzero(kept & (self.finder != NOBODY) & ~kept[self.finder])):
+            kept[lost] = False
+        position = np.full(len(kept) + 1, NOBODY, np.int32)
+        position[:-1][kept] = np.arange(np.count_nonzero(kept))
+        own = self.claims[(self.claims["cycle"] <= cycle) & kept[self.claims["page"]]].copy()
+        own["page"] = position[own["page"]]
+        history = self.history.take(kept, slice(0, cycle))
+        return GrowthHistory(history, self.born[kept], position[self.finder[kept]], own)
 
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:

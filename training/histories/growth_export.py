@@ -82,6 +82,7 @@ def _visited(path: Path, pages: list[PageLine], cycles: int) -> Visited:
         column("found_by"),
         lambda chosen: [pages[page].request["url"] for page in chosen.tolist()],
         None,
+        np.array([page.weight for page in pages]),
         claims[np.argsort(claims["cycle"], kind="stable")],
     )
 

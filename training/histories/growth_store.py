@@ -50,5 +50,6 @@ def _visited(path: Path, store: PageStore) -> Visited:
         columns["found_by"],
         urls,
         columns["key"].astype(np.uint64),
+        columns["weight"],
         claims[np.argsort(claims["cycle"], kind="stable")],
     )

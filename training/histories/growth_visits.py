@@ -13,7 +13,7 @@ from scrapy_gp4c.page_state.claims import renumbered
 from scrapy_gp4c.page_state.notes import finder_pages
 from scrapy_gp4c.page_state.places import place_of_url
 from training.histories.growth import NOBODY, TOLD, GrowthHistory
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, unless_usual
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +37,8 @@ class Visited(NamedTuple):
     urls: Callable[[npt.NDArray[np.intp]], Sequence[str]]
     """Those of some pages."""
     key: npt.NDArray[np.uint64] | None
+    weight: npt.NDArray[np.float64]
+    """``[P]``"""
     claims: Array
     """With fields as `TOLD` has them, but in the crawl's cycles; in order of these."""
 
@@ -67,6 +69,7 @@ def growth_of(visited: Visited) -> GrowthHistory:
     history = ChangeHistory(
         changed=np.ascontiguousarray((visited.changed & since)[2:, kept]),
         site=site.astype(np.int32),
+        weight=unless_usual(visited.weight[kept]),
         site_names=sites.tolist(),
         page_names=names,
         key=None if visited.key is None else visited.key[kept],

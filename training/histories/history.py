@@ -27,6 +27,11 @@ NOW_AND_THEN: Final = (
 """What to do where too few pages were observed in every cycle."""
 
 
+def unless_usual(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+    """Weights of pages, ``[P]``; None where all are 1, as where nobody has said any."""
+    return weight if (weight != 1.0).any() else None
+
+
 class Fields(NamedTuple):
     """What is read of a history file, as `ChangeHistory` has it; not checked yet."""
 
@@ -145,6 +150,11 @@ class ChangeHistory:
             dropped_pages=self.dropped_pages,
             impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
         )
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """``[P]``: those of all pages, 1 where the history tells none."""
+        return np.ones(self.pages) if self.weight is None else self.weight
 
     def observed_pages(self) -> ChangeHistory:
         """The pages observed in every cycle; `dropped_pages` counts the others. HistoryError if none."""

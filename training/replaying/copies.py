@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +69,35 @@ class Copies:
         return {"stale_weight": self._weight, "age_weight": age, "penalty": self._penalty}
 
 
+class WeightedGains:
+    """Gains of visits times weights, for the metric ``weighted_ndcg``."""
+
+    def __init__(self, arranged: ArrangedHistory, copies: Copies) -> None:
+        """Nothing visited yet; ``copies``: as they are before each cycle's visits, when `visit` is called."""
+        self._copies = copies
+        self._weights = arranged.weights.values if len(arranged.weights.values) else np.ones(arranged.pages)
+        self._gains = np.diff(arranged.gain_sums).astype(np.float64)
+        self._dcg: list[float] = []
+        self._pending: list[Floats] = []
+        self._most = 0
+
+    def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+        """Note a cycle's visits, in order, and what the best ones would have found."""
+        gained = self._gains[: len(pages)][found] * self._weights[pages[found]]
+        self._dcg.append(math.fsum(gained.tolist()))
+        pending = np.sort(self._weights[self._copies.missed > 0])[::-1]
+        self._pending.append(pending[: len(self._gains)])
+        self._most = max(self._most, len(pages))
+
+    def tallies(self) -> dict[str, npt.NDArray[Any]]:
+        """What was gained in every cycle, and what the best ranking would have."""
+        best = []
+        for pending in self._pending:
+            first = pending[: self._most]  # what a policy did not visit counts against it
+            best.append(math.fsum((self._gains[: len(first)] * first).tolist()))
+        return {"weighted_dcg": np.array(self._dcg), "weighted_best": np.array(best)}
+
+
 class ContentCopies:
     """Which versions the copies are, for the metrics of `metrics.CONTENTS`."""
 
@@ -87,7 +118,7 @@ class ContentCopies:
         self.held[pages] = self._impact.version[cycle, pages]
         self._rows.append(self.held.copy())
 
-    def tallies(self) -> dict[str, Ints]:
+    def tallies(self) -> dict[str, npt.NDArray[Any]]:
         """Impact and, if these are all pages of the search, quality after every cycle, in fixed point."""
         live = self._impact.version[self._first :]
         lost = np.array([self._impact.between(*both).sum() for both in zip(self._rows, live, strict=True)])
@@ -96,3 +127,15 @@ class ContentCopies:
         if self._impact.quality is not None:
             found["quality"] = self._impact.quality(np.array(self._rows))
         return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in found.items()}
+
+
+def measuring(
+    arranged: ArrangedHistory, copies: Copies, tallies: Collection[str]
+) -> list[ContentCopies | WeightedGains]:
+    """What counts the tallies that are no sums over `Copies`, if asked for: told of every cycle's visits."""
+    found: list[ContentCopies | WeightedGains] = []
+    if not CONTENTS.keys().isdisjoint(tallies):
+        found.append(ContentCopies(arranged))
+    if "weighted_dcg" in tallies:
+        found.append(WeightedGains(arranged, copies))
+    return found

@@ -27,7 +27,7 @@ from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.replaying.arranged import ArrangedHistory
-from training.replaying.copies import ContentCopies, Copies
+from training.replaying.copies import Copies, measuring
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.metrics import CONTENTS, ORACLE, Floats, Tallies
 from training.replaying.peers import Peer
@@ -57,7 +57,7 @@ def replay_dense(
     more than the history tells.
     """
     copies = Copies(arranged, tallies)
-    contents = None if CONTENTS.keys().isdisjoint(tallies) else ContentCopies(arranged)
+    beside = measuring(arranged, copies, tallies)
     scoring = function if isinstance(function, ScoreFunction) else None
     evidence = ReplayEvidence(arranged, columns_read(scoring, policy))
     planner = _planner(arranged, function, policy, copies)
@@ -78,7 +78,6 @@ def replay_dense(
         visited, found = evidence.visited_pages(), evidence.found()
         last = evidence.state["last_cycle"][visited]
         changed = visited[found]
-        copies.visit(changed)
         row = {
             "visited": len(visited),
             "changed": len(changed),
@@ -88,13 +87,14 @@ def replay_dense(
             "idle": np.count_nonzero(last != cycle - 1),
             "changed_weight": copies.weight(changed),
         }
-        for told in (watch, observe, None if contents is None else contents.visit):
+        for told in (watch, observe, *(one.visit for one in beside)):
             if told is not None:
                 told(cycle, visited, found)
+        copies.visit(changed)
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
-    wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys()
-    said = {} if contents is None else contents.tallies()
+    said = {name: told for one in beside for name, told in one.tallies().items()}
+    wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
     return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
 
 

@@ -73,6 +73,8 @@ class ReplayEvidence:
             self.state |= self._worth.state
         self._columns = self.state | ({"group": self._group} if related else {})
         self._neighbours = arranged.neighbours
+        if len(arranged.weights.values):
+            self._columns["weight"] = arranged.weights.values
         self._clusters: Grouping | None = None
         self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):

@@ -6,6 +6,7 @@ the policy; warm-up and first visits outside it. What a visit brings is fetched 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,12 +31,13 @@ from scrapy_gp4c.policies.policy import (
     rounds_of,
 )
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
-from scrapy_gp4c.scoring import growth, hints, terminals
+from scrapy_gp4c.scoring import growth, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NOBODY, GrowthHistory
 from training.replaying.claimed import Claimed
 from training.replaying.growth_crawl import GrowthCrawl
+from training.replaying.metrics import Weights
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -53,8 +55,10 @@ class GrowthResult:
     """Visits to hubs and ranked pages."""
     changed: npt.NDArray[np.int64]
     """Those of them that found a change."""
+    changed_weight: npt.NDArray[np.float64]
+    """Summed weight of the pages of these."""
     hubs: npt.NDArray[np.int64]
-    """Those of them that were for discovery."""
+    """Visits that were for discovery."""
     coverage: npt.NDArray[np.float64]
     """Share of the existing pages that are known, after the cycle."""
     current: npt.NDArray[np.float64]
@@ -64,6 +68,11 @@ class GrowthResult:
     def change_rate(self) -> float:
         """Changes per visit, over all cycles."""
         return float(self.changed.sum() / max(1, self.visited.sum()))
+
+    @property
+    def weighted_change_rate(self) -> float:
+        """Summed weight of the changes per visit (Cho & Ntoulas 2002), over all cycles."""
+        return math.fsum(self.changed_weight.tolist()) / max(1, int(self.visited.sum()))
 
 
 def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
@@ -75,16 +84,20 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     rows = [web.cycle(cycle) for cycle in range(1, grown.history.cycles + 1)][crawl.warmup :]
     new = grown.born > 0
     found = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
-    told = np.array(rows, np.float64).reshape(-1, 5).T
+    visited, changed, weight, hubs, coverage, current = np.array(rows, np.float64).reshape(-1, 6).T
     return GrowthResult(
         (found - grown.born)[new].astype(np.int64),
         int(np.count_nonzero(new & ~web.known)),
-        *told[:3].astype(np.int64),
-        *told[3:],
+        visited.astype(np.int64),
+        changed.astype(np.int64),
+        weight,
+        hubs.astype(np.int64),
+        coverage,
+        current,
     )
 
 
-_KEPT: Final = ("group", "found_by", *hints.COLUMNS)
+_KEPT: Final = ("group", "found_by", *hints.COLUMNS, *weights.COLUMNS)
 """Columns that `growth.observe` and `terminals.observe` leave alone."""
 
 
@@ -102,7 +115,8 @@ class Web:
         found_by = np.where(grown.finder == NOBODY, growth.START, grown.finder + 1)
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
-        self._weight = np.ones(pages) if own.weight is None else own.weight
+        self.state["weight"] = own.weights
+        self._weights = Weights.of(own.weights, pages, own.cycles)
         self._keys = np.arange(pages, dtype=np.uint64) if own.key is None else own.key
         groups = own.neighbours.groups
         self.state["group"] = groups.group
@@ -121,7 +135,7 @@ class Web:
         self._spent = 0.0
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
-        """Crawl a cycle: visits for hubs and by rank, changes, visits for hubs, coverage, current copies."""
+        """Crawl a cycle; returns the last six fields of `GrowthResult`."""
         self.open(cycle)
         exists = self._grown.born <= cycle
         self._outdated |= self._grown.history.changed[cycle - 1] & self.known
@@ -139,11 +153,12 @@ class Web:
         chosen = self._seen()
         visited = np.sort(np.concatenate((chosen, self._beside)))
         brought = self._discover(visited, exists)
-        changed = int(np.count_nonzero(self._outdated[chosen]))
+        found = chosen[self._outdated[chosen]]
+        changed, weight = len(found), math.ldexp(float(self._weights.fixed[found].sum()), -self._weights.bits)
         self._observe(visited, brought, known_before)
-        weight = self._weight * exists
-        current = weight[self.known & ~self._outdated].sum() / max(weight.sum(), 1e-300)
-        return len(chosen), changed, hubs, self.known.sum() / max(1, exists.sum()), current
+        fixed = self._weights.fixed
+        current = fixed[self.known & ~self._outdated].sum() / max(1, fixed[exists].sum())
+        return len(chosen), changed, weight, hubs, self.known.sum() / max(1, exists.sum()), current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
         """Let a policy choose from the open pages, all its rounds; returns its visits."""

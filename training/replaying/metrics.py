@@ -83,6 +83,16 @@ CONTENTS: Final[dict[str, Metric]] = {
     ),
 }
 """Metrics that need contents and a log of queries."""
+WEIGHTED: Final[dict[str, Metric]] = {
+    "weighted_ndcg": Metric(
+        "weighted NDCG", "NDCG, a change counting as much as its page weighs", "weighted_dcg"
+    ),
+}
+"""Metrics that weigh each visited page: beside those of `METRICS` that weights are in anyway."""
+KNOWN: Final = METRICS | CONTENTS | WEIGHTED
+"""All metrics."""
+PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED))
+"""Those for which pages in equal state are not equal."""
 IMPACT: Final = "impact"
 """The one of them that functions are learned for: quality is of all pages, parts of a split are not."""
 
@@ -102,6 +112,10 @@ TRIO: Final = ("change_rate", "ndcg", "freshness")
 ORACLE: Final = "oracle"
 """Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
 
+MOST_WEIGHT: Final = 1e12
+"""The largest weight of a page in a history; a crawl takes no more than a million."""
+LEAST_WEIGHT: Final = 1e-100
+"""Weights of all pages that add up to less are none: in fixed point nothing could be told of them."""
 CONTENT_BITS: Final = 40
 GAIN_BITS: Final = 42
 """Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
@@ -183,14 +197,14 @@ class Weights:
         values = np.empty(0) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
         total = float(pages)
         if weight is not None:
-            if values.shape != (pages,) or not np.isfinite(values).all() or (values < 0).any():
+            if values.shape != (pages,) or not ((values >= 0) & (values <= MOST_WEIGHT)).all():
                 raise HistoryError(
-                    f"page weights must be {pages:,} finite numbers of at least 0; found "
+                    f"page weights must be {pages:,} numbers from 0 to {MOST_WEIGHT:g}; found "
                     f"{values.shape[0] if values.ndim else 0:,} from {values.min(initial=np.inf):g} "
                     f"to {values.max(initial=-np.inf):g}"
                 )
             total = math.fsum(values.tolist())
-            if total <= 0.0:
+            if total < LEAST_WEIGHT:
                 raise HistoryError("all page weights are zero: give at least one page a weight above 0")
         penalties = harmonic(cycles)
         # One bit for the sign, one for rounding up: sums stay below 2**62.
@@ -210,7 +224,10 @@ class Weights:
 
 @dataclass
 class Tallies:
-    """What a replay counts in each scored cycle, all int64 ``[scored cycles]``; None: was not asked for."""
+    """What a replay counts in each scored cycle, int64 ``[scored cycles]``, but for the two that are float64.
+
+    None: was not asked for.
+    """
 
     visited: Ints
     changed: Ints
@@ -231,6 +248,10 @@ class Tallies:
     """sum of weight * age over those pages"""
     penalty: Ints | None = None
     """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
+    weighted_dcg: npt.NDArray[Any] | None = None
+    """gains of the changes found times weights, in units of 2**-`GAIN_BITS`"""
+    weighted_best: npt.NDArray[Any] | None = None
+    """the same of the best possible ranking"""
     impact: Ints | None = None
     """the metric, in units of 2**-`CONTENT_BITS`"""
     quality: Ints | None = None
@@ -242,6 +263,8 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
 
     * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in
       the first places; 0 in a cycle in which nothing is pending.
+    * ``weighted_ndcg``: the same with gains times weights, the heaviest of the pending pages in the first
+      places (Järvelin & Kekäläinen 2002: gains are graded); with weights of 1 it is ``ndcg``, bit for bit.
     * ``weighted_change_rate`` (Cho & Ntoulas 2002, thesis 2.4.3): the weights are not normalised.
     * ``freshness``: weighted freshness WF (Olston & Najork 2010, thesis 2.4.1) over the sum of weights.
     * ``age`` (Cho & Garcia-Molina 2003, thesis 2.4.1): a copy whose first missed change is the bit of
@@ -254,6 +277,10 @@ def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
         most = int(tallies.visited.max(initial=0))  # what a policy did not visit counts against it
         best = gain_sums(most)[np.minimum(most, tallies.pending)]
         out["ndcg"] = np.divide(tallies.dcg, best, out=np.zeros(len(best)), where=best > 0)
+    if tallies.weighted_dcg is not None and tallies.weighted_best is not None:
+        most_gained = tallies.weighted_best
+        zeros = np.zeros(len(most_gained))
+        out["weighted_ndcg"] = np.divide(tallies.weighted_dcg, most_gained, out=zeros, where=most_gained > 0)
     if tallies.changed_weight is not None:
         out["weighted_change_rate"] = np.ldexp(tallies.changed_weight.astype(float), -weights.bits) / visited
     if tallies.stale_weight is not None:

@@ -24,7 +24,18 @@ from training.histories.history import ChangeHistory
 from training.replaying import states
 from training.replaying.arranged import DEFAULTS, ArrangedHistory, CrawlChoices, Ties, prepare_for
 from training.replaying.dense import replay_dense
-from training.replaying.metrics import CONTENTS, IMPACT, METRICS, ORACLE, Floats, Ints, Tallies, measure
+from training.replaying.metrics import (
+    CONTENTS,
+    IMPACT,
+    KNOWN,
+    METRICS,
+    ORACLE,
+    PAGE_BY_PAGE,
+    Floats,
+    Ints,
+    Tallies,
+    measure,
+)
 from training.replaying.peers import PEERS, Peer
 
 Engine = Literal["auto", "grouped", "dense"]
@@ -60,6 +71,7 @@ class ReplayResult:
     harmonic_staleness: Floats | None = None
     new_pages: Floats | None = None
     idle_pages: Floats | None = None
+    weighted_ndcg: Floats | None = None
     impact: Floats | None = None
     quality: Floats | None = None
 
@@ -86,7 +98,7 @@ def replay(
     ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
     the clock of the score file, else ``visits``. ``engine``: ``grouped`` scores groups of pages in equal
     state, ``dense`` every page; both give the same numbers, ``auto`` takes the faster one. ``metrics``:
-    those of `metrics.METRICS` to compute.
+    those of `metrics.KNOWN` to compute.
 
     Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
     score function that cannot be used.
@@ -125,13 +137,13 @@ def run_all(
     """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
     wanted = tuple(metrics)
     for given, known, what in (
-        *((metric, METRICS | CONTENTS, "metric") for metric in wanted),
+        *((metric, KNOWN, "metric") for metric in wanted),
         (engine, ENGINES, "engine"),
         (clock or "visits", terminals.CLOCKS, "clock"),
     ):
         if given not in known:
             raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
-    needs = {tally for metric in wanted if (tally := (METRICS | CONTENTS)[metric].tally) is not None}
+    needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
     functions = [load(given, clock) for given in score_functions]
     choosers = [load_policy(policy or policy_of(function)) for function in functions]
     grouped = {
@@ -139,7 +151,7 @@ def run_all(
         for number, function in enumerate(functions)
         if isinstance(function, ScoreFunction)
         and engine != "dense"
-        and CONTENTS.keys().isdisjoint(wanted)
+        and PAGE_BY_PAGE.isdisjoint(wanted)
         and _can_be_grouped(function, choosers[number])
     }
     if engine == "grouped" and len(grouped) < len(functions):

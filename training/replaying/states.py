@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import terminals, worth
+from scrapy_gp4c.scoring import terminals, weights, worth
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
@@ -96,7 +96,7 @@ WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
 """With G every outcome counts: no other column of the visits clock makes more groups."""
 
 
-BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *worth.COLUMNS))
+BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *worth.COLUMNS, *weights.COLUMNS))
 """Columns in which hardly two pages are equal."""
 
 

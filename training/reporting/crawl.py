@@ -22,6 +22,7 @@ from training.reporting.last_changes import last_changes_section
 from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
 from training.reporting.sections import formula_section
 from training.reporting.study import Formula
+from training.reporting.weighted import weighted_section
 
 CHOSEN: Final = ("ranked",)
 """Kinds of visits that the score function answers for."""
@@ -36,6 +37,8 @@ VISITS: Final = {
     "other": "other",
 }
 """Kinds of visits as the report names them."""
+PARTS: Final = (weighted_section, found_section, hints_section, last_changes_section)
+"""Sections that a store may have nothing for."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
 """Judged warm-up visits that a cycle's rate is shown for."""
@@ -53,7 +56,7 @@ def crawl_page(path: Path) -> Page:
         panel = story.rate(slice(None), ("panel",))
         if not math.isnan(panel):
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
-    more = (part(path) for part in (found_section, hints_section, last_changes_section))
+    more = (part(path) for part in PARTS)
     sections = [_cycles(story), _score(story), *(one for one in more if one is not None)]
     last = story.records[-1]
     visits = int(story.counts.sum())

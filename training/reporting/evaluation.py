@@ -16,12 +16,14 @@ from scrapy_gp4c.scoring.named import NAMED
 from training.comparing.evaluation import Evaluation, Result
 from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.statistics import Mean
-from training.replaying.metrics import CONTENTS, METRICS, TRIO
+from training.replaying.metrics import CONTENTS, KNOWN, METRICS, TRIO, WEIGHTED
 from training.replaying.peers import PEERS
 from training.replaying.replay import policy_of
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
 """Metrics in the table, after those of contents; the files have all of `METRICS`."""
+UNWEIGHTED: Final = {"change_rate": "weighted_change_rate", "ndcg": "weighted_ndcg"}
+"""Metric without weights -> the one that stands in its place in a table with weights."""
 COMPARED: Final = ("ndcg", "freshness")
 """Metrics in which a leaderboard tells how far a row is ahead of the reference."""
 NAME_WIDTH: Final = 24
@@ -39,8 +41,11 @@ def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[
 
 def table(evaluation: Evaluation) -> Table:
     """The results as a table for the terminal."""
-    shown = [name for name in (*CONTENTS, *SHOWN) if name in evaluation.results[0].metrics]
-    out = Table("score function", *((METRICS | CONTENTS)[name].name for name in shown))
+    measured = evaluation.results[0].metrics
+    shown = [name for name in (*CONTENTS, *SHOWN) if name in measured]
+    if not WEIGHTED.keys().isdisjoint(measured):
+        shown = [UNWEIGHTED.get(name, name) for name in shown]
+    out = Table("score function", *(KNOWN[name].name for name in shown))
     labels = [_label(result, evaluation.settings.policy) for result in evaluation.results]
     out.columns[0].width = min(max(map(len, labels)), NAME_WIDTH)
     for column in out.columns[1:]:

@@ -30,7 +30,7 @@ MEANING: Final = {
     "urls": "the request of a page",
     "validators": "ETag and Last-Modified of a page",
     "log": "visits of the cycle under way",
-    "notes": "who found new pages, and what was claimed, in the cycle under way",
+    "notes": "who found new pages, what was claimed and what pages weigh, in the cycle under way",
     "new": "a page found in the cycle under way",
     "visits": "visits of a finished cycle",
     "cycles": "the record of a cycle",
@@ -47,6 +47,7 @@ MEANING: Final = {
     "hints": "what sites claim of a block of pages",
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
+    "weights": "the weights of a block of pages",
 }
 """Table -> what one of its values is."""
 
@@ -113,7 +114,7 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name in ("columns", "worths", "hints"):
+    if name in ("columns", "worths", "hints", "weights"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

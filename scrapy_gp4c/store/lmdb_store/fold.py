@@ -22,6 +22,7 @@ from scrapy_gp4c.store.lmdb_store.hints import Folding
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.weights import fold_block
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
         before = told(state, rows, own["outcome"], cycle)
         columns.apply_visits(state, rows, own, cycle, brought[own["page"]])
         notes.apply_notes(state, (learnt_of["page"] - first).astype(np.intp), learnt_of)
+        fold_block(txn, tables, block, len(state["n"]), learnt_of)
         if begun is not None:
             hints.end(txn, block, begun, own)
         return before

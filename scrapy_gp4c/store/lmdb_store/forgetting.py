@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.growth import START
-from scrapy_gp4c.store.lmdb_store import fold, groups
+from scrapy_gp4c.store.lmdb_store import fold, groups, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
@@ -166,6 +166,7 @@ class _Rest:
                 if (kept := self._old.db["meta"].get(reading, key)) is not None:
                     self._new.db["meta"].put(txn, key, without(kept, self._new_id))
         moved(self._old, self._new, self._kept, self._new_id)
+        weights.moved(self._old, self._new, self._kept)
 
 
 def _less(kept: Array, gone: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.claims import CLAIM, Times, Told
 from scrapy_gp4c.page_state.columns import Columns, unpack
-from scrapy_gp4c.page_state.notes import SET
+from scrapy_gp4c.page_state.notes import of_claims
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.store.lmdb_store import trust
@@ -157,7 +157,7 @@ class Folding(NamedTuple):
         ``visits``, ``notes``: of its pages.
         """
         first = block * self.tables.block_rows
-        noted = notes[notes["what"] >= len(SET)]
+        noted = notes[of_claims(notes)]
         if not len(noted) and self.tables.db["hints"].get(txn, U32.pack(block)) is None:
             return None
         own = state | trust.read_block(txn, self.tables.db, block, len(state["n"]))

@@ -1,10 +1,10 @@
 """Converting a store of an older schema, when it is opened to write: into a new file, which replaces the old.
 
-Schema 5 lacked tables that are empty at first; it gets them where it is. Schema 4 had no checksums and
-knew nothing of growth: its pages come to have brought nothing. Schema 3 had neither directories nor rates
-besides, which are computed from what it has: the URLs and the visits. A kill leaves the store as it was, and
-the next opening begins anew; an open cycle stays open, with its log, its plans and, where its fold was
-interrupted, the blocks that were folded.
+Schemas 5 and 6 lacked tables that are empty at first; they get them where they are. Schema 4 had no
+checksums and knew nothing of growth: its pages come to have brought nothing. Schema 3 had neither
+directories nor rates besides, which are computed from what it has: the URLs and the visits. A kill leaves
+the store as it was, and the next opening begins anew; an open cycle stays open, with its log, its plans and,
+where its fold was interrupted, the blocks that were folded.
 """
 
 from __future__ import annotations

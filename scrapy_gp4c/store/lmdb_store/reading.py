@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, unpack
 from scrapy_gp4c.page_state.extras import unpack_extras
+from scrapy_gp4c.scoring.weights import usual
 from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, split
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.trust import read_block
+from scrapy_gp4c.store.lmdb_store.weights import read_block as read_weights
 
 _SAMPLE: Final = 64
 
@@ -21,12 +23,13 @@ _SAMPLE: Final = 64
 def columns_of(tables: Tables, pages: npt.NDArray[np.uint32]) -> Columns:
     """Columns ``[P]`` of some pages, ids ascending, each one merged."""
     gains = Gains(tables)
-    parts = [unpack(b"") | unpack_extras(None, 0) | gains.block(0, 0)]
+    parts = [unpack(b"") | unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}]
     blocks, starts = np.unique(pages // tables.block_rows, return_index=True)
     for block, own in zip(blocks.tolist(), np.split(pages, starts)[1:], strict=True):
         with tables.transaction() as txn:
             state = unpack(tables.block(txn, block))
             state |= read_block(txn, tables.db, block, len(state["n"]))
+            state["weight"] = read_weights(txn, tables.db, block, len(state["n"]))
         state |= gains.block(block, len(state["n"]))
         rows = own - np.uint32(block * tables.block_rows)
         parts.append({name: column[rows] for name, column in state.items()})

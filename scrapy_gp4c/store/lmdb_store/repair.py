@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
 from scrapy_gp4c.scoring.growth import START
-from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust
+from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.environment import put_in_place
@@ -53,8 +53,9 @@ _OF_SITES: Final = {
     "hints": "blocks of pages of which is lost what sites claim",
     "claims": "parts of what sites have claimed in past cycles",
     "trust": "parts of how often sites were right",
+    "weights": "blocks of pages whose weights are lost: say them anew",
 }
-"""The same of what is kept of claims."""
+"""The same of what is kept of claims and weights."""
 
 
 class Repaired(NamedTuple):
@@ -132,9 +133,10 @@ class _Rebuild:
             tables.restore_cycles(records)
             self._put_rest(tables, new_id, dropped)
             self._put_claims(tables, new_id)
-            lost_gains = rebuilt(tables, self._values, new_id, dropped)
+            weights.rebuilt(tables, self._values, new_id)
             missing = self._found.entries.get("gains", 0) - len(self._values["gains"])
             self._lose(missing, "parts of what visits gained a search")
+            lost_gains = rebuilt(tables, self._values, new_id, dropped)
             self._lose(lost_gains, "pages of which is lost what they gained a search")
             self._lost += reopen_cycle(tables, self._found, self._records.get(self._last + 1), new_id)
         with Store(work, sizes=sizes) as store:
@@ -222,8 +224,7 @@ class _Rebuild:
         for number in range(-(-self._pages // self._block_rows)):
             first = number * self._block_rows
             block, own = self._blocks.get(number), new_id[first : first + self._block_rows]
-            there = own != LOST
-            rows = own[there]
+            there, rows = own != LOST, own[own != LOST]
             if block is None or number < self._folded:
                 self._take_growth(
                     state, rows, None if block is None else {n: block[n][there] for n in GROWTH}

@@ -36,7 +36,7 @@ from scrapy_gp4c.store.history_text import (
     read_header,
     read_page,
 )
-from scrapy_gp4c.store.lmdb_store import fold, hints
+from scrapy_gp4c.store.lmdb_store import fold, hints, weights
 from scrapy_gp4c.store.lmdb_store.beside import IMPORT, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.environment import (
     READERS,
@@ -209,10 +209,10 @@ def _restore_batch(
     for number, name in enumerate(BROUGHT):
         state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
     state["seen_min"][:] = [page.seen_min for page in batch]
-    state["failures"][:] = failures
-    state["gone"][:] = gone
+    state["failures"][:], state["gone"][:] = failures, gone
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
     hints.put_extras(tables, first_page, state)
+    weights.put_consecutive(tables, first_page, np.array([page.weight for page in batch]))
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             if page.validators != (None, None):

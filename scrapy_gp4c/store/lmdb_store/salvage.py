@@ -38,7 +38,7 @@ _LONG: Final = (
 )  # fmt: skip
 _SHORT: Final = (
     "urls", "columns", "groups", "validators", "first_urls", "bodies", "descriptions", "cycles", "worths",
-    "hints",
+    "hints", "weights",
 )  # fmt: skip
 
 

@@ -16,14 +16,15 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
 from scrapy_gp4c.store.lmdb_store.sealed import TABLES, UNSEALED, Table, is_sealed, seed_of
 
-SCHEMA: Final = "gp4c-store/6"
+SCHEMA: Final = "gp4c-store/7"
 OLDER: Final = {
+    "gp4c-store/6": TABLES[:22],
     "gp4c-store/5": TABLES[:14],
     "gp4c-store/4": TABLES[:13],
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
 """Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
-SEALED: Final = (SCHEMA, "gp4c-store/5")
+SEALED: Final = (SCHEMA, "gp4c-store/6", "gp4c-store/5")
 """Schemas whose values have checksums. An older one of them lacks tables, and nothing else."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""

@@ -31,7 +31,7 @@ UNSEALED: Final = b"schema"
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
     "group_visits", "first_urls", "notes", "bodies", "gains", "worths", "descriptions", "clusters",
-    "hints", "claims", "trust",
+    "hints", "claims", "trust", "weights",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: their places in this row are in the seeds of checksums."""
 

@@ -30,6 +30,7 @@ from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
+from scrapy_gp4c.store.lmdb_store.weights import Weights
 from scrapy_gp4c.store.page_store import has_open_cycle
 from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredGroups, StoredRequest
 
@@ -48,6 +49,7 @@ class Store(OpenPages):
             self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
             self.hints = Hints(self.tables, self._open)
+            self.weights = Weights(self.tables, self._open)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
                 self._fold({})
@@ -188,7 +190,7 @@ class Store(OpenPages):
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
-        return self.hints.blocks(self.gains.blocks())
+        return self.weights.blocks(self.hints.blocks(self.gains.blocks()))
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""

@@ -18,6 +18,7 @@ from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify_claims import claims_problems
 from scrapy_gp4c.store.lmdb_store.verify_groups import Replay, directories
+from scrapy_gp4c.store.lmdb_store.weights import weights_problems
 
 
 def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
@@ -32,6 +33,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         _history(tables),
         claims_problems(tables),
         Gains(tables).problems(),
+        weights_problems(tables),
         _open_cycle(tables, opened),
     ):
         try:

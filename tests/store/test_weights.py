@@ -1,0 +1,226 @@
+"""Weights in a store: by an oracle, through kills, an export, a repair and `forget`."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store.lmdb_store.checking import check
+from scrapy_gp4c.store.lmdb_store.forgetting import forget
+from scrapy_gp4c.store.lmdb_store.repair import repair
+from scrapy_gp4c.store.lmdb_store.sealed import U32
+from scrapy_gp4c.store.lmdb_store.sizes import USUAL
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import backup, compact, open_store, restore
+from scrapy_gp4c.store.records import NewVisit, StoredRequest
+from tests.support.growing import SMALL
+from tests.support.older_stores import make_older, schema
+
+PAGES = 11
+WEIGHTS = st.floats(0, 1e6)
+
+
+def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:
+    """A page's key by its URL."""
+    return int(request["url"].rpartition("/")[2]) + 1, request
+
+
+def filled(path: Path) -> list[float]:
+    """A store with weights of its own in two of its three blocks, one cycle, and an open one; the weights."""
+    expected = [1.0] * PAGES
+    with Store(path, sizes=SMALL) as store:
+        store.add_pages(to_page({"url": f"http://h/{page}"}) for page in range(PAGES))
+        store.weights.put(np.array([0, 9, 10]), np.array([0.1, 0.0, 2.0]))
+        store.begin_cycle({"started": 1.0})
+        store.note(1, "weight", 3.5)
+        for page in range(PAGES):
+            store.record(NewVisit(page, "first", 2.0, fingerprint=page + 1))
+        store.finish_cycle({"visited": PAGES})
+    expected[0], expected[1], expected[9], expected[10] = 0.1, 3.5, 0.0, 2.0
+    return expected
+
+
+def told(path: Path) -> list[float]:
+    """Weights of all pages by the columns, which are those that the store tells page by page."""
+    with open_store(path, readonly=True) as store:
+        found = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
+        assert found == [store.weights.of(page) for page in range(store.pages)]
+        ids = np.arange(0, store.pages, 2, dtype=np.uint32)
+        assert store.columns_of(ids)["weight"].tolist() == found[::2]
+        assert store.verify() == []
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("note"), st.integers(0, PAGES + 2), WEIGHTS),
+            st.tuples(st.just("put"), st.integers(0, PAGES - 1), WEIGHTS),
+            st.tuples(st.sampled_from(["reopen", "begin", "finish", "add"]), st.none(), st.none()),
+        ),
+        max_size=25,
+    )
+)
+def test_the_newest_weight_wins(steps: list[tuple[str, int | None, float | None]]) -> None:
+    """Noted in a cycle or put outside of one, reopened at any moment; columns follow with the fold."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "store")
+        store = Store(path, sizes=SMALL)
+        store.add_pages(to_page({"url": f"http://h/{page}"}) for page in range(PAGES))
+        expected = [1.0] * PAGES
+        folded = list(expected)
+        for what, page, weight in steps:
+            if what == "reopen":
+                store.close()
+                store = Store(path, sizes=SMALL)
+            elif what == "begin" and store.open_cycle is None:
+                store.begin_cycle({"started": 1.0})
+            elif what == "finish" and store.open_cycle is not None:
+                store.finish_cycle({})
+                folded = list(expected)
+            elif what == "add" and store.open_cycle is not None:
+                store.add_page(len(expected) + 1, {"url": f"http://h/{len(expected)}"})
+                expected.append(1.0)
+            elif page is not None and page < len(expected) and weight is not None:
+                if what == "put":
+                    store.weights.put(np.array([page, page]), np.array([3.0, weight]))
+                elif store.open_cycle is not None:
+                    store.note(page, "weight", weight)
+                else:
+                    continue
+                expected[page] = weight
+                if store.open_cycle is None:
+                    folded = list(expected)
+            assert [store.weights.of(one) for one in range(len(expected))] == expected
+            columns = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
+            assert columns == folded[: len(columns)]
+        assert store.verify() == []
+        store.close()
+
+
+def test_pages_of_usual_weight_take_no_room(tmp_path: Path) -> None:
+    """A block has a value as long as any of its pages has another weight."""
+    filled(tmp_path / "s")
+    with Store(tmp_path / "s", sizes=SMALL) as store:
+        table = store.tables.db["weights"]
+        with store.tables.transaction() as txn:
+            assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0, 2]
+        store.weights.put(np.array([9, 10]), np.array([1.0, 1.0]))
+        with store.tables.transaction() as txn:
+            assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0]
+
+
+@pytest.mark.parametrize("batch", [3, 1_000])
+def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
+    """Bit for bit; lines of pages that weigh 1 say nothing."""
+    expected = filled(tmp_path / "s")
+    with Store(tmp_path / "s", readonly=True) as store:
+        lines = list(history_text.lines(store, matrix_bytes=100))
+    assert sum('"weight"' in line for line in lines) == 4
+    restore(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
+    assert told(tmp_path / "t") == expected
+
+
+@pytest.mark.parametrize("wrong", ["-1", "NaN", "1e308", '"3"', "true", "null", "[1]"])
+def test_a_line_with_a_wrong_weight_is_named(wrong: str, tmp_path: Path) -> None:
+    """And nothing is imported."""
+    line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
+    with pytest.raises(ImportFileError, match="line 1: expected a number from 0 to 1,000,000 as weight"):
+        restore(tmp_path / "t", "x", [(1, line)], to_page)
+    assert not (tmp_path / "t").exists()
+
+
+def test_copies_keep_weights(tmp_path: Path) -> None:
+    """A backup, and the store that is compacted."""
+    expected = filled(tmp_path / "s")
+    copy = backup(tmp_path / "s", tmp_path / "backups", None, SMALL)
+    compact(tmp_path / "s", SMALL)
+    assert told(copy) == told(tmp_path / "s") == expected
+
+
+def test_forgetting_pages_keeps_the_weights_of_the_others(tmp_path: Path) -> None:
+    """Whose numbers close up."""
+    expected = filled(tmp_path / "s")
+    assert forget(tmp_path / "s", SMALL, lambda store: np.isin(np.arange(PAGES), (1, 4, 9))) == 3
+    assert told(tmp_path / "s") == [expected[page] for page in (0, 2, 3, 5, 6, 7, 8, 10)]
+
+
+def test_a_repair_keeps_weights(tmp_path: Path) -> None:
+    """Of a sound store; of one that lost the request of a page, those of the others; noted ones too."""
+    expected = filled(tmp_path / "s")
+    with Store(tmp_path / "s", sizes=SMALL) as store:
+        store.begin_cycle({"started": 5.0})
+        store.note(10, "weight", 8.0)
+        store.commit()
+        store.tables.check_writable()
+        with store.tables.transaction(write=True) as txn:
+            store.tables.db["urls"].delete(txn, U32.pack(2))
+    done = repair(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
+    assert [str(lost) for lost in done.lost if "weight" in lost.what] == []
+    with Store(tmp_path / "s", sizes=SMALL) as store:
+        assert store.weights.of(9) == 8.0
+        store.finish_cycle({})
+    assert told(tmp_path / "s") == [expected[0], expected[1], *expected[3:10], 8.0]
+
+
+def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
+    """Its pages weigh 1 until somebody says otherwise."""
+    expected = filled(tmp_path / "s")
+    with Store(tmp_path / "s", sizes=SMALL) as store, store.tables.transaction(write=True) as txn:
+        handle = store.tables.db["weights"].handle
+        value = bytearray(txn.get(U32.pack(2), db=handle))
+        value[3] ^= 1
+        txn.put(U32.pack(2), bytes(value), db=handle)
+    assert "weights: pages 8 to 10: the weights of a block of pages is damaged" in check(
+        tmp_path / "s", SMALL
+    )
+    done = repair(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
+    assert [str(lost) for lost in done.lost] == ["1 blocks of pages whose weights are lost: say them anew"]
+    assert told(tmp_path / "s") == [*expected[:8], 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("block", "weights", "said"),
+    [
+        (0, [1.0, math.nan], "a page of block 0 has a weight that is none"),
+        (2, [-1.0], "a page of block 2 has a weight that is none"),
+        (2, [2.0] * 4, "weights are kept of 4 pages of block 2, which there are not"),
+        (7, [2.0], "weights are kept of 1 pages of block 7, which there are not"),
+    ],
+)
+def test_weights_that_cannot_be_are_found(
+    block: int, weights: list[float], said: str, tmp_path: Path
+) -> None:
+    """Values with the right checksum that fit no page."""
+    filled(tmp_path / "s")
+    with Store(tmp_path / "s", sizes=SMALL) as store:
+        with store.tables.transaction(write=True) as txn:
+            store.tables.db["weights"].put(txn, U32.pack(block), np.array(weights).tobytes())
+        assert store.verify() == [said]
+
+
+def test_a_store_of_the_version_before_weighs_all_the_same(tmp_path: Path) -> None:
+    """It gets the table where it is, with whatever else it has; an open cycle stays open."""
+    filled(tmp_path / "s")
+    with Store(tmp_path / "s", sizes=SMALL) as store:
+        store.begin_cycle({"started": 5.0})
+        store_id = store.store_id
+    make_older(tmp_path / "s", 6)
+    shutil.copytree(tmp_path / "s", tmp_path / "t")
+    assert told(tmp_path / "t") == [1.0] * PAGES
+    with Store(tmp_path / "s", sizes=USUAL) as store:
+        assert (store.store_id, store.open_cycle, store.last_cycle) == (store_id, 2, 1)
+        store.note(3, "weight", 2.0)
+        store.finish_cycle({})
+    assert schema(tmp_path / "s") == "gp4c-store/7"
+    assert told(tmp_path / "s") == [1.0, 1.0, 1.0, 2.0, *[1.0] * 7]
