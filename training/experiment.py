@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(
         prog="python -m training.experiment",
         description="Repeat the published experiment (Santos et al. 2014, section 5) on a history.",
+        epilog="--protocol tan repeats the experiment of Tan et al. 2007 on sampling policies instead.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = command.add_argument

@@ -42,9 +42,9 @@ def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str
 
 
 def protocol(add: Add, default: splits.Protocol, *others: str) -> None:
-    """How a history is split; ``others``: protocols of a command of its own."""
-    known, more = (*splits.PROTOCOLS, *others), f" (nothing is split: {', '.join(others)})" if others else ""
-    add("--protocol", choices=known, default=default, help=f"how to split the history{more}")
+    """How a history is split; ``others``: protocols that split none, which the command's epilog explains."""
+    known, shown = (*splits.PROTOCOLS, *others), f"{{{','.join(splits.PROTOCOLS)}}}"
+    add("--protocol", choices=known, metavar=shown, default=default, help="how to split the history")
 
 
 def budget(add: Add, default: float) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 import filelock
@@ -53,13 +53,18 @@ class MonitoredCycle:
     """When the next one is due; None: this was the last."""
 
 
+Told = SimpleQueue[None]
+"""Wakes who waits. A signal's handler may put into it whatever its thread is about; an Event has a lock that
+the thread may hold just then, for ever."""
+
+
 class Clock(Protocol):
     """What time it is, and waiting."""
 
     def now(self) -> Now:
         """Both clocks."""
 
-    def wait(self, told: threading.Event, seconds: float) -> None:
+    def wait(self, told: Told, seconds: float) -> None:
         """Wait, until told at the latest."""
 
 
@@ -70,9 +75,10 @@ class RealClock:
         """Both clocks."""
         return Now(time.time(), time.monotonic())
 
-    def wait(self, told: threading.Event, seconds: float) -> None:
+    def wait(self, told: Told, seconds: float) -> None:
         """Wait, until told at the latest."""
-        told.wait(seconds)
+        with suppress(Empty):
+            told.get(timeout=seconds)
 
 
 class Crawl(Protocol):
@@ -127,13 +133,13 @@ class Monitor:
         """
         self._path, self._start, self._schedule = path, start, schedule
         self._tell, self._watch, self._clock = tell, watch, clock or RealClock()
-        self._told = threading.Event()
+        self._told: Told = SimpleQueue()
         self._stops = 0
 
     def stop(self) -> None:
         """End after the visits under way: the cycle is resumed at the next start. A second time, at once."""
         self._stops += 1
-        self._told.set()
+        self._told.put(None)
 
     def run(self, cycles: int | None = None) -> int:
         """Crawl `cycles` times, or until `stop`; returns the exit code: 1 if a crawl failed, else 0.
@@ -198,7 +204,6 @@ class Monitor:
         while (code := crawl.poll()) is None:
             if self._stops > stopped:
                 stopped += 1
-                self._told.clear()
                 crawl.stop()
             self._clock.wait(self._told, WATCH_S)
             self._watch(self._path)

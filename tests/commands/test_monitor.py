@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.commands.monitor import line, warning
-from scrapy_gp4c.commands.monitoring import Monitor, MonitoredCycle
+from scrapy_gp4c.commands.monitoring import Monitor, MonitoredCycle, Told
 from scrapy_gp4c.commands.schedule import Now, Schedule, Timer, Window, duration, percentage, window
 from scrapy_gp4c.errors import StoreInUseError
 from scrapy_gp4c.store.opening import open_store
@@ -45,7 +45,7 @@ class FakeClock:
         """Both clocks."""
         return Now(self.wall, self.steady)
 
-    def wait(self, told: threading.Event, seconds: float) -> None:
+    def wait(self, told: Told, seconds: float) -> None:
         """Let time pass; at some waits somebody sets the clock, or the machine sleeps."""
         assert seconds > 0
         self.waits += 1
@@ -297,3 +297,20 @@ def test_the_unit_in_the_docs_is_one(tmp_path: Path) -> None:
     path.write_text(unit[1].replace("/srv/project/.venv/bin/scrapy", sys.executable))
     done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_signal_at_any_moment_of_a_wait_wakes_it() -> None:
+    """Thousands of signals while a monitor waits; none finds the waiting to hold what its handler needs."""
+    script = """if True:
+        import signal, sys
+        from pathlib import Path
+        from scrapy_gp4c.commands.monitoring import Monitor, RealClock
+        from scrapy_gp4c.commands.schedule import Schedule
+        monitor = Monitor(Path("unused"), None, Schedule(1.0), print)
+        signal.signal(signal.SIGALRM, lambda *_: monitor.stop())
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        while monitor._stops < 2000:
+            RealClock().wait(monitor._told, 0.00005)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        """
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=ROOT)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from pathlib import Path
 
-from scrapy_gp4c.commands.monitoring import Monitor, Process, RealClock
+from scrapy_gp4c.commands.monitoring import Monitor, Process, RealClock, Told
 from scrapy_gp4c.commands.schedule import Schedule
 from scrapy_gp4c.store.opening import open_store
 
@@ -15,9 +14,9 @@ from scrapy_gp4c.store.opening import open_store
 class Impatient(RealClock):
     """Looks at everything more often."""
 
-    def wait(self, told: threading.Event, seconds: float) -> None:
+    def wait(self, told: Told, seconds: float) -> None:
         """Wait shortly."""
-        told.wait(min(seconds, 0.02))
+        super().wait(told, min(seconds, 0.02))
 
 
 def monitor(store_path: str, log: str, cycles: str, seconds: str) -> int:
