@@ -8,10 +8,14 @@ from typing import Final
 from scrapy_gp4c.words.normal import normalise
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
+_ASCII: Final = "".join(letter if letter.isalnum() else " " for letter in map(chr, range(128)))
+"""By code: a letter or digit, or a blank for what is neither."""
 
 
 def tokens_of(normal: str) -> list[str]:
     """Return the tokens of a text that is normalised already."""
+    if normal.isascii():  # most texts: less than half of the pattern's time
+        return normal.translate(_ASCII).split()
     return _TOKEN.findall(normal)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.words.tokens import tokens
+from scrapy_gp4c.words.tokens import tokens, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,9 @@ def test_tokens_of_any_text_are_tokens(text: str) -> None:
     for token in tokens(text):
         assert token
         assert not set(token) & set(" _-.,;\n")
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.text())
+def test_tokens_are_the_longest_runs_of_letters_and_digits(normal: str) -> None:
+    """ASCII or not: what a pattern finds."""
+    assert tokens_of(normal) == re.findall(r"[^\W_]+", normal)
