@@ -296,6 +296,4 @@ def by_day(series: Sequence[Series], name: str, days: int) -> Mapping[str, NDArr
 def write_days(path: Path, rows: Sequence[Row]) -> None:
     """Write every row as TSV."""
     with path.open("w", newline="") as file:
-        writer = csv.writer(file, delimiter="\t")
-        writer.writerow(Row._fields)
-        writer.writerows(rows)
+        csv.writer(file, delimiter="\t").writerows((Row._fields, *rows))

@@ -63,11 +63,7 @@ class Weighed(NamedTuple):
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="URLs, one per line, or a history; plain or gzip",
-    )
+    parser.add_argument("file", metavar="FILE", help="URLs, one per line, or a history; plain or gzip")
     parser.add_argument(
         "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +39,12 @@ def usual(rows: int) -> npt.NDArray[np.float64]:
 
 def read_weight(given: object) -> float:
     """A weight that somebody gave; raises ValueError, which says what was expected and found."""
-    is_number = isinstance(given, Real) and not isinstance(given, bool)
-    if not is_number or not 0 <= given <= MOST:  # type: ignore[operator]
+    number = cast(float, given)
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= number <= MOST:
         is_long = isinstance(given, int) and given.bit_length() > 200
         found = "a whole number of many digits" if is_long else repr(given)[:80]
         raise ValueError(f"expected a number from 0 to {MOST:,.0f} as weight; found {found}")
-    return float(given) + 0.0  # type: ignore[arg-type]  # no -0.0
+    return float(number) + 0.0  # no -0.0
 
 
 def are_weights(values: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ class Weighing(Spider):
     said_at_start: ClassVar[dict[str, Any]] = {}
     said_in_links: ClassVar[dict[str, Any]] = {}
 
-    async def start(self) -> Any:  # type: ignore[override]
+    async def start(self) -> AsyncIterator[Any]:
         """Ask for the start pages."""
         for path, said in Weighing.said_at_start.items():
             yield Request(Weighing.site.url(path), meta={"gp4c": said} if said is not None else {})
