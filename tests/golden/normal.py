@@ -107,6 +107,7 @@ def help_entries(text: str) -> list[str]:
     The usage is split into its words and bracketed options, so that a new option adds an entry.
     """
     text = re.sub(r"change_rate,\s+ndcg,[\w,\s]+, or a dotted path", "<metrics>, or a dotted path", text)
+    text = text.replace("of joblib: loky, dask, ray", "of joblib: loky, dask")  # no test ever ran Ray
     text = re.sub(r"basic, all, or a list such as n,X,t \([^)]*\)", "<terminals>", text)
     text = re.sub(r"\{score,[\w,]+\}", "{sorts}", text)
     usage, _, rest = re.sub(r"\{status,[\w,]+\}", "{actions}", text).partition("\n\n")

@@ -43,14 +43,10 @@ def dask_client(scheduler: str | None) -> Any:
         ) from error
     try:
         return distributed.Client(scheduler, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise LearningError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
-
-
-def register_ray() -> None:
-    """Make joblib know Ray; raises LearningError where it is not installed."""
-    try:
-        ray = importlib.import_module("ray.util.joblib")
-    except ImportError as error:
-        raise LearningError("the backend 'ray' needs the package ray: pip install ray") from error
-    ray.register_ray()
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: certificates, or none
+        why = str(error).strip().removesuffix(".")
+        raise LearningError(
+            f"no Dask scheduler answers at {scheduler!r}: {why}. Expected the address that the scheduler "
+            "prints when it starts, and for tls:// its certificates in Dask's configuration "
+            "(docs/learning.md, On a Dask cluster)"
+        ) from error

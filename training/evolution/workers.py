@@ -3,7 +3,7 @@
 Trees travel as text. A training set travels once to each worker that lacks it: a task names the set by its
 digest, a worker that does not have it says so, and only then the task is sent again with the set. This
 needs nothing from the backend but running a function, whether the workers are forks of one machine
-(loky), a Dask or a Ray cluster, and it survives workers that are replaced.
+(loky) or a Dask cluster, and it survives workers that are replaced.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import joblib
-from joblib.parallel import get_active_backend
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.backends import dask_client, no_word_of_lost_work, register_ray
+from training.evolution.backends import dask_client, no_word_of_lost_work
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import TextFitness, Values, load_measure
 from training.replaying.arranged import ArrangedHistory
@@ -228,8 +227,8 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
     """A `joblib.Parallel` for an `Evaluator`, with its workers.
 
     ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``loky`` (processes of this
-    machine), ``dask`` (with ``scheduler``, the address of a cluster's scheduler), ``ray``, or any other
-    that joblib knows. Raises LearningError when the backend or the cluster is not there.
+    machine), ``dask`` (with ``scheduler``, the address of a cluster's scheduler), or any other that joblib
+    knows. Raises LearningError when the backend or the cluster is not there.
     """
     options = {"return_as": "generator_unordered", "pre_dispatch": "all", "batch_size": 1}
     client: Any = None
@@ -242,9 +241,6 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
     if backend == "dask":
         client = dask_client(scheduler)
         jobs = -1
-    elif backend == "ray":
-        register_ray()
-        jobs = -1
     try:
         try:
             config = joblib.parallel_config(backend=backend, n_jobs=jobs)
@@ -253,8 +249,6 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
         with config, no_word_of_lost_work(), warnings.catch_warnings():
             # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-            if not get_active_backend()[0].supports_return_generator:
-                options["return_as"] = "list"  # Ray: the answers of a generation come all at once
             with joblib.Parallel(**options) as parallel:
                 yield parallel
     finally:
