@@ -1,6 +1,7 @@
 """Time and memory of learning: GP4C on a history of the size of the papers' collection.
 
     python -m benchmarks.learn [--full] [--fitness ndcg change_rate] [--terminals basic all] [--jobs N]
+    python -m benchmarks.learn --dask
 
 ``--full`` is the journal's experiment: 300 individuals x 50 generations, 5 folds x 5 seeds, 417,048 pages x
 57 days (brdc12-like). The default is a smoke size of about 10 seconds. Every fitness function and set of
@@ -9,6 +10,9 @@ terminals is measured by itself, from the generated history to the selected func
 Printed for each: wall and processor time, replays (texts that rank alike take one), replays per second
 and core, the share of the processor time that went neither into scoring nor into replaying, and the
 greatest resident memory of a worker process and of the parent.
+
+``--dask``: instead, how many times faster two workers of a Dask cluster learn than one, each a process on
+this machine (target: 1.6): medians of three pairs, the compilation and the sending of the parts not counted.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from distributed import LocalCluster
 from joblib.externals.loky import get_reusable_executor
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
 from scrapy_gp4c.scoring import terminals
 from training.evolution.choices import Choices, arrange
 from training.evolution.evolve import Parameters
@@ -37,6 +42,8 @@ CYCLES = 57
 TARGET_MINUTES = {"basic": 10.0, "all": 20.0}
 TARGET_OUTSIDE = 0.25
 TARGET_MB = 1024.0
+DASK = {"pages": 40_000, "population": 100, "generations": 4, "seeds": 1}
+DASK_RUNS, DASK_TARGET = 3, 1.6
 
 
 def _processor_s() -> float:
@@ -78,6 +85,34 @@ def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[s
     }
 
 
+def dask_s(jobs: int) -> float:
+    """Wall time of learning on so many workers of a Dask cluster; for a fresh process."""
+    quiet: dict[str, Any] = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 50}
+    history = generate("brdc12-like", DASK["pages"], CYCLES, 0)
+    times = []
+    with (
+        LocalCluster(n_workers=jobs, threads_per_worker=1, host="127.0.0.1", **quiet) as cluster,
+        workers(backend="dask", scheduler=cluster.scheduler_address) as pool,
+    ):
+        for generations in (1, DASK["generations"]):
+            parameters = Parameters(population=DASK["population"], generations=generations)
+            choices = Choices(protocol="journal", seeds=DASK["seeds"], parameters=parameters)
+            folds = arrange(history, choices)
+            began = time.perf_counter()
+            learn(history, choices, pool, folds=folds)
+            times.append(time.perf_counter() - began)
+    return times[-1]
+
+
+def compare_dask() -> bool:
+    """Print how many times faster two workers are; tells whether the target is held."""
+    pairs = [[in_fresh_process(dask_s, jobs) for jobs in (2, 1)] for _ in range(DASK_RUNS)]
+    for two, one in pairs:
+        print(f"one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f}")
+    ratio = median_ratio([(one, two) for two, one in pairs])
+    return verdict("two workers of a Dask cluster, times faster", ratio, DASK_TARGET, at_least=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 1 if a target of the full size was missed."""
     parser = argparse.ArgumentParser(
@@ -88,10 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--terminals", nargs="+", choices=tuple(SETS), default=list(SETS))
     parser.add_argument("--jobs", type=int, default=-1)
     parser.add_argument("--generations", type=int, help="other than the size's own")
+    parser.add_argument("--dask", action="store_true", help="two workers of a Dask cluster against one")
     given = parser.parse_args(arguments)
     size = dict(FULL if given.full else SMOKE)
     size["generations"] = given.generations or size["generations"]
     print(machine(("numpy", "numba", "deap", "joblib")))
+    if given.dask:
+        return 0 if compare_dask() else 1
     print(f"journal protocol, 5 folds, {CYCLES} cycles, {size}")
     good = True
     for names in given.terminals:
