@@ -5,6 +5,7 @@ Its fold puts that in their columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +47,15 @@ def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
 def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
     """Tell which notes are weights: bool ``[N]``."""
     return np.asarray(notes["what"] == WHAT.index("weight"))
+
+
+def weights_said(parts: Iterable[Array]) -> dict[int, float]:
+    """Page -> the weight that notes said last; ``parts``: dtype `NOTE`, in order."""
+    said: dict[int, float] = {}
+    for notes in parts:
+        own = notes[of_weights(notes)]
+        said.update(zip(own["page"].tolist(), own["value"].tolist(), strict=True))
+    return said
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:

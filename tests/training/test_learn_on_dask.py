@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.dask_cluster import Cluster, certificates
 
+from tests.support.dask_cluster import Cluster, certificates
 from training.histories.formats import write_npz
 from training.histories.models import generate
 
@@ -34,6 +34,11 @@ def content(path: Path) -> dict[str, object]:
     return read
 
 
+def on(cluster: Cluster) -> list[str]:
+    """Options that learn there."""
+    return ["--backend", "dask", "--scheduler", cluster.address]
+
+
 def generations(output: Path) -> int:
     """Generations that the first search of a run has behind it."""
     checkpoint = output.with_name(f"{output.name}.checkpoint") / "checkpoint.json"
@@ -49,8 +54,7 @@ def test_a_worker_that_is_killed_costs_nothing(cluster: Cluster, tmp_path: Path)
     write_npz(history, generate("poisson", 300, 24, 1))
     assert cluster.address.startswith("tls://")
     run = subprocess.Popen(
-        [*LEARN, str(history), *SEARCH, "-o", str(output), "--backend", "dask"]
-        + ["--scheduler", cluster.address],
+        [*LEARN, str(history), *SEARCH, "-o", str(output), *on(cluster)],
         env=cluster.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -73,8 +77,7 @@ def test_a_cluster_that_wants_certificates(cluster: Cluster, tmp_path: Path) -> 
     history = tmp_path / "history.npz"
     write_npz(history, generate("poisson", 300, 24, 1))
     run = subprocess.run(
-        [*LEARN, str(history), *SEARCH, "-o", str(tmp_path / "out.json"), "--backend", "dask"]
-        + ["--scheduler", cluster.address],
+        [*LEARN, str(history), *SEARCH, "-o", str(tmp_path / "out.json"), *on(cluster)],
         capture_output=True,
         text=True,
     )

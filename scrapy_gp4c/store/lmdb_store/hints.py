@@ -54,7 +54,7 @@ class Hints:
     def note(self, pages: Array, kind: str, values: Array) -> None:
         """Note claims of pages in the open cycle: see `PageHints`."""
         self._open.require()
-        self._open.notes.add_many(pages, kind, values)
+        self._open.note_many(pages, kind, values)
 
     def tell(self, pages: Array, time_s: float) -> None:
         """Note that pages have changed at a time, at once: see `PageHints`."""

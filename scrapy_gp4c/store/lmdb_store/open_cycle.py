@@ -2,39 +2,32 @@
 
 All of it is rebuilt from `log` and `new` when the store is opened. Nothing is written outside `commit`, which
 is one write transaction; what its return confirmed is never lost, what a failed one could not write stays
-buffered.
+in memory, sealed.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.notes import NOTE, weights_said
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
-from scrapy_gp4c.store.lmdb_store.failures import damaged
-from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
-from scrapy_gp4c.store.lmdb_store.open_notes import OpenNotes
-from scrapy_gp4c.store.lmdb_store.page_values import PageValues
+from scrapy_gp4c.store.lmdb_store.open_requests import READ_PAGES, OpenRequests
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
-OF_PAGES: Final = ("validators", "bodies", "descriptions")
-"""Tables that have a value for a page, or none."""
-READ_PAGES: Final = 4_096
-"""Pages read in one read transaction."""
 
-
-class OpenCycle:
+class OpenCycle(OpenRequests):
     """The open cycle, if there is one, and all known pages: the tables with what is still buffered.
 
     ``number``: of the unfinished cycle, or None; ``pages``: number of ids given out, 0..pages-1, those of the
@@ -49,18 +42,16 @@ class OpenCycle:
         self.pages = 0
         self.committed_s = monotonic()
         self.before_commit: Callable[[], object] = lambda: None
-        """Called before visits are committed; what it raises keeps them buffered."""
+        """Called before visits are committed; what it raises keeps them in memory."""
 
     def load(self, txn: Any) -> None:
-        """Rebuild from `log` and `new`, in one transaction with the counters; nothing is buffered then."""
+        """Rebuild from `log` and `new`, in one transaction with the counters; nothing is unsaved then."""
         tables = self._tables
-        self._visit_buffer: list[bytes] = []
-        self._request_buffer: dict[int, bytes] = {}
-        self._of_pages = {name: PageValues(tables.db[name]) for name in OF_PAGES}
-        self._unsaved_pages: dict[int, bytes] = {}
-        """Page -> what `new` is to have of it: as it was found, whatever replaced its request meanwhile."""
+        self._unsaved = Unsaved()
+        self._sealed: list[Unsaved] = []
+        """What the next transaction writes besides, oldest first."""
         self._pending: dict[int, int] = {}
-        """Key -> id of the pages that are in `new` (or buffered) and not yet in `ids`, in order of id."""
+        """Key -> id of the pages that are in `new` (or unsaved) and not yet in `ids`, in order of id."""
         self._pending_keys: list[int] = []
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
@@ -81,7 +72,9 @@ class OpenCycle:
             visits = np.frombuffer(value, VISIT)
             self._visits.append(visits)
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
-        self.notes = OpenNotes(txn, tables.db["notes"])
+        self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in tables.db["notes"].items(txn)]
+        self.weights = weights_said(self._notes)
+        """Page -> the weight that was said last in the cycle, committed or not."""
 
     def begin(self, record: CycleRecord) -> int:
         """Open the next cycle with its record; returns its number, from 1 on."""
@@ -102,6 +95,44 @@ class OpenCycle:
         if self.number is None:
             raise ValueError("no cycle is open: call begin_cycle first")
         return self.number
+
+    # --- what is not written yet
+
+    def seal(self) -> Unsaved | None:
+        """Let what happened until now be written together, whatever happens before that; None: nothing."""
+        if not self._unsaved:
+            return None
+        sealed, self._unsaved = self._unsaved, Unsaved()
+        self._sealed.append(sealed)
+        return sealed
+
+    def commit(self) -> None:
+        """Write everything in one transaction. Raises StoreFullError; then all of it stays in memory."""
+        self.seal()
+        if not self._sealed:
+            return
+        self.before_commit()
+        self.write(len(self._sealed))
+
+    def write(self, batches: int) -> None:
+        """Write what was sealed first, so many times, in one transaction; else as `commit`."""
+        sealed = self._sealed[:batches]
+        cycle, visits = self.number or 0, self._visits.copy()
+        notes = np.concatenate([one.notes() for one in sealed])
+        with self._tables.transaction(write=True) as txn:
+            for one in sealed:
+                one.write(txn, self._tables.db, cycle, self._known_request)
+                if one.visits:
+                    visits.append(one.visit_rows())
+                    key = U32_PAIR.pack(cycle, len(visits) - 1)
+                    self._tables.db["log"].put(txn, key, visits[-1].tobytes())
+            if len(notes):
+                key = U32_PAIR.pack(cycle, len(self._notes))
+                self._tables.db["notes"].put(txn, key, notes.tobytes())
+        self._visits = visits
+        self._notes += [notes] if len(notes) else []
+        del self._sealed[:batches]
+        self.committed_s = monotonic()
 
     # --- pages
 
@@ -135,10 +166,6 @@ class OpenCycle:
         with self._tables.transaction(buffers=True) as txn:
             return columns.row(self._tables.block(txn, block), index)
 
-    def _check(self, page: int) -> None:
-        if not 0 <= page < self.pages:
-            raise ValueError(f"there is no page {page}: the store has {self.pages}")
-
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages discovered in the open cycle, in order."""
         start = 0
@@ -150,65 +177,22 @@ class OpenCycle:
             if len(found) < READ_PAGES:
                 break
             start = found[-1] + 1
-        yield from list(self._unsaved_pages)
-
-    def request(self, page: int) -> StoredRequest:
-        """Return the stored request of one page."""
-        self._check(page)
-        value = self._request_buffer.get(page)
-        if value is None:
-            with self._tables.transaction() as txn:
-                value = self._known_request(txn, page)
-        request: StoredRequest = json.loads(value)
-        return request
-
-    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
-        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
-        ids = np.asarray(pages, dtype=np.int64)
-        if len(ids):
-            self._check(int(ids.min()))
-            self._check(int(ids.max()))
-        order = np.argsort(ids, kind="stable")
-        result = np.empty(len(ids), object)
-        for start in range(0, len(ids), READ_PAGES):
-            positions = order[start : start + READ_PAGES]
-            result[positions] = self._read_requests(ids[positions].tolist())
-        requests: list[StoredRequest] = result.tolist()
-        return requests
-
-    def _read_requests(self, ids: list[int]) -> list[StoredRequest]:
-        buffered = self._request_buffer
-        with self._tables.transaction() as txn:
-            values = self._tables.db["urls"].get_many(txn, ids)
-            if values is None:  # some are new
-                values = [self._known_request(txn, page) for page in ids]
-            for position, page in enumerate(ids) if buffered else ():
-                values[position] = buffered.get(page, values[position])
-        decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
-        return decoded
-
-    def _known_request(self, txn: Any, page: int) -> bytes:
-        """Read the request of a page, as the last commit left it or, found since, as it was found."""
-        value = self._tables.db["urls"].get(txn, U32.pack(page))
-        if value is not None:
-            return value
-        found = self._unsaved_pages.get(page)
-        if found is None:
-            found = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
-        if found is None:
-            raise damaged(self._tables.path, f"page {page} has no request")
-        return found[KEY.size :]
+        for one in (*self._sealed, self._unsaved):
+            yield from list(one.pages)
 
     def kept(self, table: str, page: int) -> bytes | None:
         """Read a page's value in a table of `OF_PAGES`, None where there is none."""
+        for one in self._newest_first():
+            if page in one.values[table]:
+                return one.values[table][page]
         with self._tables.transaction() as txn:
-            return self._of_pages[table].get(txn, page)
+            return self._tables.db[table].get(txn, U32.pack(page))
 
     def keep(self, table: str, page: int, value: bytes | None) -> None:
         """Replace a page's value in a table of `OF_PAGES`, at the next commit."""
         self._tables.check_writable()
         self._check(page)
-        self._of_pages[table].set(page, value)
+        self._unsaved.values[table][page] = value
 
     def add_page(self, key: int, request: StoredRequest) -> int:
         """Remember a page discovered in the open cycle; its id is valid at once."""
@@ -218,7 +202,7 @@ class OpenCycle:
         encoded = encode(request)
         self._missed = None
         page = self._add_pending(key)
-        self._unsaved_pages[page] = KEY.pack(key) + encoded
+        self._unsaved.pages[page] = KEY.pack(key) + encoded
         self._visited.append(0)
         return page
 
@@ -226,13 +210,27 @@ class OpenCycle:
         """Replace the stored request of a page, at the next commit."""
         self._tables.check_writable()
         self._check(page)
-        self._request_buffer[page] = encode(request)
+        self._unsaved.requests[page] = encode(request)
 
     def note(self, page: int, what: str, value: float) -> None:
         """Note what the open cycle learnt of a page."""
         self.require()
         self._check(page)
-        self.notes.add(page, what, value)
+        self._unsaved.note(page, what, value)
+        if what == "weight":
+            self.weights[page] = value
+
+    def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Note what the open cycle learnt of many pages."""
+        self.require()
+        self._unsaved.note_many(pages, what, values)
+        if what == "weight":
+            self.weights.update(zip(pages.tolist(), values.tolist(), strict=True))
+
+    def all_notes(self) -> npt.NDArray[Any]:
+        """Notes of the cycle, dtype `NOTE`, in the order in which they were made."""
+        unsaved = (one.notes() for one in (*self._sealed, self._unsaved))
+        return np.concatenate([*self._notes, *unsaved])
 
     # --- visits
 
@@ -249,47 +247,17 @@ class OpenCycle:
             raise ValueError(f"page {page} was visited in this cycle already")
         latency_ms = min(65_535, math.ceil(1000 * latency_s))
         codes = KINDS.index(kind), OUTCOMES.index(outcome)
-        self._visit_buffer.append(
-            VISIT_BYTES.pack(time, fingerprint, page, bytes, latency_ms, *codes, distance)
-        )
+        visits = self._unsaved.visits
+        visits.append(VISIT_BYTES.pack(time, fingerprint, page, bytes, latency_ms, *codes, distance))
         self._visited[page] = 1
-        if len(self._visit_buffer) >= self._commit_visits:
+        if len(visits) >= self._commit_visits:
             self.commit()
 
-    def commit(self) -> None:
-        """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
-        unsaved = (self._visit_buffer, self._unsaved_pages, self._request_buffer)
-        if not any((*unsaved, self.notes, *self._of_pages.values())):
-            return
-        self.before_commit()
-        visits = np.frombuffer(b"".join(self._visit_buffer), VISIT)
-        cycle, db = self.number or 0, self._tables.db
-        with self._tables.transaction(write=True) as txn:
-            if len(visits):
-                number = len(self._visits)
-                db["log"].put(txn, U32_PAIR.pack(cycle, number), visits.tobytes())
-            for page, value in self._unsaved_pages.items():
-                db["new"].put(txn, U32_PAIR.pack(cycle, page), value)
-            for page, request in self._request_buffer.items():
-                keep_first_url(txn, db["first_urls"], page, self._known_request(txn, page), request)
-                db["urls"].put(txn, U32.pack(page), request)
-            for values in self._of_pages.values():
-                values.write(txn)
-            self.notes.write(txn, cycle)
-        if len(visits):
-            self._visits.append(visits)
-        self.notes.written()
-        for values in self._of_pages.values():
-            values.written()
-        self._visit_buffer = []
-        self._unsaved_pages = {}
-        self._request_buffer = {}
-        self.committed_s = monotonic()
-
     def visited(self, page: int) -> bool:
-        """Tell whether the page has an outcome in the open cycle, committed or buffered."""
+        """Tell whether the page has an outcome in the open cycle, committed or not."""
         return self.number is not None and page < len(self._visited) and bool(self._visited[page])
 
     def visits(self) -> npt.NDArray[Any]:
         """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
-        return np.concatenate([*self._visits, np.frombuffer(b"".join(self._visit_buffer), VISIT)])
+        unsaved = (one.visit_rows() for one in (*self._sealed, self._unsaved))
+        return np.concatenate([*self._visits, *unsaved])

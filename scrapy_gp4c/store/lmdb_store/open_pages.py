@@ -81,7 +81,7 @@ class OpenPages:
 
     def notes(self) -> npt.NDArray[Any]:
         """Notes of the open cycle so far, dtype `NOTE`, in the order in which they were made."""
-        return self._open.notes.all()
+        return self._open.all_notes()
 
     def record(self, visit: NewVisit) -> None:
         """Note one visit of the open cycle, see `OpenCycle.record`."""

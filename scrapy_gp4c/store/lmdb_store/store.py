@@ -63,7 +63,7 @@ class Store(OpenPages):
             self._open.load(txn)
 
     def _fold(self, record: CycleRecord) -> None:
-        learnt = fold.Learnt(self._open.visits(), self._open.notes.all(), self._open.pages)
+        learnt = fold.Learnt(self._open.visits(), self._open.all_notes(), self._open.pages)
         fold.fold(self.tables, learnt, record, self.sizes)
         self._load()
 

@@ -35,7 +35,7 @@ class Weights:
 
     def of(self, page: int) -> float:
         """Weight of a page, as the newest request or list has it."""
-        said = self._open.notes.weights.get(page)
+        said = self._open.weights.get(page)
         if said is not None or page >= self._tables.merged_pages:
             return weights.USUAL if said is None else said
         block, row = divmod(page, self._tables.block_rows)
@@ -54,7 +54,7 @@ class Weights:
         """Set the weights of pages, ``[P]``, and commit: see `PageWeights`."""
         if self._open.number is not None:
             self._open.require()
-            self._open.notes.add_many(pages, "weight", values)
+            self._open.note_many(pages, "weight", values)
             self._open.commit()
             return
         self._tables.check_writable()

@@ -1,0 +1,89 @@
+"""Requests of all known pages, those that are not written yet first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.store.lmdb_store.failures import damaged
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
+from scrapy_gp4c.store.records import StoredRequest
+
+READ_PAGES: Final = 4_096
+"""Pages read in one read transaction."""
+
+
+class OpenRequests:
+    """Half of an open cycle: how its pages are requested."""
+
+    _tables: Tables
+    number: int | None
+    pages: int
+    _unsaved: Unsaved
+    _sealed: list[Unsaved]
+
+    def _newest_first(self) -> Iterator[Unsaved]:
+        yield self._unsaved
+        yield from reversed(self._sealed)
+
+    def _check(self, page: int) -> None:
+        if not 0 <= page < self.pages:
+            raise ValueError(f"there is no page {page}: the store has {self.pages}")
+
+    def request(self, page: int) -> StoredRequest:
+        """Return the stored request of one page."""
+        self._check(page)
+        value = self._unsaved_request(page)
+        if value is None:
+            with self._tables.transaction() as txn:
+                value = self._known_request(txn, page)
+        request: StoredRequest = json.loads(value)
+        return request
+
+    def _unsaved_request(self, page: int) -> bytes | None:
+        found = (one.requests[page] for one in self._newest_first() if page in one.requests)
+        return next(found, None)
+
+    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
+        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
+        ids = np.asarray(pages, dtype=np.int64)
+        if len(ids):
+            self._check(int(ids.min()))
+            self._check(int(ids.max()))
+        order = np.argsort(ids, kind="stable")
+        result = np.empty(len(ids), object)
+        for start in range(0, len(ids), READ_PAGES):
+            positions = order[start : start + READ_PAGES]
+            result[positions] = self._read_requests(ids[positions].tolist())
+        requests: list[StoredRequest] = result.tolist()
+        return requests
+
+    def _read_requests(self, ids: list[int]) -> list[StoredRequest]:
+        replaced = any(one.requests for one in self._newest_first())
+        with self._tables.transaction() as txn:
+            values = self._tables.db["urls"].get_many(txn, ids)
+            if values is None:  # some are new
+                values = [self._known_request(txn, page) for page in ids]
+            for position, page in enumerate(ids) if replaced else ():
+                values[position] = self._unsaved_request(page) or values[position]
+        decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
+        return decoded
+
+    def _known_request(self, txn: Any, page: int) -> bytes:
+        """Read the request of a page, as the last commit left it or, found since, as it was found."""
+        value = self._tables.db["urls"].get(txn, U32.pack(page))
+        if value is not None:
+            return value
+        unsaved = (one.pages[page] for one in self._newest_first() if page in one.pages)
+        found = next(unsaved, None)
+        if found is None:
+            found = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
+        if found is None:
+            raise damaged(self._tables.path, f"page {page} has no request")
+        return found[KEY.size :]
