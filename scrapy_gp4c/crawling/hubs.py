@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
+from scrapy_gp4c.crawling.survey import some_columns
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Pages, PolicySettings, Round, choose
 from scrapy_gp4c.policies.table import TOP_K, columns_read
@@ -50,7 +51,7 @@ class Hubs:
     def _sites(self, pages: Pages) -> npt.NDArray[np.uint64]:
         """Key of each page's site ``[P]``; ids ascending."""
         keys: npt.NDArray[np.uint64] = self._store.directories()["site"]
-        return keys[self._store.columns_of(pages)["group"]]
+        return keys[some_columns(self._store, pages, ("group",))["group"]]
 
     def choose(self, hubs: npt.NDArray[np.bool_], most: int, sums: Sequence[int] | None = None) -> Chosen:
         """The best of the hubs, best first.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.crawling.survey import some_columns
 from scrapy_gp4c.page_state import notes
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.page_state.places import place_of_url
@@ -43,7 +44,7 @@ def first_visits(store: PageStore, settings: Settings, cycle: int, shard: Shard,
         return due
     candidates = NOBODY
     if len(due):
-        columns = store.columns_of(due)
+        columns = some_columns(store, due, ("group", "entered", "key"))
         sites = store.directories()["site"][columns["group"]]
         drawn = draws(columns["key"], settings.seed, cycle)
         candidates = by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from scrapy_gp4c.policies.policy import Pages
 from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
+
+SLICE: Final = 8_192
+"""Pages whose columns are all in memory at a time."""
 
 
 class Survey(NamedTuple):
@@ -57,3 +61,11 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
         hubs.append(settled & growth.is_hub(columns, cycle))
     joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
     return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)
+
+
+def some_columns(store: PageStore, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """A few columns ``[P]`` of many pages, ids ascending: no more than those, and a slice of the others."""
+    starts = range(0, max(1, len(pages)), SLICE)
+    slices = (store.columns_of(pages[start : start + SLICE]) for start in starts)
+    parts = [[columns[name] for name in names] for columns in slices]
+    return {name: np.concatenate(own) for name, own in zip(names, zip(*parts, strict=True), strict=True)}
