@@ -50,8 +50,9 @@ class Hubs:
 
     def _sites(self, pages: Pages) -> npt.NDArray[np.uint64]:
         """Key of each page's site ``[P]``; ids ascending."""
-        keys: npt.NDArray[np.uint64] = self._store.directories()["site"]
-        return keys[some_columns(self._store, pages, ("group",))["group"]]
+        group = some_columns(self._store, pages, ("group",))["group"]
+        keys: npt.NDArray[np.uint64] = self._store.directories()["site"][group]
+        return keys
 
     def choose(self, hubs: npt.NDArray[np.bool_], most: int, sums: Sequence[int] | None = None) -> Chosen:
         """The best of the hubs, best first.

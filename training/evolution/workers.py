@@ -136,6 +136,8 @@ class Evaluator:
         ]
         self._payloads = payloads
         self._parallel = parallel
+        # Asked once: a cluster answers by a call to its scheduler.
+        self._jobs = joblib.effective_n_jobs(parallel.n_jobs)
         self._compiled = compiled
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
@@ -192,7 +194,7 @@ class Evaluator:
         """Texts for tasks of about equal size, some for every worker."""
         tasks = max(
             math.ceil(len(texts) / MOST_TEXTS),
-            min(joblib.effective_n_jobs(self._parallel.n_jobs), len(texts) // LEAST_TEXTS),
+            min(self._jobs, len(texts) // LEAST_TEXTS),
         )
         for task in range(tasks):
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
