@@ -20,6 +20,7 @@ more of its own. Every row is a process of its own.
 from __future__ import annotations
 
 import argparse
+import gc
 import http.server
 import sys
 import tempfile
@@ -142,6 +143,7 @@ def crawls(calendar: str, cycles: int, place: str) -> tuple[float, float]:
     def run() -> Any:
         for web.cycle in range(1, cycles + 1):
             yield CrawlerRunner({**SETTINGS, "GP4C_STORE": place}).crawl(Follower)
+            gc.collect()  # a crawl leaves circles behind; usually its process ends with it
         reactor.stop()
 
     reactor.callWhenRunning(run)
