@@ -37,14 +37,15 @@ GIVEN = st.fixed_dictionaries(
     }
 )
 EXAMPLE: dict[str, Any] = {
-    "GP4C_SCORE_FUNCTION": "near * t",
+    "GP4C_SCORE_FUNCTION": "near * t * (spent + 1.0)",
     "GP4C_POLICY": "rounds(rounds=4)",
-    "GP4C_BUDGET": 0.5,
-    "GP4C_DISCOVERY": 0.3,
-    "GP4C_NEW_PAGES": 30,
+    "GP4C_BUDGET": 0.4,
+    "GP4C_DISCOVERY_FUNCTION": "brought * near",
+    "GP4C_NEW_PAGES": 200,
     "GP4C_WARMUP_VISITS": 0,
     "GP4C_PANEL": 0.2,
 }
+CLAIMED = EXAMPLE | {"GP4C_SCORE_FUNCTION": "hinted * t * (spent + 1.0) + near"}
 
 
 def load(given_settings: dict[str, Any]) -> Settings:
@@ -97,9 +98,10 @@ def crawl(given_settings: dict[str, Any], shards: int, pages: int, cycles: int, 
         twice.close()
 
 
-@example(EXAMPLE, 64, 150, 4, 1)
+@example(EXAMPLE, 64, 60, 2, 1)
 @example(EXAMPLE, 5, 300, 5, 2)
-@settings(max_examples=30, deadline=None)
+@example(CLAIMED, 16, 250, 4, 3)
+@settings(max_examples=24, deadline=None)
 @given(
     GIVEN,
     st.sampled_from([1, 2, 3, 8]),
