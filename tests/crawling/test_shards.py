@@ -17,7 +17,7 @@ from tests.support.shards import Planning, Row, Twice
 
 SCORED = ("hub", "ranked")
 FUNCTIONS = (
-    "nad", "t * (X + 0.5)", "near * t + 0.0 * n", "site_now * t + spent", "surprise_site * rate + random",
+    "default", "nad", "t * (X + 0.5)", "near * t + 0.0 * n", "site_now * t + spent", "surprise_site * rate + random",
     "hinted * w", "found_t + brought", "rate_site + near_dir * surprise_dir", "directory_now - near",
     "hint_age * near", "n",
 )  # fmt: skip
