@@ -111,11 +111,15 @@ class Planner:
         """Plan the next round of a store with all pages, see `steps`."""
         return alone(self.steps(record, planned, awaited))
 
-    def steps(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> Steps[bool]:
+    def steps(
+        self, record: CycleRecord, planned: Planned, awaited: bool = False, seen: int | None = None
+    ) -> Steps[bool]:
         """Plan the next round and commit it; False: a policy with as many rounds as it takes has nothing now.
 
         ``record``: the cycle's; ``planned``: the pages of its earlier rounds; ``awaited``: whether some
-        of them have no outcome yet, so that it may have something later. Raises PolicyError, ScoreError.
+        of them have no outcome yet, so that it may have something later; ``seen``: visits of the cycle that
+        a round may see which others have heard of before a kill, None: all so far. Raises PolicyError,
+        ScoreError.
         """
         number, found = self.planned_rounds, NOTHING
         if number:
@@ -123,7 +127,7 @@ class Planner:
             if self._opening is None and "budget" in counts:
                 hubs = planned.pages[planned.kinds == HUB]
                 self._opening = Opening(counts["budget"], _unscored(hubs))
-            found = self._found()
+            found = self._found(seen)
             division, sums = yield from self._divided(number, spent_of(counts), planned, found)
             if self.rounds is None and not division.all:
                 self._stopped = not awaited
@@ -225,9 +229,9 @@ class Planner:
             self._survey = survey(self._store, self._settings, self._cycle)
         return self._survey
 
-    def _found(self) -> Found:
+    def _found(self, seen: int | None) -> Found:
         self._store.commit()  # what a plan has seen must be there after a kill
-        return Found.of(self._store.open_visits())
+        return Found.of(self._store.open_visits()[:seen])
 
     def _first(self, begun: Beginning, chosen: Chosen) -> tuple[PlanCounts, dict[int, Chosen]]:
         """Counts of round 0, but for the policy's pages, and its pages."""
