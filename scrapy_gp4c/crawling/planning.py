@@ -217,8 +217,9 @@ class Planner:
         beside_panel = max(0, self._settings.budget_pages(alive) - panel)
         most, chosen = hubs.most(beside_panel), Division(NOBODY, 0)
         if any_hubs and most:
-            awake = hubs.awake(known.hubs, np.setdiff1d(known.due[NEW], new))
-            best = hubs.choose(awake, most, sums[len(own) :])
+            due = known.due[NEW]
+            left = np.setdiff1d(due, new) if len(new) < len(due) else NOTHING.pages
+            best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
             chosen = yield from divided(best, most, self._shard)
         self._opening = Opening(beside_panel - chosen.all, chosen.own)
         self._beginning = Beginning(self._opening, new, rankable - chosen.all, tuple(sums[: len(own)]))
