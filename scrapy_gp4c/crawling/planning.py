@@ -111,11 +111,15 @@ class Planner:
         """Plan the next round of a store with all pages, see `steps`."""
         return alone(self.steps(record, planned, awaited))
 
-    def steps(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> Steps[bool]:
+    def steps(
+        self, record: CycleRecord, planned: Planned, awaited: bool = False, seen: int | None = None
+    ) -> Steps[bool]:
         """Plan the next round and commit it; False: a policy with as many rounds as it takes has nothing now.
 
         ``record``: the cycle's; ``planned``: the pages of its earlier rounds; ``awaited``: whether some
-        of them have no outcome yet, so that it may have something later. Raises PolicyError, ScoreError.
+        of them have no outcome yet, so that it may have something later; ``seen``: visits of the cycle that
+        a round may see which others have heard of before a kill, None: all so far. Raises PolicyError,
+        ScoreError.
         """
         number, found = self.planned_rounds, NOTHING
         if number:
@@ -123,7 +127,7 @@ class Planner:
             if self._opening is None and "budget" in counts:
                 hubs = planned.pages[planned.kinds == HUB]
                 self._opening = Opening(counts["budget"], _unscored(hubs))
-            found = self._found()
+            found = self._found(seen)
             division, sums = yield from self._divided(number, spent_of(counts), planned, found)
             if self.rounds is None and not division.all:
                 self._stopped = not awaited
@@ -213,8 +217,9 @@ class Planner:
         beside_panel = max(0, self._settings.budget_pages(alive) - panel)
         most, chosen = hubs.most(beside_panel), Division(NOBODY, 0)
         if any_hubs and most:
-            awake = hubs.awake(known.hubs, np.setdiff1d(known.due[NEW], new))
-            best = hubs.choose(awake, most, sums[len(own) :])
+            due = known.due[NEW]
+            left = np.setdiff1d(due, new) if len(new) < len(due) else NOTHING.pages
+            best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
             chosen = yield from divided(best, most, self._shard)
         self._opening = Opening(beside_panel - chosen.all, chosen.own)
         self._beginning = Beginning(self._opening, new, rankable - chosen.all, tuple(sums[: len(own)]))
@@ -225,9 +230,9 @@ class Planner:
             self._survey = survey(self._store, self._settings, self._cycle)
         return self._survey
 
-    def _found(self) -> Found:
+    def _found(self, seen: int | None) -> Found:
         self._store.commit()  # what a plan has seen must be there after a kill
-        return Found.of(self._store.open_visits())
+        return Found.of(self._store.open_visits()[:seen])
 
     def _first(self, begun: Beginning, chosen: Chosen) -> tuple[PlanCounts, dict[int, Chosen]]:
         """Counts of round 0, but for the policy's pages, and its pages."""
