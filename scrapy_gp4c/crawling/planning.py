@@ -121,7 +121,7 @@ class Planner:
             found = self._found()
             chosen = self.choice(number, record["plan"]["ranked"], planned, found)
             if self.rounds is None and not len(chosen.pages):
-                self._stopped = not awaited
+                self._stopped = not awaited or _is_spent(record["plan"])
                 return False
             counts, parts = _extended(record["plan"], chosen), {RANKED: chosen}
         else:
@@ -129,6 +129,7 @@ class Planner:
             counts, parts = self._first(self._surveyed(), self.first_choice())
         self._store.add_round(_chunks(parts), seen=len(found.pages), plan=counts)
         self.planned_rounds += 1
+        self._stopped = self.rounds is None and _is_spent(counts)
         if self.rounds == number + 1:
             self._survey = None
         return True
@@ -262,6 +263,10 @@ def cuts_of(counts: PlanCounts) -> Cuts:
 def has_cut(counts: PlanCounts) -> bool:
     """Tell whether a score divides the pages that the policy chose from the others, for the panel."""
     return cuts_of(counts) is not None or counts["ranked"] == counts["rankable"]
+
+
+def _is_spent(counts: PlanCounts) -> bool:
+    return counts["ranked"] >= counts["budget"]
 
 
 def _with_cut(cuts: Cuts, chosen: Chosen) -> Cuts:
