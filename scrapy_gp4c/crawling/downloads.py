@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from enum import Enum, auto
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.claims import Claim
@@ -55,6 +56,7 @@ class Downloads:
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
         """Hosts that a round was planned ahead of, until there is a page for another one."""
+        self._rests_until_s = 0.0
 
     @property
     def _downloader(self) -> Any:
@@ -120,11 +122,15 @@ class Downloads:
 
         Where the round before brought samples for the busy hosts alone, the others have nothing left.
         """
-        if self._queued and self._queued <= self._in_vain:
+        if self._queued and (self._queued <= self._in_vain or monotonic() < self._rests_until_s):
             return False
         busy = self._queued.union(slot for slot in self._counts if self._backlog_s(slot) >= HELD_S)
         return len(busy) < self._sites
 
-    def planned_ahead(self, samples: bool) -> None:
-        """Note that a round was; ``samples``: whether with pages that tell of others."""
+    def planned_ahead(self, samples: bool, begun_s: float) -> None:
+        """Note that a round was; ``samples``: whether with pages that tell of others.
+
+        ``begun_s``: since when (monotonic clock). As long as that took, no other is: the reactor has its turn.
+        """
         self._in_vain = self._queued if samples else frozenset()
+        self._rests_until_s = 2 * monotonic() - begun_s

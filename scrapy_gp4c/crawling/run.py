@@ -157,7 +157,7 @@ class Run:
                 self.idle_since_s = self.idle_since_s or monotonic()
                 return False
             self.idle_since_s = None
-            samples = cycle.planned_kinds["sample"]
+            samples, begun_s = cycle.planned_kinds["sample"], monotonic()
             try:
                 pages = cycle.plan_round()
             except Gp4cError as error:
@@ -167,7 +167,7 @@ class Run:
             if not pages and cycle.rounds[1] is None:
                 continue
             if self._downloads is not None and load is not Load.NONE:
-                self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples)
+                self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples, begun_s)
             self._admission.forget_settled()
             self.stats.set_value("gp4c/planned", cycle.planned)
             logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_twisted
+from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from twisted.web.http import Request
 
 from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, StoredGroups
@@ -95,10 +97,10 @@ def last_record(path: Path) -> CycleRecord:
         return store.cycles()[-1]
 
 
-@pytest.mark.parametrize("policy", SAMPLING)
+@pytest.mark.parametrize(("policy", "jobdir"), [*((policy, False) for policy in SAMPLING), ("db", True)])
 @pytest_twisted.ensureDeferred
 async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
-    policy: str, hosts: Site, store_path: Path
+    policy: str, jobdir: bool, hosts: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first page answers only when all pages of the other hosts were asked for, however many rounds these
     take; its others wait behind that one, and come in their turn."""
@@ -121,7 +123,17 @@ async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
             request.finish()
 
     hosts.pages = {path: slow if f"/{SLOW}/" in path else quick for path in hosts.pages}
-    crawler = await crawl(Listed, store_path, settings(policy, 0.25))
+    asked: list[Run] = []
+    next_request = Run.next_request
+
+    def counted(run: Run, *queue: Any) -> ScrapyRequest | None:
+        asked.append(run)
+        return next_request(run, *queue)
+
+    monkeypatch.setattr(Run, "next_request", counted)
+    given = settings(policy, 0.25) | ({"JOBDIR": str(tmp_path / "job")} if jobdir else {})
+    crawler = await crawl(Listed, store_path, given)
+    assert len(asked) < 10 * len(hosts.pages), "while nothing can be sent, Scrapy is seldom asked"
     assert stats(crawler)["outcome/changed"] == len(hosts.pages)
     assert sorted(path for _, path in hosts.log) == sorted(hosts.pages)
     assert [f"/{SLOW}/" in path for _, path in hosts.log][-SLOW_PAGES + 1 :] == [True] * (SLOW_PAGES - 1)
