@@ -130,7 +130,7 @@ class Downloads:
     def planned_ahead(self, samples: bool, begun_s: float) -> None:
         """Note that a round was; ``samples``: whether with pages that tell of others.
 
-        ``begun_s``: since when (monotonic clock). As long as that took, no other is: the reactor has its turn.
+        ``begun_s``: since when (monotonic clock). For as long as that took, the reactor has its turn.
         """
         self._in_vain = self._queued if samples else frozenset()
         self._rests_until_s = 2 * monotonic() - begun_s

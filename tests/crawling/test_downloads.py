@@ -13,8 +13,8 @@ from scrapy import Request as ScrapyRequest
 from scrapy import Spider
 from twisted.web.http import Request
 
-from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.crawling.run import Run
+from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, StoredGroups
