@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import signals, version_info
 from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider
+from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
@@ -138,20 +139,22 @@ class RecrawlScheduler(Scheduler):
 
     def next_request(self) -> Request | None:
         """Return the next request to download, feeding the plan into the queue as it empties."""
-        run = self._run
-        if run is None:
+        if self._run is None:
             return super().next_request()
         try:
-            run.feed()
-            while True:
-                while (request := self._pop()) is not None:
-                    if run.leave_queue(request):
-                        return request
-                if not run.begin_round():
-                    return None
+            return self._run.next_request(self._pop, self._queued_slots)
         except StoreError as error:
-            run.cycle.failure = error
+            self._run.cycle.failure = error
             return None
+
+    def _queued_slots(self) -> set[str] | None:
+        """Return the downloader slots of queued requests; None: the queue does not tell them apart."""
+        slots: set[str] = set()
+        for queue in (self.mqs, self.dqs):
+            if queue is not None and not isinstance(queue, DownloaderAwarePriorityQueue):
+                return None
+            slots.update(queue.pqueues if queue is not None else ())
+        return slots
 
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.

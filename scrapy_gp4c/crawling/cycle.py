@@ -91,9 +91,9 @@ class Cycle:
         return self._planner.is_over
 
     @property
-    def awaits_outcomes(self) -> bool:
-        """Tell whether pages of the rounds planned so far have no outcome yet."""
-        return self._without_outcome > 0
+    def without_outcome(self) -> int:
+        """How many pages of the rounds planned so far have no outcome yet."""
+        return self._without_outcome
 
     def plan_round(self) -> list[int]:
         """Plan the next round; returns its pages, best first.
@@ -102,7 +102,7 @@ class Cycle:
         """
         done = len(self._plan)
         try:
-            if not self._planner.plan(self.record, self._plan.planned, self.awaits_outcomes):
+            if not self._planner.plan(self.record, self._plan.planned, self._without_outcome > 0):
                 return []
         except StoreError as error:
             self.failure = error

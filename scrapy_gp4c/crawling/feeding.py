@@ -54,6 +54,11 @@ class Feeder:
         return len(self._frontier) + len(self._deferred)
 
     @property
+    def is_read(self) -> bool:
+        """Tell whether all pages are queued, or wait behind others of their host."""
+        return self._frontier.is_read and not self._deferred
+
+    @property
     def has_deferred(self) -> bool:
         """Tell whether pages wait for what the spider's own requests may bring, such as cookies."""
         return len(self._deferred) > 0

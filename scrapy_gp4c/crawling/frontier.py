@@ -50,6 +50,11 @@ class Frontier:
         """Pages of the plan, those that were fed included."""
         return len(self._plan)
 
+    @property
+    def is_read(self) -> bool:
+        """Tell whether the plan is read to its end, and only full windows hold pages back."""
+        return self._next >= len(self._plan)
+
     def extend(self, pages: Iterable[int]) -> None:
         """Append pages to the plan."""
         self._plan.extend(pages)

@@ -39,6 +39,11 @@ def spent_of(counts: PlanCounts) -> int:
     return sum(counts["whole"]["ranked"]) if "whole" in counts else counts["ranked"]
 
 
+def is_spent(counts: PlanCounts) -> bool:
+    """Tell whether a cycle's rounds have chosen all that its policy may choose."""
+    return "budget" in counts and spent_of(counts) >= counts["budget"]
+
+
 def has_cut(counts: PlanCounts) -> bool:
     """Tell whether a score divides the pages that the policy chose from the others, for the panel."""
     return cuts_of(counts) is not None or ranks_all(counts)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
 from scrapy_gp4c.crawling.hubs import Hubs
 from scrapy_gp4c.crawling.new_pages import first_visits
-from scrapy_gp4c.crawling.plan_counts import extended, share_of, spent_of
+from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, spent_of
 from scrapy_gp4c.crawling.survey import Survey, survey
 from scrapy_gp4c.crawling.undivided import check_divisible
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
@@ -130,7 +130,7 @@ class Planner:
             found = self._found(seen)
             division, sums = yield from self._divided(number, spent_of(counts), planned, found)
             if self.rounds is None and not division.all:
-                self._stopped = not awaited
+                self._stopped = not awaited or is_spent(counts)
                 return False
             parts = {RANKED: division.own}
         else:
@@ -139,6 +139,7 @@ class Planner:
         counts = extended(counts, division, sums)
         self._store.add_round(_chunks(parts), seen=len(found.pages), plan=counts)
         self.planned_rounds += 1
+        self._stopped = self.rounds is None and is_spent(counts)
         if self.rounds == number + 1:
             self._survey = None
         return True

@@ -8,17 +8,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 from array import array
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, WeakKeyDictionary, ref
+
+import numpy as np
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.clusters import missing
-from scrapy_gp4c.crawling.counting import page_counts
+from scrapy_gp4c.crawling.counting import tell
 from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
@@ -30,7 +34,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -77,11 +80,16 @@ class Run:
         self._setup = SetupRequests(crawler)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
         self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
-        self._admission = Admission(cycle, rebuilder, self._setup, spider, enqueue)
+        self._downloads: Downloads | None = None
+        if cycle.rounds[1] is None:
+            self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])))
+        self._enqueue = enqueue
+        self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
+        self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
         runs[crawler] = ref(self)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
@@ -107,29 +115,59 @@ class Run:
         if self._setup.is_over():
             self._feeder.feed(host_done)
 
-    def begin_round(self) -> bool:
-        """Plan the next round where it is due, now that the queue is empty; True when it has pages.
+    def next_request(
+        self, pop: Callable[[], Request | None], queued: Callable[[], Collection[str] | None]
+    ) -> Request | None:
+        """Return the next request to download, feeding the plan into the queue as it empties.
 
-        It is due when all pages of the rounds before have outcomes, or when free slots have waited for these
-        long enough: a slow host holds up nobody.
+        ``pop``: takes a request out of Scrapy's queue; ``queued``: the downloader slots of those in it, or
+        None where nobody knows.
         """
+        self.feed()
+        may_plan = True
+        while True:
+            load = self._load(queued)
+            if load is Load.FREE and (request := pop()) is not None:
+                self.idle_since_s = None
+            elif may_plan and self._begin_round(load):
+                may_plan = load not in (Load.BUSY, Load.HELD)  # of these one a call: each takes its time
+                continue
+            elif load is not Load.BUSY or (request := pop()) is None:
+                return None
+            if self._leave_queue(request):
+                return request
+
+    def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
+        """Tell what the queue has for the downloader, where a policy that samples may plan on."""
+        if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
+            return Load.FREE
+        load = self._downloads.load(slots)
+        if load is Load.HELD:  # until the scheduler looks again
+            self.idle_since_s = self.idle_since_s or monotonic()
+        return load
+
+    def _begin_round(self, load: Load) -> bool:
+        """Plan the next round where it is due, now that no queued page can be sent; True if it has pages."""
         cycle = self.cycle
         if self._feeder.has_deferred and self._setup.is_over() and self._setup.is_quiet():
             self._feeder.feed_deferred()
             return True
-        while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and not len(self._feeder):
-            if cycle.awaits_outcomes:
+        while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and self._feeder.is_read:
+            if cycle.without_outcome and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
-                if monotonic() - self.idle_since_s < PATIENCE_S:
-                    return False
+                return False
             self.idle_since_s = None
+            samples, begun_s = cycle.planned_kinds["sample"], monotonic()
             try:
                 pages = cycle.plan_round()
             except Gp4cError as error:
                 logger.critical("No further round in cycle %d: %s", cycle.number, error, extra=self.extra)
                 return False
+            self._asked_with = None if pages else cycle.without_outcome
             if not pages and cycle.rounds[1] is None:
                 continue
+            if self._downloads is not None and load is not Load.NONE:
+                self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples, begun_s)
             self._admission.forget_settled()
             self.stats.set_value("gp4c/planned", cycle.planned)
             logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
@@ -139,9 +177,27 @@ class Run:
                 return True
         return False
 
-    def leave_queue(self, request: Request) -> bool:
+    def _is_due(self) -> bool:
+        """Tell whether free slots have waited long enough for the outcomes that are missing.
+
+        A policy that samples waits for samples alone, and for none that a slow host will answer one by one: a
+        slow host holds up nobody.
+        """
+        downloads = self._downloads
+        if downloads is not None:
+            if self._asked_with == self.cycle.without_outcome or not downloads.leave_a_host():
+                return False
+            if not downloads.awaits(self.cycle.is_under_way):
+                return True
+        return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
+
+    def _note_and_enqueue(self, request: Request) -> bool:
+        if self._downloads is not None and not self.cycle.rounds_over:
+            self._downloads.expect(request)
+        return self._enqueue(request)
+
+    def _leave_queue(self, request: Request) -> bool:
         """Note that a request goes to the downloader; False when its visit is already over."""
-        self.idle_since_s = None
         claim = request.meta.get(META)
         if not isinstance(claim, Claim):
             self._setup.left_queue(request)
@@ -188,26 +244,8 @@ class Run:
         except Gp4cError as error:
             cycle.failure = error
             return
-        self._tell(record)
+        tell(cycle, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
-
-    def _tell(self, record: CycleRecord) -> None:
-        """Say in statistics what `scrapy gp4c status` would say now."""
-        told: dict[str, float | None] = {
-            name: record[name] for name in ("judged", "changed", "change_rate", "known")
-        }
-        counts = page_counts(self.cycle.store, self.cycle.settings)
-        told |= {f"pages/{name.replace(' ', '_')}": count for name, count in counts.items()}
-        if (found := record["panel"]) is not None:
-            told["panel/judged"] = found["judged"]
-            for name in ("changed_share", "freshness"):
-                told[f"panel/{name}"] = found[name]["estimate"]
-                told |= {f"panel/{name}_{end}": found[name][end] for end in ("low", "high")}
-        if "gained" in record:
-            told["gained_ppm"] = record["gained"][1]
-        for name, value in told.items():
-            if value is not None:
-                self.stats.set_value(f"gp4c/{name}", value)
 
     def close_store(self) -> None:
         """Close the store, then the search index and the archive; what goes wrong then is one line."""

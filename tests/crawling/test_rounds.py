@@ -203,13 +203,25 @@ def test_a_cycle_of_what_this_version_does_not_know_is_one_error(
 
 
 @pytest.mark.parametrize(
-    "policy", ["db(d=0, in_flight=3)", "gsb(level='directory', sample=4)", "rounds(rounds=3, sample=0.4)"]
+    ("policy", "slow_pages"),
+    [
+        ("db(d=0, in_flight=3)", 0),
+        ("gsb(level='directory', sample=4)", 0),
+        ("rounds(rounds=3, sample=0.4)", 0),
+        ("db(d=0, in_flight=3)", 24),
+    ],
 )
-def test_kill_9_while_samples_are_out(policy: str, web: Web, worker: Worker) -> None:
-    """Every round of an open cycle is what its logged visits give; finished ones spent their budgets."""
-    settings = SETTINGS | {"GP4C_POLICY": policy}
+def test_kill_9_while_samples_are_out(policy: str, slow_pages: int, web: Web, worker: Worker) -> None:
+    """Every round of an open cycle is what its logged visits give; finished ones spent their budgets.
+
+    So it is where rounds are planned while pages of a slow host wait.
+    """
+    settings: dict[str, Any] = SETTINGS | {"GP4C_POLICY": policy}
+    web.elsewhere = slow_pages
     worker.begin(settings)
     assert worker.wait() == 0
+    settings["DOWNLOAD_SLOTS"] = {"localhost": {"delay": 0.05, "concurrency": 1}} if slow_pages else {}
+    settings["CONCURRENT_REQUESTS"] = 8
     moments = random.Random(2007)
     kills = between = checked = 0
     for turn in range(15 * KILLS):

@@ -37,6 +37,8 @@ class Web:
         self.delay_s = 0.002
         self.version = 0
         """A third of the pages show it."""
+        self.elsewhere = 0
+        """So many of the pages are listed by another name of the host, which makes it another host."""
         self.files: dict[str, Callable[[], bytes]] = {}
         """Other paths, which the listing links to first -> what they serve."""
         web = self
@@ -48,7 +50,7 @@ class Web:
                 """Serve one page."""
                 web.log.append(self.path)
                 time.sleep(web.delay_s)
-                listed = [*web.files, *LIST] if self.path == "/list" else []
+                listed = [*web.files, *web.listed()] if self.path == "/list" else []
                 links = "".join(f'<a href="{path}">x</a>' for path in listed)
                 shown = f"version {web.version}" if is_changing(self.path) else "as ever"
                 text = f"page {self.path} of a small site, {shown}"
@@ -75,6 +77,11 @@ class Web:
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
+
+    def listed(self) -> list[str]:
+        """Links to all pages."""
+        other = f"http://localhost:{self._server.server_port}"
+        return [f"{other}{path}" for path in LIST[: self.elsewhere]] + LIST[self.elsewhere :]
 
     def close(self) -> None:
         """Stop serving."""

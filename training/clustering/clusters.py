@@ -73,10 +73,15 @@ def group_texts(
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
-    counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in known]
-    told = Pages(addresses_of(history), counted_words(known), np.array(counts, np.float64), links)
+    told = Pages(addresses_of(history), counted_words(known), counts_of(known), links)
     label, order = cluster(told, clusters, features, seed)
     return PageGroups(label, order, links, identity_of(history))
+
+
+def counts_of(texts: Sequence[str]) -> Floats:
+    """Words, images and bytes of texts, ``[P, 3]``."""
+    counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in texts]
+    return np.array(counts, np.float64)
 
 
 def cluster(

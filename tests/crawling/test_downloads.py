@@ -1,0 +1,157 @@
+"""Policies that sample, on hosts that may be asked seldom: who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from scrapy import Request as ScrapyRequest
+from scrapy import Spider
+from twisted.web.http import Request
+
+from scrapy_gp4c.crawling.run import Run
+from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import CycleRecord, StoredGroups
+from tests.support.loopback import Site, crawl, html, stats
+
+HOSTS = [f"127.0.0.{number}" for number in range(1, 7)]
+SLOW, *OTHERS = HOSTS
+PAGES, SLOW_PAGES, CLUSTERS, PLACES = 6, 16, 6, 4
+SAMPLING = (
+    "gsb(sample=5)", "gsb(level='directory', sample=2)", "groups(sample=5, in_flight=30)",
+    "db(in_flight=10)", "cb(in_flight=2)",
+)  # fmt: skip
+
+
+class Listed(Spider):
+    """Visits its start pages."""
+
+    name = "listed"
+
+    def parse(self, response: object) -> None:
+        """Want nothing of them."""
+
+
+@pytest.fixture
+def hosts() -> Iterator[Site]:
+    """Six hosts with pages in two directories each, most on the first."""
+    site = Site(hosts=HOSTS)
+    yield site
+    pytest_twisted.blockon(site.close())
+
+
+def fill(site: Site, sizes: dict[str, int]) -> None:
+    """Give hosts so many pages, from which a crawl starts."""
+    paths = {host: [f"/{host}/{'ab'[page % 2]}/{page}" for page in range(sizes[host])] for host in sizes}
+    Listed.start_urls = [site.url(path, host) for host in sizes for path in paths[host]]
+    site.pages = {path: html("as ever") for host in sizes for path in paths[host]}
+
+
+def settings(policy: str, delay_s: float) -> dict[str, Any]:
+    """Visit all pages, of the slow host one by one."""
+    return {
+        "GP4C_POLICY": policy,
+        "GP4C_WARMUP_VISITS": 0,
+        "GP4C_BUDGET": 1.0,
+        "GP4C_DISCOVERY": 0.0,
+        "CONCURRENT_REQUESTS": PLACES,
+        "DOWNLOAD_TIMEOUT": 15,
+        "RETRY_ENABLED": False,
+        "DOWNLOAD_SLOTS": {SLOW: {"delay": delay_s, "concurrency": 1, "jitter": 0}},
+    }
+
+
+def cluster(path: Path) -> None:
+    """Put all pages into clusters that have pages of every host."""
+    with Store(path) as store:
+        nobody = np.empty(0, np.intp)
+        own = np.arange(store.pages, dtype=np.int32) % CLUSTERS
+        order = np.stack(
+            [np.roll(np.arange(CLUSTERS, dtype=np.int32), -number) for number in range(CLUSTERS)]
+        )
+        groups = PageGroups(own, order, Links(nobody, nobody, store.pages), "")
+        store.put_clusters(StoredGroups(groups, np.zeros(store.pages, np.uint8), {"clusters": CLUSTERS}))
+
+
+async def get_to_know(site: Site, path: Path, policy: str) -> None:
+    """Crawl all pages once, without a delay."""
+    await crawl(Listed, path, settings(policy, 0.0))
+    cluster(path)
+    site.log.clear()
+
+
+def changed(path: str) -> str:
+    """What a page says when all have changed."""
+    return html(f"all has changed on {path} since we were here " * 20)
+
+
+def last_record(path: Path) -> CycleRecord:
+    """Record of the last cycle."""
+    with Store(path, readonly=True) as store:
+        return store.cycles()[-1]
+
+
+@pytest.mark.parametrize(("policy", "jobdir"), [*((policy, False) for policy in SAMPLING), ("db", True)])
+@pytest_twisted.ensureDeferred
+async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
+    policy: str, jobdir: bool, hosts: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first page answers only when all pages of the other hosts were asked for, however many rounds these
+    take; its others wait behind that one, and come in their turn."""
+    fill(hosts, {SLOW: SLOW_PAGES, **dict.fromkeys(OTHERS, PAGES)})
+    await get_to_know(hosts, store_path, policy)
+    held: list[Request] = []
+
+    def slow(request: Request) -> bytes | None:
+        held.append(request)
+        return release()
+
+    def quick(request: Request) -> bytes:
+        release()
+        return changed(request.uri.decode()).encode()
+
+    def release() -> None:
+        if held and sum(f"/{SLOW}/" not in path for path in hosts.fetched()) == PAGES * len(OTHERS):
+            request = held.pop()
+            request.write(changed(request.uri.decode()).encode())
+            request.finish()
+
+    hosts.pages = {path: slow if f"/{SLOW}/" in path else quick for path in hosts.pages}
+    asked: list[Run] = []
+    next_request = Run.next_request
+
+    def counted(run: Run, *queue: Any) -> ScrapyRequest | None:
+        asked.append(run)
+        return next_request(run, *queue)
+
+    monkeypatch.setattr(Run, "next_request", counted)
+    given = settings(policy, 0.25) | ({"JOBDIR": str(tmp_path / "job")} if jobdir else {})
+    crawler = await crawl(Listed, store_path, given)
+    assert len(asked) < 10 * len(hosts.pages), "while nothing can be sent, Scrapy is seldom asked"
+    assert stats(crawler)["outcome/changed"] == len(hosts.pages)
+    assert sorted(path for _, path in hosts.log) == sorted(hosts.pages)
+    assert [f"/{SLOW}/" in path for _, path in hosts.log][-SLOW_PAGES + 1 :] == [True] * (SLOW_PAGES - 1)
+    assert len(last_record(store_path)["rounds"]) > 1
+
+
+@pytest.mark.parametrize("policy", ["db(in_flight=4)", "cb(in_flight=4)"])
+@pytest_twisted.ensureDeferred
+async def test_a_host_without_others_is_not_planned_ahead_of(
+    policy: str, hosts: Site, store_path: Path
+) -> None:
+    """Nobody else could use the places that its delay leaves free: its samples are in before what follows."""
+    fill(hosts, {SLOW: SLOW_PAGES})
+    await get_to_know(hosts, store_path, policy)
+    hosts.pages = {path: changed(path) for path in hosts.pages}
+    await crawl(Listed, store_path, settings(policy, 0.25))
+    planned = 0
+    for one in last_record(store_path)["rounds"]:
+        assert one["seen"] >= planned - 1
+        planned += one["planned"]
+    assert planned == SLOW_PAGES
