@@ -15,7 +15,7 @@ class Sizes(NamedTuple):
     plan_rows: int = 16_384
     """Pages per chunk of a plan."""
     chunks_per_transaction: int = 64
-    blocks_per_transaction: int = 8
+    blocks_per_transaction: int = 4
     """Of a fold: what a transaction changes is in memory twice, and the system takes long to give that."""
     pages_per_transaction: int = 65_536
     map_size: int = 2**40
