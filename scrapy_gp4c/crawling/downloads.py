@@ -49,8 +49,12 @@ class Downloads:
         self._crawler = crawler
         self._sites = sites
         settings = crawler.settings
-        self._given: dict[str, dict[str, Any]] = settings.getdict("DOWNLOAD_SLOTS")
-        self._usual = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"), settings.getfloat("DOWNLOAD_DELAY")
+        concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._usual: tuple[int, float] = concurrency, settings.getfloat("DOWNLOAD_DELAY")
+        self._given: dict[str, tuple[int, float]] = {
+            name: (given.get("concurrency", self._usual[0]), given.get("delay", self._usual[1]))
+            for name, given in settings.getdict("DOWNLOAD_SLOTS").items()
+        }
         self._counts: Counter[str] = Counter()
         self._telling: dict[Claim, str] = {}
         self._queued: frozenset[str] = frozenset()
@@ -97,15 +101,13 @@ class Downloads:
         """Seconds that a further request would wait for those before it; infinite: for answers."""
         slot = self._downloader.slots.get(name)
         count = self._counts[name]
-        if slot is None:
-            given, (concurrency, delay_s) = self._given.get(name, {}), self._usual
-            concurrency, delay_s = given.get("concurrency", concurrency), given.get("delay", delay_s)
+        if slot is None:  # there is one from the first request on
+            concurrency, delay_s = self._given.get(name, self._usual)
+            sent = 0
         else:
-            concurrency, delay_s = slot.concurrency, slot.delay
-            if delay_s:
-                return float((count - len(slot.transferring)) * delay_s)
+            concurrency, delay_s, sent = slot.concurrency, slot.delay, len(slot.transferring)
         if delay_s:
-            return float(count * delay_s)
+            return float(max(0, count - sent) * delay_s)
         return math.inf if count > concurrency else 0.0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
