@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
-from typing import Any, Final, Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,11 @@ from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits, directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, CHOSEN, JUDGED, among
 from scrapy_gp4c.page_state.places import place_of_url
-from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, RoundState, SiteSums
-from scrapy_gp4c.page_state.site_claims import SiteClaims, pages_with_claims
+from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Recent
+from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims, pages_with_claims
 from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
-from scrapy_gp4c.scoring import growth, terminals, weights
+from scrapy_gp4c.scoring import growth, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
@@ -69,20 +70,42 @@ class Surroundings:
         """Whether anything of other pages is read."""
         looks_back = any(name.startswith("surprise") for name in columns)
         self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
+        self._is_shrunk, self._is_claimed = "near" in columns, not KINDS_OF.keys().isdisjoint(columns)
+        self._last: tuple[Found, Array] = NOTHING, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
         self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
-    def seen_by(self, found: Found, spent: float) -> Related:
+    def sums(self, found: Found) -> tuple[int, ...]:
+        """What these pages add to the sums that a round reads over all pages of the crawl."""
+        near = self._recent(found).counted if self._is_shrunk else ()
+        if not self._is_claimed:
+            return near
+        return *near, *hints.of_all_sites(self._store.hints.trust()["counts"]).ravel().tolist()
+
+    def seen_by(self, found: Found, spent: float, sums: Sequence[int] | None = None) -> Related:
         """What a round may read that has seen these visits of the cycle.
 
-        ``spent``: share of the cycle's budget that the rounds before have used.
+        ``spent``: share of the cycle's budget that the rounds before have used; ``sums``: what `sums` of all
+        shards add up to, None: the store has all pages.
         """
-        finished, now = (self._finished, self._counted(found)) if self.is_needed else ([], NO_VISITS)
-        recent = Recent(self._cycle, finished, now, spent)
+        recent = self._recent(found)._replace(spent=spent)
+        everywhere = None
+        if sums is not None and self._is_shrunk:
+            recent = recent._replace(crawl=(sums[0], sums[1]))
+        if sums is not None and self._is_claimed:
+            everywhere = np.array(sums[-hints.SUMS :], np.int64).reshape(len(hints.KINDS), 2, 2)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
         clustered = self.clusters.seen_by(found) if self._is_clustered else None
-        return Related(known, recent, lambda: self._site_sums, clustered, lambda: self._site_claims)
+        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle, everywhere))
+        return Related(known, recent, lambda: self._site_sums, clustered, claims)
+
+    def _recent(self, found: Found) -> Recent:
+        if not self.is_needed:
+            return Recent(self._cycle, [])
+        if self._last[0] is not found:
+            self._last = found, self._counted(found)
+        return Recent(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
         """The columns of some pages, with their clusters where these are read."""
@@ -129,14 +152,14 @@ class Surroundings:
         return sums
 
     @cached_property
-    def _site_claims(self) -> SiteClaims:
-        """What the claims of sites are worth, as the finished cycles tell."""
+    def _site_claims(self) -> tuple[Array, Array]:
+        """What the finished cycles tell of the claims of sites, and how many pages have any."""
         keys, number = np.unique(self._store.directories()["site"], return_inverse=True)
         rows = self._store.hints.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
         counts[np.searchsorted(keys, rows["site"])] = rows["counts"]
         parts = ((number[columns["group"]], columns) for _, columns in self._store.blocks())
-        return SiteClaims(counts, pages_with_claims(parts, len(keys), self._cycle), self._cycle)
+        return counts, pages_with_claims(parts, len(keys), self._cycle)
 
     def _counted(self, found: Found) -> Array:
         """What visits of this cycle tell of groups, as its fold will count them."""
@@ -150,6 +173,19 @@ class Surroundings:
         return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
 
 
+class Seen(NamedTuple):
+    """What a round knows of its cycle."""
+
+    planned: Planned
+    """What the cycle has planned, whatever for."""
+    found: Found
+    """Its visits."""
+    spent: float
+    """Share of the budget that is used."""
+    sums: Sequence[int] | None = None
+    """Over the pages of all shards, see `Surroundings.sums`; None: there are no others."""
+
+
 class LiveEvidence:
     """The evidence of one round of a crawl."""
 
@@ -158,22 +194,20 @@ class LiveEvidence:
         store: KnownPages,
         rankable: npt.NDArray[np.bool_],
         salt: tuple[int, int],
-        planned: Planned,
-        found: Found,
+        seen: Seen,
         surroundings: Surroundings,
-        spent: float,
     ) -> None:
         """Take what the survey found.
 
         ``rankable``: of every page of `blocks`, whether it may be ranked in this cycle; ``salt``: seed and
-        cycle of the draws; ``planned``: what this cycle has planned, whatever for; ``found``: its visits;
-        ``surroundings``: what related pages tell; ``spent``: share of the budget that is used.
+        cycle of the draws; ``surroundings``: what related pages tell.
         """
+        planned, found, spent, sums = seen
         self._store = store
         self._salt = draw_salt(*salt)
         self._found = found
         self._surroundings = surroundings
-        self._related = surroundings.seen_by(found, spent)
+        self._related = surroundings.seen_by(found, spent, sums)
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
         self._open = rankable.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,27 +12,65 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state import notes
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.policies.policy import NOBODY, Chosen, Pages
+from scrapy_gp4c.policies.steps import Shard, Steps, divided
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 
-Pages = npt.NDArray[np.uint32]
+Array = npt.NDArray[Any]
 
 
-def by_turns(pages: Pages, site: npt.NDArray[np.intp], most: int | None, most_of_site: int | None) -> Pages:
-    """The pages to visit first, in order: the first of each site, then the second of each, and so on.
+class Waiting(NamedTuple):
+    """Pages that wait for their first visit, ``[P]`` each."""
 
-    ``pages``: uint32 ``[P]``, in order of discovery; ``site``: numbers of their sites ``[P]``; ``most``,
-    ``most_of_site``: caps, None: none. A site with many pages thus takes no turn of another.
+    pages: Pages
+    site: Array
+    """What tells their sites apart."""
+    entered: Array
+    """Cycle in which each became known."""
+    drawn: npt.NDArray[np.uint64]
+    """What they draw in this cycle."""
+
+
+def first_visits(store: PageStore, settings: Settings, cycle: int, shard: Shard, due: Pages) -> Steps[Pages]:
+    """Which of the pages that were never fetched a cycle visits, in order: all, if there is no cap.
+
+    ``due``: those of the store that it could visit, ids ascending, each one below `merged_pages`.
     """
+    most, most_of_site = settings.new_pages, settings.new_pages_per_site
     if most is None and most_of_site is None:
-        return pages
-    by_site = np.argsort(site, kind="stable")
+        return due
+    candidates = NOBODY
+    if len(due):
+        columns = store.columns_of(due)
+        sites = store.directories()["site"][columns["group"]]
+        drawn = draws(columns["key"], settings.seed, cycle)
+        candidates = by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)
+    if most is None:
+        return candidates.pages
+    return (yield from divided(candidates, most, shard)).own.pages
+
+
+def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Chosen:
+    """All pages that may have their first visit, in order: the first of each site, then the second of each.
+
+    Within a site, and of one turn, those come first that became known first, then those with the smallest
+    draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none. The scores say
+    turn and cycle of discovery, exactly as long as turns times cycles are below 2**53. A site with many pages
+    thus takes no turn of another, and what the order follows from is the same wherever other sites are kept.
+    """
+    site = np.unique(waiting.site, return_inverse=True)[1]
+    entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
+    by_site = np.lexsort((waiting.drawn, entered, site))
     starts = np.flatnonzero(np.diff(site[by_site], prepend=-1))
-    turn = np.empty(len(pages), np.int64)
-    turn[by_site] = np.arange(len(pages)) - np.repeat(starts, np.diff(starts, append=len(pages)))
-    order = np.argsort(turn, kind="stable")
+    turn = np.empty(len(site), np.int64)
+    turn[by_site] = np.arange(len(site)) - np.repeat(starts, np.diff(starts, append=len(site)))
+    scores = (-(turn * (cycle + 1) + entered)).astype(np.float64)
+    order = np.lexsort((waiting.drawn, -scores))
     if most_of_site is not None:
         order = order[turn[order] < most_of_site]
-    return pages[order[:most]]
+    return Chosen(waiting.pages[order], scores[order], None, ties=waiting.drawn[order])
 
 
 class NewPages:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
 from scrapy_gp4c.crawling.evidence import Draws, Surroundings
-from scrapy_gp4c.crawling.planning import cuts_of, has_cut, share_of
+from scrapy_gp4c.crawling.plan_counts import cuts_of, has_cut, ranks_all, share_of, spent_of
 from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, remember
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
@@ -68,9 +68,9 @@ def choose(
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
-    if plan["ranked"] == plan["rankable"]:
+    if ranks_all(plan):
         return Choice(np.ones(len(shadows), np.bool_))
-    if not plan["ranked"]:
+    if not spent_of(plan):
         return Choice(visited)
     function = functions.recorded(record["formula"], own).on_clock(record["clock"])
     needed = ("n", *columns_read(function, TOP_K))
@@ -84,8 +84,8 @@ def choose(
     columns |= _growth(store, shadows["page"], needed)
     found = Found.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
-    for (score, tie), seen, spent in _rounds(record):
-        related = surroundings.seen_by(found.first(seen), spent)
+    for (score, tie), seen, spent, sums in _rounds(record):
+        related = surroundings.seen_by(found.first(seen), spent, sums)
         told: Tells = related
         if pages is not None:
             told = Apart(related, shadows, pages.only(position < seen), cycle)
@@ -108,17 +108,30 @@ def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
     return {name: state[name][np.argsort(order)] for name in names if name in state}
 
 
-def _rounds(record: CycleRecord) -> Iterator[tuple[tuple[float, int], int, float]]:
-    """Yield of each round that chose pages its cut, the visits that it saw, the share of the budget spent."""
-    plan = record["plan"]
+class _Ranking(NamedTuple):
+    """A round that chose pages."""
+
+    cut: tuple[float, int]
+    seen: int
+    """Visits that it saw."""
+    spent: float
+    """Share of the budget that the rounds before used."""
+    sums: list[int] | None
+    """Over the pages of all shards; None: there are no others."""
+
+
+def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
+    plan, whole = record["plan"], record["plan"].get("whole")
     beside = sum(plan[kind] for kind in ("panel", "warmup", "new")) if "cuts" in plan else 0
     beside += plan.get("hub", 0)
     # Nothing that the version before could score by looked at the round.
     rounds = record["rounds"] if "cuts" in plan else [RoundCounts(planned=0, seen=0)]
     planned = 0
-    for cut, counts in zip(cuts_of(plan) or (), rounds, strict=False):
+    for number, (cut, counts) in enumerate(zip(cuts_of(plan) or (), rounds, strict=False)):
+        spent = max(0, planned - beside) if whole is None else sum(whole["ranked"][:number])
         if cut is not None:
-            yield cut, counts["seen"], share_of(plan.get("budget", 0), max(0, planned - beside))
+            sums = None if whole is None else whole["sums"][number]
+            yield _Ranking(cut, counts["seen"], share_of(plan.get("budget", 0), spent), sums)
         planned += counts["planned"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.planning import cuts_of
+from scrapy_gp4c.crawling.plan_counts import cuts_of
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.classes import is_awake, stages

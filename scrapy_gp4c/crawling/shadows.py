@@ -17,11 +17,8 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.related import (
-    WINDOW_CYCLES,
-    Level,
-    Related,
-)
+from scrapy_gp4c.page_state.recent import WINDOW_CYCLES
+from scrapy_gp4c.page_state.related import Level, Related
 from scrapy_gp4c.page_state.shares import Floats, Sums, near, share, so_far, surprise
 from scrapy_gp4c.scoring import rates, terminals
 from scrapy_gp4c.scoring.terminals import Array
@@ -120,12 +117,11 @@ class Apart:
 
     def _window(self, level: Level | None, groups: Array) -> Sums:
         """With the shadows' visits for those of their pages; None: of the whole crawl."""
-        found, visits = self._related.window(level or "site")
         if level is None:
-            found, visits = found.sum(), visits.sum()
+            found, visits = self._related.crawl
         else:
             rows = self._rows(level, groups)
-            found, visits = found[rows], visits[rows]
+            found, visits = (one[rows] for one in self._related.window(level))
         found = found + self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)
         visits = visits + self._last("visited", WINDOW_CYCLES) - self._last("judged", WINDOW_CYCLES)
         return Sums(found - self._own.changed, visits - self._own.judged)

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
+from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
 from scrapy_gp4c.page_state.shares import Sums, near, share, so_far, surprise
 from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.scoring import rates, weights, worth
@@ -29,32 +30,6 @@ from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-
-WINDOW_CYCLES: Final = 3
-"""Finished cycles whose visits say how much changes near a page."""
-
-
-class Recent(NamedTuple):
-    """Visits to groups, as a round may see them."""
-
-    cycle: int
-    """The one that is planned."""
-    finished: Sequence[Array]
-    """Of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
-    now: Array = NO_VISITS
-    """Of this cycle, before the round."""
-    spent: float = 0.0
-    """Share of this cycle's budget that earlier rounds used."""
-
-
-class Clustered(NamedTuple):
-    """Visits to clusters, as a round may see them; a page's column ``cluster`` has its own, or -1."""
-
-    clusters: int
-    finished: Sequence[Array]
-    """Of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
-    now: Array
-    """Of this cycle, before the round."""
 
 
 class SiteSums(NamedTuple):
@@ -143,13 +118,17 @@ class Related:
     def window(self, level: Level) -> Sums:
         """Changes and visits of the last cycles and of this one so far, by directory or site."""
         if self._window is None:
-            parts = [self._recent.now, *self._recent.finished[:WINDOW_CYCLES]]
-            self._window = Sums(*self._sums(("found", "visits"), parts, "directory"))
+            self._window = Sums(*self._sums(("found", "visits"), self._recent.window, "directory"))
         if level == "directory":
             return self._window
         number, sites = self._directories.site, self._directories.sites
         found, visits = (np.bincount(number, one, sites).astype(np.float64) for one in self._window)
         return Sums(found, visits)
+
+    @property
+    def crawl(self) -> Sums:
+        """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers."""
+        return self._recent.in_crawl
 
     def since(self, level: Level) -> Sums:
         """Changes found and expected in the 0, 1, 2, ... last finished cycles and this one so far.
@@ -180,7 +159,7 @@ class Related:
 
     def _near(self) -> Floats:
         directory, site = self.window("directory"), self.window("site")
-        return near(directory, Sums(*map(self._by_directory, site)), Sums(*(one.sum() for one in site)))
+        return near(directory, Sums(*map(self._by_directory, site)), self.crawl)
 
     def _share(self, level: Level) -> Floats:
         table = share(*self.window(level))

@@ -141,6 +141,14 @@ class Chosen(NamedTuple):
     kinds: npt.NDArray[np.uint8] | None = None
     """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
     ranked."""
+    ties: npt.NDArray[np.uint64] | None = None
+    """``[rows]``: the numbers of `Block.ties_of` that decided among equal scores; None: nobody asks."""
+
+    def first(self, rows: int) -> Chosen:
+        """The first so many, with the same cut."""
+        kinds = None if self.kinds is None else self.kinds[:rows]
+        ties = None if self.ties is None else self.ties[:rows]
+        return Chosen(self.pages[:rows], self.scores[:rows], self.cut, kinds, ties)
 
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
         """``[rows]``, whatever `kinds` is."""
@@ -173,6 +181,23 @@ class Policy(Protocol):
         """Choose at most ``round.remaining`` of the candidates."""
 
 
+@runtime_checkable
+class Divisible(Protocol):
+    """A policy that plans for shards which know their own pages alone.
+
+    Each of them chooses as if there were no others, by one score: finite, descending, then ``ties``
+    ascending. The first so many of all shards' pages are visited.
+    """
+
+    def quota(self, round: Round) -> int | None:
+        """How many pages of all shards a round visits, at most; None: with its parameters it cannot tell."""
+
+
+def quota_of(policy: Policy, round: Round) -> int | None:
+    """How many pages of all shards a round visits; None: the policy plans for one that has all pages."""
+    return policy.quota(round) if isinstance(policy, Divisible) else None
+
+
 NOBODY = Chosen(np.empty(0, np.uint32), np.empty(0), None)
 """A plan without pages."""
 
@@ -191,13 +216,16 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
         raise PolicyError(
             f"the policy {policy.name!r} failed in round {round.number} of cycle {round.cycle}: {error!r}"
         ) from error
-    breach = _breach(chosen, round, evidence)
-    if breach is not None:
-        raise PolicyError(
-            f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
-            f"{breach}. Correct the policy, or set GP4C_POLICY to another"
-        )
+    _refuse(policy, round, _breach(chosen, round, evidence))
     return chosen
+
+
+def check_order(policy: Policy, round: Round, chosen: Chosen) -> None:
+    """Hold a `Divisible` policy to what the pages of several shards are brought together by.
+
+    Raises PolicyError for pages without ties, or that are not in order.
+    """
+    _refuse(policy, round, _disorder(chosen))
 
 
 def rounds_of(policy: Policy) -> Iterable[int]:
@@ -207,7 +235,7 @@ def rounds_of(policy: Policy) -> Iterable[int]:
 
 def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     pages = chosen.pages
-    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind")):
+    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind"), (chosen.ties, "tie")):
         if column is not None and len(column) != len(pages):
             return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"
     if len(pages) > round.remaining:
@@ -222,4 +250,30 @@ def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     if np.count_nonzero(chosen_pages) < len(pages):
         page = np.argmax(np.bincount(pages) > 1)
         return f"expected every page once; found page {page} twice"
+    return None
+
+
+def _refuse(policy: Policy, round: Round, breach: str | None) -> None:
+    if breach is not None:
+        raise PolicyError(
+            f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
+            f"{breach}. Correct the policy, or set GP4C_POLICY to another"
+        )
+
+
+def _disorder(chosen: Chosen) -> str | None:
+    scores, ties = chosen.scores, chosen.ties
+    if not len(scores):
+        return None
+    if ties is None:
+        return "expected the ties of the pages, as it has a quota; found None"
+    if not np.isfinite(scores).all():
+        return "expected a finite score for every page, as it has a quota; found NaN or infinity"
+    rises = scores[1:] > scores[:-1]
+    rises |= (scores[1:] == scores[:-1]) & (ties[1:] < ties[:-1])
+    if rises.any():
+        row = int(np.argmax(rises))
+        return (
+            f"expected the best pages first, as it has a quota; found a better one behind {row + 1:,} pages"
+        )
     return None

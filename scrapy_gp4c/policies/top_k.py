@@ -35,6 +35,10 @@ class TopK:
         """One."""
         return 1
 
+    def quota(self, round: Round) -> int:
+        """All that is left."""
+        return round.remaining
+
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
@@ -55,5 +59,6 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
     for block in evidence.candidates():
         if len(block.pages):
             best.add(scores_of(block), block.ties_of, block.pages)
-    pages, scores = best.result(k)
-    return Chosen(np.asarray(pages, np.uint32), scores, None if best.cut is None else Cut(*best.cut))
+    pages, scores, ties = best.result(k)
+    cut = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
+    return Chosen(np.asarray(pages, np.uint32), scores, cut, ties=ties)

@@ -32,6 +32,8 @@ SPANS: Final = ("expires", "changefreq")
 page's own last answer, and ``changefreq`` of a sitemap, which counts only where these headers are silent."""
 KINDS: Final = (*CLAIMED, *SPANS)
 """Kinds of claims; a claim and a tally hold the position in this tuple."""
+SUMS: Final = 4 * len(KINDS)
+"""Numbers of `of_all_sites`."""
 LISTED: Final = (0, 1, 2)
 """Those of `CLAIMED` that tell of changes before a visit."""
 MODIFIED, EXPIRES, CHANGEFREQ = (KINDS.index(name) for name in ("modified", "expires", "changefreq"))
@@ -132,16 +134,27 @@ def decayed(counts: Array, new: Array) -> Floats:
     return np.asarray(counts * KEPT + new)
 
 
-def lifts(counts: Floats, pages: Array) -> Floats:
+def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
+    """Sum of the counts of sites, ``[S, kinds, 2, 2]``, in units of `rates.UNIT`: ``[kinds, 2, 2]``.
+
+    Whole numbers: the same bits in whatever order sites come, and parts may be added up.
+    """
+    return np.asarray(np.rint(counts / rates.UNIT).astype(np.int64).sum(axis=0))
+
+
+def lifts(counts: Floats, pages: Array, everywhere: Array | None = None) -> Floats:
     """What no claim, and a claim, add to the log-odds of a change: ``[S, kinds, 2]``.
 
     ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: of which there were claims, by whether these are
-    unseen, ``[S, kinds, 2]``. The probability of a change given a claim has a Beta posterior, whose prior is
-    what all sites tell: that the odds of the site's visits are multiplied as they are for all visits. The
-    difference is taken from the mean of the site's pages, so that a site which claims the same of all its
-    pages adds nothing; and it shrinks by its own variance: what may as well be chance adds nothing.
+    unseen, ``[S, kinds, 2]``; ``everywhere``: `of_all_sites`, if these are not all. The probability of a
+    change given a claim has a Beta posterior, whose prior is what all sites tell: that the odds of the site's
+    visits are multiplied as they are for all visits. The difference is taken from the mean of the site's
+    pages, so that a site which claims the same of all its pages adds nothing; and it shrinks by its own
+    variance: what may as well be chance adds nothing.
     """
-    share, difference, variance = _posterior(counts)
+    share, difference, variance = _posterior(
+        counts, of_all_sites(counts) if everywhere is None else everywhere
+    )
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
     claimed = pages[..., 1] / np.maximum(pages.sum(axis=-1), 1)
     mean = claimed * share[..., 1] + (1.0 - claimed) * share[..., 0]
@@ -151,13 +164,13 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 def holds(counts: Floats) -> npt.NDArray[np.bool_]:
     """Tell the sites and kinds whose claims make a change likelier, by two deviations: bool ``[S,
     kinds]``."""
-    _, difference, variance = _posterior(counts)
+    _, difference, variance = _posterior(counts, of_all_sites(counts))
     return np.asarray(difference > 2.0 * np.sqrt(variance))
 
 
-def _posterior(counts: Floats) -> tuple[Floats, Floats, Floats]:
+def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Floats]:
     """Shares of visits that found a change, ``[S, kinds, 2]``; difference of their log-odds, its variance."""
-    everywhere = np.sort(counts, axis=0).sum(axis=0)  # the same bits in whatever order sites come
+    everywhere = of_all_sites * rates.UNIT
     of_all = _base(everywhere, np.full(1, 0.5))
     lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
     base = _base(counts, of_all)

@@ -85,6 +85,17 @@ class _Part(NamedTuple):
         return _Part(self.scores[keep], self.pages[keep], rows, self.ties_of)
 
 
+class Ranked(NamedTuple):
+    """Pages in order, best first."""
+
+    pages: npt.NDArray[np.uint32]
+    """``[rows]``."""
+    scores: npt.NDArray[np.float64]
+    """``[rows]``."""
+    ties: npt.NDArray[np.uint64]
+    """``[rows]``."""
+
+
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k).
 
@@ -98,8 +109,6 @@ class Best:
         self._parts: list[_Part] = []
         self._rows = 0
         self._cut: tuple[float, int] | None = None
-        self.cut: tuple[float, int] | None = None
-        """After `result`: score and tie of the last of the k best."""
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
@@ -141,12 +150,10 @@ class Best:
             cut = scores.min()
             self._cut = (float(cut), int(ties[scores == cut].max()))
 
-    def result(self, k: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-        """Return pages and scores of the k best, best first."""
+    def result(self, k: int) -> Ranked:
+        """Return the k best, best first."""
         if not self._parts:
-            return np.empty(0, np.uint32), np.empty(0)
+            return Ranked(np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint64))
         scores, ties, pages = self._candidates()
         order = top_k(scores, ties, k)
-        if len(order):
-            self.cut = float(scores[order[-1]]), int(ties[order[-1]])
-        return pages[order], scores[order]
+        return Ranked(pages[order], scores[order], ties[order])

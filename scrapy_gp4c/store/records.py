@@ -22,6 +22,17 @@ Cuts = list[tuple[float, int] | None] | None
 choose by one score, and there is no estimate by the panel."""
 
 
+class WholePlan(TypedDict):
+    """What all shards planned together."""
+
+    shards: int
+    rankable: int
+    ranked: list[int]
+    """By round."""
+    sums: list[list[int]]
+    """By round: what scores read over the pages of all shards."""
+
+
 class PlanCounts(TypedDict, total=False):
     """What the planning of a cycle counted: pages."""
 
@@ -43,6 +54,9 @@ class PlanCounts(TypedDict, total=False):
     ranked: int
     warmup: int
     new: int
+    whole: WholePlan
+    """Absent: the store has all pages. Where it is one of several shards, `budget` and `cuts` are those of
+    all together, the other counts its own."""
 
 
 class RoundCounts(TypedDict):

@@ -9,25 +9,53 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, by_turns, found_by_hubs
+from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, Waiting, by_turns, found_by_hubs
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 
+CYCLE = 9
 CAPS = st.none() | st.integers(0, 12)
+WAITING = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, CYCLE), st.integers(0, 2**64 - 1)),
+    max_size=30,
+    unique_by=lambda page: page[2],
+)
+"""Site of each page, cycle in which it became known, and what it draws."""
 
 
-@given(st.lists(st.integers(0, 3), max_size=30), CAPS, CAPS)
-def test_waiting_pages_are_taken_by_turns(sites: list[int], most: int | None, of_site: int | None) -> None:
-    """A site gets its n-th page only when all others have n, or no more; within a site the oldest first."""
-    pages = np.arange(10, 10 + len(sites), dtype=np.uint32)
-    chosen = (by_turns(pages, np.array(sites, np.intp), most, of_site) - 10).tolist()
-    if most is None and of_site is None:
-        assert chosen == list(range(len(sites)))
-        return
-    left = {site: [page for page, own in enumerate(sites) if own == site][:of_site] for site in set(sites)}
-    expected = sorted((turn, page) for own in left.values() for turn, page in enumerate(own))
-    assert chosen == [page for _, page in expected[:most]]
+def in_turn(pages: list[tuple[int, int, int]], of_site: int | None) -> list[int]:
+    """Positions of the pages in the order of their first visits."""
+    site, entered, drawn = (np.array([page[n] for page in pages], "u8") for n in range(3))
+    numbers = np.arange(10, 10 + len(pages), dtype=np.uint32)
+    chosen = by_turns(Waiting(numbers, site, entered, drawn), CYCLE, of_site)
+    assert chosen.ties is not None
+    assert chosen.ties.tolist() == drawn[chosen.pages - 10].tolist()
+    assert (np.diff(chosen.scores) <= 0).all()
+    return [page - 10 for page in chosen.pages.tolist()]
+
+
+@given(WAITING, CAPS)
+def test_waiting_pages_are_taken_by_turns(pages: list[tuple[int, int, int]], of_site: int | None) -> None:
+    """A site gets its n-th page only when all others have n, or no more; the oldest first, then by draw."""
+    left = [
+        sorted((entered, drawn, page) for page, (own, entered, drawn) in enumerate(pages) if own == site)
+        for site in range(4)
+    ]
+    expected = sorted((turn, *page) for own in left for turn, page in enumerate(own[:of_site]))
+    assert in_turn(pages, of_site) == [page for *_, page in expected]
+
+
+@given(WAITING, st.integers(0, 4), st.integers(0, 20))
+def test_sites_take_the_same_turns_wherever_others_are(
+    pages: list[tuple[int, int, int]], apart: int, most: int
+) -> None:
+    """What the sites of a shard have of the first so many follows from its own pages alone."""
+    shards = [[page for page in pages if (page[0] < apart) == one] for one in (True, False)]
+    own = [[shard[position] for position in in_turn(shard, None)] for shard in shards]
+    best = [pages[position] for position in in_turn(pages, None)[:most]]
+    for shard in own:
+        assert [page for page in best if page in shard] == shard[: sum(page in shard for page in best)]
 
 
 def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None:
@@ -39,18 +67,6 @@ def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None
         taken = [page for page in range(4, 20) if counted.takes(page)]
         assert taken == [4, 5, 7]
         assert Counter("ab"[page % 2] for page in taken) == {"a": 1, "b": 2}
-
-
-@given(st.lists(st.integers(0, 3), max_size=30), CAPS, CAPS)
-def test_the_caps_are_used_up(sites: list[int], most: int | None, of_site: int | None) -> None:
-    """No site above its cap, all together not above theirs, and as many as both allow."""
-    chosen = by_turns(np.arange(len(sites), dtype=np.uint32), np.array(sites, np.intp), most, of_site)
-    counts = Counter(sites[page] for page in chosen)
-    all_pages = len(sites)
-    cap = all_pages if of_site is None else of_site
-    allowed = sum(min(cap, pages) for pages in Counter(sites).values())
-    assert all(count <= cap for count in counts.values())
-    assert len(set(chosen.tolist())) == len(chosen) == min(all_pages if most is None else most, allowed)
 
 
 def test_without_caps_every_page_is_taken(tmp_path: Path) -> None:

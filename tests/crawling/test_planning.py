@@ -61,7 +61,8 @@ class Blocks:
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> dict[str, Any]:
         """Columns of some pages."""
-        return {"group": np.zeros(len(pages), np.uint32)}
+        parts = [columns for _, columns in self.blocks()]
+        return {name: np.concatenate([part[name] for part in parts])[pages] for name in parts[0]}
 
     def directories(self) -> npt.NDArray[Any]:
         """All pages are in one."""
@@ -119,7 +120,9 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
             rest.append(page)
     rest.sort(key=lambda page: ((rows[page]["last_cycle"] - CYCLE) * (rows[page]["X"] + 0.5), draw[page]))
     room = max(0, loaded.budget_pages(alive) - len(plan["panel"]))
-    new = plan["new"] if loaded.new_pages is None else plan["new"][: loaded.new_pages]
+    new = plan["new"]
+    if loaded.new_pages is not None:  # all are of one site
+        new = sorted(new, key=lambda page: (rows[page]["entered"], draw[page]))[: loaded.new_pages]
     kinds = {"panel": plan["panel"], "ranked": rest[:room], "warmup": plan["warmup"], "new": new}
     return [(page, kind) for kind, pages in kinds.items() for page in pages]
 
@@ -133,6 +136,7 @@ ROW = st.fixed_dictionaries(
         "failures": st.sampled_from([0, 0, 0, 1, 2, 3, 7, 255]),
         "gone": st.sampled_from([0, 0, 0, 1, 2, 3, 255]),
         "last_attempt": st.integers(0, 39),
+        "entered": st.integers(0, 3),
         "key": st.integers(0, 2**64 - 1),
     }
 )

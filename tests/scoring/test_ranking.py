@@ -49,7 +49,8 @@ def test_stream_of_blocks_selects_what_a_plain_sort_does(
         best.add(scores, ties.__getitem__, pages)
         assert best._rows <= 2 * k_bound + 4 * SLACK_ROWS + len(block)
         page += len(block)
-    pages, scores = best.result(k)
+    found = best.result(k)
     expected = sorted(everything)[:k]
-    assert pages.tolist() == [page for _, _, page in expected]
-    assert scores.tolist() == [-score for score, _, _ in expected]
+    assert found.pages.tolist() == [page for _, _, page in expected]
+    assert found.scores.tolist() == [-score for score, _, _ in expected]
+    assert found.ties.tolist() == [tie for _, tie, _ in expected]

@@ -1,0 +1,59 @@
+"""What a cycle may do with every page, told by one pass over their columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.outcomes import NEW, PANEL, WARMUP
+from scrapy_gp4c.policies.policy import Pages
+from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import PageStore
+
+
+class Survey(NamedTuple):
+    """What one pass over the page columns finds."""
+
+    due: dict[int, Pages]
+    """Kind -> pages that are visited whatever the policy: `PANEL`, `WARMUP`, `NEW`."""
+    rankable: npt.NDArray[np.bool_]
+    """``[P]``: pages that a policy may choose."""
+    rankable_pages: int
+    hubs: npt.NDArray[np.bool_]
+    """``[P]``: those of them that may bring new pages."""
+    alive: int
+    """Pages that are not gone."""
+    copies: int
+    """Those of them with a copy."""
+
+
+def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
+    """Tell all pages apart by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
+    due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
+    rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
+    alive = copies = rankable_pages = 0
+    for first, columns in store.blocks():
+        stage = stages(columns, settings.warmup_visits, settings.gone_after)
+        awake = is_awake(columns, cycle)
+        alive += len(awake) - int(np.count_nonzero(stage.gone))
+        copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
+        settled = awake & stage.settled
+        panel = settled & in_panel(columns["key"], settings.panel)
+        for kind, chosen in (
+            (PANEL, panel),
+            (WARMUP, awake & stage.warming),
+            (NEW, awake & stage.unfetched),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                due[kind].append((rows + first).astype(np.uint32))
+        settled &= ~panel
+        rankable_pages += int(np.count_nonzero(settled))
+        rankable.append(settled)
+        hubs.append(settled & growth.is_hub(columns, cycle))
+    joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
+    return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)

@@ -1,0 +1,171 @@
+"""The k best of candidates that lie in several shards, found without bringing them together.
+
+Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
+Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
+the one before; after at most 4 of them (up to 10 million candidates; 5 up to 400 million) it is found. All
+are pure functions, so that whoever has the sketches comes to the same range. Numbers are little-endian, and
+a sketch has at most 2,073 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import PolicyError
+
+POINTS: Final = 128
+"""Candidates that a sketch tells."""
+POINT: Final = np.dtype([("score", "<f8"), ("draw", "<u8")])
+"""A candidate: its score, finite, and what decides among equal scores."""
+_SKETCH: Final = struct.Struct("<QQQ")
+_PLACE: Final = struct.Struct("<dQIQ")
+_RANGE: Final = struct.Struct("<Q?")
+
+
+class Place(NamedTuple):
+    """A place in the order of all candidates: by score descending, then draw, shard and row ascending."""
+
+    score: float
+    draw: int
+    shard: int
+    row: int
+    """Position among the shard's own candidates."""
+
+
+BEFORE_ALL: Final = Place(math.inf, 0, 0, 0)
+BEHIND_ALL: Final = Place(-math.inf, 0, 0, 0)
+
+
+class Range(NamedTuple):
+    """Where the last of the k best is: behind `after`, and at or before `upto`."""
+
+    after: Place
+    upto: Place
+    is_found: bool
+    """Whether it is at `upto`."""
+    chosen: int
+    """When it is found: how many are chosen, k or all that there are."""
+
+    def packed(self) -> bytes:
+        """65 bytes."""
+        return _PLACE.pack(*self.after) + _PLACE.pack(*self.upto) + _RANGE.pack(self.chosen, self.is_found)
+
+    @classmethod
+    def unpacked(cls, raw: bytes) -> Self:
+        """Of `packed`; raises PolicyError for other bytes."""
+        if len(raw) != 2 * _PLACE.size + _RANGE.size:
+            raise PolicyError(f"expected a range of {2 * _PLACE.size + _RANGE.size} bytes; found {len(raw)}")
+        chosen, is_found = _RANGE.unpack_from(raw, 2 * _PLACE.size)
+        after, upto = (Place(*_PLACE.unpack_from(raw, at)) for at in (0, _PLACE.size))
+        return cls(after, upto, is_found, chosen)
+
+
+EVERYWHERE: Final = Range(BEFORE_ALL, BEHIND_ALL, False, 0)
+"""The range before the first sketch."""
+
+
+class Sketch(NamedTuple):
+    """What a shard tells of its candidates in a range."""
+
+    wanted: int
+    """k: the same in all shards."""
+    before: int
+    """Candidates before the range."""
+    inside: int
+    points: npt.NDArray[np.void]
+    """Dtype `POINT`: those at `_rows_told`."""
+
+    def packed(self) -> bytes:
+        """24 bytes, and 16 for each point."""
+        return _SKETCH.pack(self.wanted, self.before, self.inside) + self.points.tobytes()
+
+    @classmethod
+    def unpacked(cls, raw: bytes) -> Self:
+        """Of `packed`; raises PolicyError for other bytes."""
+        if len(raw) < _SKETCH.size:
+            raise PolicyError(f"expected a sketch of at least {_SKETCH.size} bytes; found {len(raw)}")
+        wanted, before, inside = _SKETCH.unpack_from(raw)
+        expected = _SKETCH.size + POINT.itemsize * min(inside, POINTS)
+        if len(raw) != expected:
+            raise PolicyError(f"expected a sketch of {expected} bytes; found {len(raw)}")
+        return cls(wanted, before, inside, np.frombuffer(raw, POINT, offset=_SKETCH.size))
+
+
+class Ordered:
+    """The candidates of one shard, best first: by score descending, then draw ascending."""
+
+    def __init__(self, scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64], shard: int) -> None:
+        """Take them in order, each ``[rows]``, scores finite, and the shard's number from 0."""
+        self._scores, self._draws, self._shard = scores, draws, shard
+
+    def rows_upto(self, place: Place) -> int:
+        """How many are at or before a place."""
+        if not math.isfinite(place.score):
+            return 0 if place.score > 0 else len(self._scores)
+        rising = self._scores[::-1]
+        begin = len(rising) - int(np.searchsorted(rising, place.score, "right"))
+        end = len(rising) - int(np.searchsorted(rising, place.score, "left"))
+        draws, draw = self._draws[begin:end], np.uint64(place.draw)
+        first, last = (begin + int(np.searchsorted(draws, draw, side)) for side in ("left", "right"))
+        if self._shard == place.shard:
+            return min(max(place.row + 1, first), last)
+        return last if self._shard < place.shard else first
+
+    def sketch(self, within: Range, wanted: int) -> Sketch:
+        """Tell of those in a range, where so many of all shards' candidates are wanted."""
+        before, end = self.rows_upto(within.after), self.rows_upto(within.upto)
+        rows = before + _rows_told(end - before)
+        points = np.empty(len(rows), POINT)
+        points["score"], points["draw"] = self._scores[rows], self._draws[rows]
+        return Sketch(wanted, before, end - before, points)
+
+
+def narrowed(sketches: Sequence[Sketch]) -> Range:
+    """The range that follows from the sketches of all shards, in their order, of one range.
+
+    Raises PolicyError where shards do not want the same number.
+    """
+    if len({sketch.wanted for sketch in sketches}) != 1:
+        found = ", ".join(f"{number}: {sketch.wanted:,}" for number, sketch in enumerate(sketches))
+        raise PolicyError(f"expected that all shards choose the same number of pages; found by shard {found}")
+    wanted = sketches[0].wanted
+    before = sum(sketch.before for sketch in sketches)
+    left = min(wanted - before, sum(sketch.inside for sketch in sketches))
+    if left <= 0:
+        return Range(BEFORE_ALL, BEFORE_ALL, True, before)
+    rows = [_rows_told(sketch.inside) for sketch in sketches]
+    shard = np.repeat(np.arange(len(sketches)), [len(one) for one in rows])
+    points = np.concatenate([sketch.points for sketch in sketches])
+    order = np.lexsort((points["draw"], -points["score"]))  # stable: then by shard and row
+    # A shard's candidates before a point of another shard: at least up to its own last point there, and at
+    # most up to the next one.
+    steps = np.concatenate([np.diff(one, prepend=-1) for one in rows])[order]
+    ahead = np.concatenate(
+        [np.diff(one, append=sketch.inside) for one, sketch in zip(rows, sketches, strict=True)]
+    )[order]
+    least = np.cumsum(steps)
+    most = np.cumsum(ahead) - ahead + 1
+
+    def place(position: np.intp) -> Place:
+        at = order[position]
+        own = int(shard[at])
+        row = sketches[own].before + int(np.concatenate(rows)[at])
+        return Place(float(points["score"][at]), int(points["draw"][at]), own, row)
+
+    last = np.searchsorted(least, left)
+    upto = place(last)
+    if most[last] == left:
+        return Range(upto, upto, True, before + left)
+    return Range(place(np.searchsorted(most, left) - 1), upto, False, 0)
+
+
+def _rows_told(inside: int) -> npt.NDArray[np.int64]:
+    """Positions in a range that a sketch tells: the first, the last, and evenly between them."""
+    points = min(inside, POINTS)
+    return np.arange(points) * (inside - 1) // max(points - 1, 1)

@@ -1,0 +1,162 @@
+"""The k best of several shards: against a sort of all candidates, in few and small sketches."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.policies.shared_cut import (
+    BEFORE_ALL,
+    BEHIND_ALL,
+    EVERYWHERE,
+    POINT,
+    POINTS,
+    Ordered,
+    Place,
+    Range,
+    Sketch,
+    narrowed,
+)
+
+Candidates = tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64]]
+MOST_BYTES = 24 + 16 * POINTS
+
+
+def in_order(scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64]) -> Candidates:
+    """A shard's candidates, best first."""
+    order = np.lexsort((draws, -scores))
+    return scores[order], draws[order]
+
+
+def taken(shards: list[Candidates], wanted: int) -> tuple[list[int], Range, int]:
+    """How many each shard has of the best, the range that says it, and the sketches of a shard it took."""
+    ordered = [Ordered(*candidates, number) for number, candidates in enumerate(shards)]
+    where, rounds = EVERYWHERE, 0
+    while not where.is_found:
+        packed = [one.sketch(where, wanted).packed() for one in ordered]
+        assert max(map(len, packed)) <= MOST_BYTES
+        where = Range.unpacked(narrowed([Sketch.unpacked(raw) for raw in packed]).packed())
+        rounds += 1
+    return [one.rows_upto(where.upto) for one in ordered], where, rounds
+
+
+def expected(shards: list[Candidates], wanted: int) -> tuple[list[int], tuple[float, int] | None]:
+    """The same, and score and draw of the last, by sorting all."""
+    scores, draws = (np.concatenate([one[column] for one in shards]) for column in (0, 1))
+    number = np.repeat(np.arange(len(shards)), [len(one[0]) for one in shards])
+    order = np.lexsort((number, draws, -scores))[:wanted]
+    last = (float(scores[order[-1]]), int(draws[order[-1]])) if len(order) else None
+    return np.bincount(number[order], minlength=len(shards)).tolist(), last
+
+
+def check(shards: list[Candidates], wanted: int) -> int:
+    """Compare both; returns the sketches of a shard that it took."""
+    counts, where, rounds = taken(shards, wanted)
+    sorted_counts, last = expected(shards, wanted)
+    assert counts == sorted_counts
+    assert where.chosen == sum(counts) == min(wanted, sum(len(one[0]) for one in shards))
+    assert last == ((where.upto.score, where.upto.draw) if where.chosen else None)
+    return rounds
+
+
+@st.composite
+def some_shards(draw: st.DrawFn) -> list[Candidates]:
+    """Up to 40 shards, some of them empty, with few or many different scores and draws."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    values = draw(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5))
+    draws = draw(st.sampled_from([1, 3, 2**64]))
+    is_continuous = draw(st.booleans())
+    shards = []
+    for size in draw(st.lists(st.sampled_from([0, 0, 1, 2, 7, 130, 900]), min_size=1, max_size=40)):
+        scores = rng.normal(size=size) if is_continuous else rng.choice(values, size)
+        shards.append(in_order(scores, rng.integers(0, draws, size, np.uint64)))
+    return shards
+
+
+@given(some_shards(), st.floats(0, 1.1))
+def test_any_candidates_are_divided_as_a_sort_of_all_does(shards: list[Candidates], share: float) -> None:
+    """Ties in scores and in draws, within shards and among them; nobody, some, all of them wanted."""
+    assert check(shards, int(share * sum(len(one[0]) for one in shards))) <= 3
+
+
+@given(some_shards(), st.integers(0, 40))
+def test_few_are_wanted_of_many(shards: list[Candidates], wanted: int) -> None:
+    """The first ones of all too."""
+    assert check(shards, wanted) <= 3
+
+
+def web(pages: int, shards: int, tied: float, rng: np.random.Generator) -> list[Candidates]:
+    """Candidates of a crawl, a share of which has one score, in shards of unequal size."""
+    number = rng.choice(shards, pages, p=rng.dirichlet(np.full(shards, 2.0)))
+    scores = np.where(rng.random(pages) < tied, 0.0, rng.exponential(size=pages))
+    draws = rng.integers(0, 2**64, pages, np.uint64)
+    order = np.lexsort((draws, -scores, number))
+    bounds = np.searchsorted(number[order], np.arange(shards + 1))
+    return [(scores[order[begin:end]], draws[order[begin:end]]) for begin, end in pairwise(bounds.tolist())]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 8, 64, 1024])
+@pytest.mark.parametrize("tied", [0.0, 0.97])
+def test_a_million_take_three_sketches(shards: int, tied: float) -> None:
+    """Whatever part of them is wanted, and where 97% of them have one score."""
+    candidates = web(1_000_000, shards, tied, np.random.default_rng(shards))
+    for wanted in (1, 50_000, 500_000, 999_999):
+        assert check(candidates, wanted) <= 3
+
+
+def worst(pages: int, shards: int) -> list[Candidates]:
+    """Shards of which each has what the others have not, one behind the other."""
+    sizes = np.full(shards, pages // shards)
+    begin = np.cumsum(sizes) - sizes
+    return [
+        (-np.arange(first, first + size, dtype=np.float64), np.zeros(size, np.uint64))
+        for first, size in zip(begin.tolist(), sizes.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 8, 1024])
+def test_shards_that_have_nothing_in_common_take_four_sketches(shards: int) -> None:
+    """Four million candidates, those of one shard all better than those of the next."""
+    for wanted in (1, 1_234_567, 2_000_001):
+        assert check(worst(4_000_000, shards), wanted) <= 4
+
+
+def test_places_and_ranges_and_sketches_come_back_from_bytes() -> None:
+    """Numbers at the ends of their ranges; other bytes are refused."""
+    where = Range(Place(-1e308, 2**64 - 1, 1023, 2**40), BEHIND_ALL, True, 2**50)
+    assert Range.unpacked(where.packed()) == where
+    assert Range.unpacked(EVERYWHERE.packed()) == EVERYWHERE
+    sketch = Sketch(5, 2**40, 2, np.array([(2.5, 7), (-0.5, 2**64 - 1)], POINT))
+    again = Sketch.unpacked(sketch.packed())
+    assert again[:3] == sketch[:3]
+    assert again.points.tolist() == sketch.points.tolist()
+    assert sketch.packed() == bytes.fromhex(
+        "05000000000000000000000000010000020000000000000000000000000004400700000000000000"
+        "000000000000e0bfffffffffffffffff"
+    )
+    for raw in (b"", where.packed()[:-1], where.packed() + b"x"):
+        with pytest.raises(PolicyError, match="expected a range"):
+            Range.unpacked(raw)
+    for raw in (b"", sketch.packed()[:-1], sketch.packed() + b"x"):
+        with pytest.raises(PolicyError, match="expected a sketch"):
+            Sketch.unpacked(raw)
+
+
+def test_shards_that_want_different_numbers_are_refused() -> None:
+    """The error names both."""
+    empty = np.empty(0, POINT)
+    with pytest.raises(PolicyError, match="0: 5, 1: 6"):
+        narrowed([Sketch(5, 0, 0, empty), Sketch(6, 0, 0, empty)])
+
+
+def test_nobody_is_before_all_and_all_are_before_behind_all() -> None:
+    """The ends of the order, which no candidate has."""
+    ordered = Ordered(np.array([1e308, 0.0, -1e308]), np.zeros(3, np.uint64), 0)
+    assert ordered.rows_upto(BEFORE_ALL) == 0
+    assert ordered.rows_upto(BEHIND_ALL) == 3
