@@ -16,8 +16,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 
 KnownRequest = Callable[[Any, int], bytes]
 """Reads the request of a page as the last commit left it or, found since, as it was found."""
-OF_PAGES: Final = ("validators", "bodies", "descriptions")
-"""Tables that have a value for a page, or none."""
+OF_PAGES: Final = ("validators", "bodies", "descriptions", "finders")
+"""Tables that have a value for a page, or none; the last one is of shards alone."""
 
 
 class Unsaved:
