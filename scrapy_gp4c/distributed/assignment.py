@@ -16,6 +16,9 @@ PAGES_OF_EMPTY: Final = 1
 SLACK: Final = 0.1
 """Of the mean: how much fuller than the emptiest a worker may be before shards move at the end of a cycle."""
 
+FULL: Final = 1.5
+"""Of the mean: a copy draws a shard to a worker that is no fuller than this by it."""
+
 
 class Assignment(NamedTuple):
     """Who should hold what."""
@@ -89,7 +92,9 @@ def _house(
         if _suspect(row):
             names = [name for name in names if suspects[name] == min(suspects.values())]
         copies = [
-            name for name in names if row.shard in workers[name].copies and loads[name] + weight <= 2 * fair
+            name
+            for name in names
+            if row.shard in workers[name].copies and loads[name] + weight <= FULL * fair
         ]
         best = min(copies or names, key=lambda name: (loads[name], name))
         holders[row.shard] = best

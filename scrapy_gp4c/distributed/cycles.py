@@ -155,7 +155,7 @@ def close(tx: Transaction, cycle: int) -> bool:
     done = tx.execute("SELECT done FROM gp4c.shard ORDER BY shard FOR UPDATE").fetchall()
     if any(one < cycle for (one,) in done):
         return False
-    if tx.execute("SELECT FROM gp4c.mail LIMIT 1").fetchone() is not None:
+    if tx.execute("SELECT 1 FROM gp4c.mail LIMIT 1").fetchone() is not None:
         return False
     tx.execute("UPDATE gp4c.cycle SET closed = clock_timestamp() WHERE cycle = %s", (cycle,))
     tx.execute("DELETE FROM gp4c.report WHERE cycle <= %s", (cycle - KEPT_REPORTS,))

@@ -98,7 +98,11 @@ class Failures:
             )
             if value
         }
-        forms = {form for secret in secrets for form in (secret, quote(secret), quote_plus(secret))}
+        forms = {
+            form
+            for secret in secrets
+            for form in (secret, quote(secret), quote(secret, ""), quote_plus(secret))
+        }
         self._secret = sorted(forms, key=len, reverse=True)
 
     def hidden(self, text: str) -> str:

@@ -194,7 +194,7 @@ def take(tx: Transaction, worker: Worker, shard: int) -> Lease | None:
         return Lease(shard, token, seq, cycle)
     if holder is not None:
         alive = tx.execute(
-            "SELECT FROM gp4c.worker WHERE name = %s AND instance = %s AND expires >= clock_timestamp()",
+            "SELECT 1 FROM gp4c.worker WHERE name = %s AND instance = %s AND expires >= clock_timestamp()",
             (holder, instance),
         ).fetchone()
         if alive is not None:

@@ -56,7 +56,9 @@ def pack(visits: npt.NDArray[Any], rest: bytes = b"") -> bytes:
         column = np.ascontiguousarray(visits[name])
         if name == "time":
             column = np.diff(column.view("<u8"), prepend=np.zeros(1, "<u8")).astype("<u8")
-        planes.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(visits), -1).T.tobytes())
+        planes.append(
+            np.ascontiguousarray(column).view(np.uint8).reshape(len(visits), VISIT[name].itemsize).T.tobytes()
+        )
     packed = zlib.compress(b"".join(planes), LEVEL)
     packed_rest = zlib.compress(rest, LEVEL) if rest else b""
     return _HEAD.pack(MAGIC, len(visits), len(packed), len(rest), len(packed_rest)) + packed + packed_rest

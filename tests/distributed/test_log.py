@@ -89,7 +89,9 @@ def test_a_repeated_segment_is_recognised_by_its_sum(
     ledger.call(flush, worker, flush_of(1, 1, lease, *segments_of(2, 2)))
     ledger.call(flush, worker, flush_of(2, 1, lease, *segments_of(2, 3)))
     assert len(list(read_log(ledger, 1, 2))) == 3
-    with pytest.raises(DiffersError, match="segment 0 of shard 2, cycle 1, is in the ledger with other contents"):
+    with pytest.raises(
+        DiffersError, match="segment 0 of shard 2, cycle 1, is in the ledger with other contents"
+    ):
         ledger.call(flush, worker, flush_of(3, 1, lease, segment(2, 0, visits_of(9))))
     with pytest.raises(DiffersError, match=r"at segment 3 of cycle 1 .* segment 5 .* older backup"):
         ledger.call(flush, worker, flush_of(3, 1, lease, *segments_of(2, 1, first=5)))

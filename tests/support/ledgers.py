@@ -60,7 +60,8 @@ def killed(ledger: Connection, worker: Worker) -> None:
     """Let a worker's lease end, as if it had been killed a lease ago."""
     ledger.call(
         lambda tx: tx.execute(
-            "UPDATE gp4c.worker SET expires = clock_timestamp() - interval '1 s' WHERE name = %s", (worker.name,)
+            "UPDATE gp4c.worker SET expires = clock_timestamp() - interval '1 s' WHERE name = %s",
+            (worker.name,),
         )
     )
 
@@ -73,7 +74,9 @@ def flush_of(number: int, cycle: int, lease: Lease, *segments: Segment, done: bo
 
 def segments_of(shard: int, count: int, first: int = 0, visits: int = 3) -> list[Segment]:
     """Segments of a shard, one after the other."""
-    return [segment(shard, seq, visits_of(visits, seed=1000 * shard + seq)) for seq in range(first, first + count)]
+    return [
+        segment(shard, seq, visits_of(visits, seed=1000 * shard + seq)) for seq in range(first, first + count)
+    ]
 
 
 def raised(work: Callable[[], object]) -> BaseException:

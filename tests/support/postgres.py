@@ -79,8 +79,8 @@ class Server:
         password.write_text(PASSWORD)
         password.chmod(0o644)
         self.program(
-            "initdb", "--no-sync", "-D", str(self.data), "-U", "owner", "--pwfile", str(password), "-E", "UTF8",
-            "--no-locale", "--auth-local=trust", "--auth-host=scram-sha-256",
+            "initdb", "--no-sync", "-D", str(self.data), "-U", "owner", "--pwfile", str(password),
+            "-E", "UTF8", "--no-locale", "--auth-local=trust", "--auth-host=scram-sha-256",
         )  # fmt: skip
         password.unlink()
         self.start()
@@ -93,7 +93,9 @@ class Server:
     def program(self, name: str, *arguments: str) -> None:
         """Run one of the server's programs."""
         assert BIN is not None
-        subprocess.run([BIN / name, *arguments], check=True, capture_output=True, cwd=self.folder, **self.user)
+        subprocess.run(
+            [BIN / name, *arguments], check=True, capture_output=True, cwd=self.folder, **self.user
+        )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -169,7 +171,7 @@ class Server:
     def worker_role(self, database: str, *grants: str) -> str:
         """Make the role of workers, which may do what these statements grant; returns its connection string."""
         quoted = WORKER_PASSWORD.replace("'", "''")
-        if not self.execute(f"SELECT FROM pg_roles WHERE rolname = '{WORKER}'"):
+        if not self.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{WORKER}'"):
             self.execute(f"CREATE ROLE {WORKER} LOGIN PASSWORD '{quoted}'")
         for grant in grants:
             self.execute(grant, database)
