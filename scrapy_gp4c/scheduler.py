@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals, version_info
@@ -11,9 +12,11 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred
 
+from scrapy_gp4c import __version__
 from scrapy_gp4c.crawling.run import Run, open_run
-from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.errors import Gp4cError, SettingsError, StoreError
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
+
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ class RecrawlScheduler(Scheduler):
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
+    _nothing_to_do = False
+    """Whether no cycle is due: nothing is requested then."""
     _torn = False
     """Whether the queue has lost a request, perhaps of a claimed page."""
     _told = False
@@ -58,19 +63,45 @@ class RecrawlScheduler(Scheduler):
         assert self.crawler is not None
         if not _is_crawl(spider, self.crawler):
             return deferred
+        if self.gp4c.ledger is not None:
+            return Deferred.fromCoroutine(self._open_shared(spider))
         try:
-            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
+            self._begin(self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request))
         except Gp4cError as error:
-            logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
-            self.crawler.signals.connect(self._end_as_failure, signals.spider_closed)
-            if version_info < CLOSES_AT_START:
-                raise
-            self.crawler.signals.connect(self._refuse, signals.spider_opened)
-            return deferred
+            self._cannot_begin(error)
+        return deferred
+
+    async def _open_shared(self, spider: Spider) -> None:
+        """Open what this worker has of a crawl of many; without it the crawl ends at once."""
+        assert self.crawler is not None
+        try:
+            opening = _opening()
+            enqueue = super().enqueue_request
+            run = await opening.open_shared_run(self.crawler, self.gp4c, spider, enqueue, __version__)
+        except Gp4cError as error:
+            self._cannot_begin(error)
+            return
+        if run is None:
+            self._nothing_to_do = True
+            return
+        run.queue_is_empty = lambda: not len(self)
+        self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        assert self.crawler is not None
+        self._run = run
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
-        self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
-        return deferred
+        self.crawler.signals.connect(run.close_store, signals.spider_closed)
+
+    def _cannot_begin(self, error: Gp4cError) -> None:
+        """Say it in one line; raises the error in Scrapy before 2.19."""
+        assert self.crawler is not None
+        logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
+        self.crawler.signals.connect(self._end_as_failure, signals.spider_closed)
+        if version_info < CLOSES_AT_START:
+            raise error
+        self.crawler.signals.connect(self._refuse, signals.spider_opened)
 
     def close(self, reason: str) -> Deferred[None] | None:
         """End the cycle, unless the run was interrupted: then the next run resumes it."""
@@ -129,7 +160,7 @@ class RecrawlScheduler(Scheduler):
     def enqueue_request(self, request: Request) -> bool:
         """Admit, drop or pass a request; False when it is dropped."""
         if self._run is None:
-            return super().enqueue_request(request)
+            return not self._nothing_to_do and super().enqueue_request(request)
         try:
             return self._run.admit(request)
         except StoreError as error:  # of which `_tick` tells
@@ -141,6 +172,8 @@ class RecrawlScheduler(Scheduler):
         run = self._run
         if run is None:
             return super().next_request()
+        if not run.may_send:
+            return None
         try:
             run.feed()
             while True:
@@ -184,3 +217,14 @@ def _is_crawl(spider: Spider, crawler: Crawler) -> bool:
     slot: Any = getattr(crawler.engine, "_slot", None)
     is_shell = slot is not None and not slot.close_if_idle
     return not (is_shell or start.__module__.startswith("scrapy.commands."))
+
+
+def _opening() -> ModuleType:
+    """What opens the run of a worker; it needs what one machine need not have."""
+    try:
+        from scrapy_gp4c.distributed import opening
+    except ImportError as error:
+        raise SettingsError(
+            f"GP4C_LEDGER needs more than is installed ({error}): pip install 'scrapy-gp4c[distributed]'"
+        ) from error
+    return opening

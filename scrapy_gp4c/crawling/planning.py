@@ -12,7 +12,7 @@ store would, in steps: `scrapy_gp4c.policies.steps`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,35 @@ class Beginning(NamedTuple):
     """What scores read over the pages of all shards."""
 
 
+class Rounds(Protocol):
+    """What plans the rounds of a cycle."""
+
+    @property
+    def planned_rounds(self) -> int:
+        """Rounds whose plan is committed."""
+
+    @property
+    def policy_name(self) -> str:
+        """What the policy is called."""
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds that the policy has in a cycle; None: as many as it takes."""
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether no round is left to plan."""
+
+    def stop(self) -> None:
+        """Plan no further round."""
+
+    def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
+        """Plan the next round, see `Planner.steps`."""
+
+    def seeds(self, visits: npt.NDArray[Any], planned: Planned) -> int:
+        """How many samples the policy has followed in the open cycle; 0 of one that follows none."""
+
+
 class Planner:
     """The rounds of one cycle, planned one after the other."""
 
@@ -111,11 +140,14 @@ class Planner:
         """Plan the next round of a store with all pages, see `steps`."""
         return alone(self.steps(record, planned, awaited))
 
-    def steps(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> Steps[bool]:
+    def steps(
+        self, record: CycleRecord, planned: Planned, awaited: bool = False, seen: int | None = None
+    ) -> Steps[bool]:
         """Plan the next round and commit it; False: a policy with as many rounds as it takes has nothing now.
 
         ``record``: the cycle's; ``planned``: the pages of its earlier rounds; ``awaited``: whether some
-        of them have no outcome yet, so that it may have something later. Raises PolicyError, ScoreError.
+        of them have no outcome yet, so that it may have something later. ``seen``: the first so many visits
+        are those that it may see; None: all until now. Raises PolicyError, ScoreError.
         """
         number, found = self.planned_rounds, NOTHING
         if number:
@@ -123,7 +155,7 @@ class Planner:
             if self._opening is None and "budget" in counts:
                 hubs = planned.pages[planned.kinds == HUB]
                 self._opening = Opening(counts["budget"], _unscored(hubs))
-            found = self._found()
+            found = self._found(seen)
             division, sums = yield from self._divided(number, spent_of(counts), planned, found)
             if self.rounds is None and not division.all:
                 self._stopped = not awaited
@@ -225,9 +257,9 @@ class Planner:
             self._survey = survey(self._store, self._settings, self._cycle)
         return self._survey
 
-    def _found(self) -> Found:
+    def _found(self, seen: int | None) -> Found:
         self._store.commit()  # what a plan has seen must be there after a kill
-        return Found.of(self._store.open_visits())
+        return Found.of(self._store.open_visits()[:seen])
 
     def _first(self, begun: Beginning, chosen: Chosen) -> tuple[PlanCounts, dict[int, Chosen]]:
         """Counts of round 0, but for the policy's pages, and its pages."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -52,25 +53,13 @@ class Run:
     """What a crawl with an open cycle does with requests."""
 
     def __init__(
-        self,
-        crawler: Crawler,
-        store: PageStore,
-        settings: Settings,
-        spider: Spider,
-        enqueue: Enqueue,
-        measuring: Measuring | None = None,
+        self, crawler: Crawler, cycle: Cycle, remaining: array[int], spider: Spider, enqueue: Enqueue
     ) -> None:
-        """Begin a cycle, or resume the one that is open. Raises PolicyError, ScoreError or StoreError."""
+        """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.stats = crawler.stats
         self._spider = spider
-        cycle = Cycle(store, settings, self.stats, measuring)
-        remaining = array("Q", cycle.remaining())
-        if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
-            cycle.finish("resumed with nothing left to visit")
-            cycle = Cycle(store, settings, self.stats, measuring)
-            remaining = array("Q", cycle.remaining())
-        self.cycle = cycle
+        self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
             store.amend_record(secret_params=named)  # for who reads the store without these settings
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
@@ -100,6 +89,11 @@ class Run:
         """Tell whether the plan still has pages to queue, or may come to have."""
         return len(self._feeder) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
 
+    @property
+    def may_send(self) -> bool:
+        """Tell whether requests may be sent now."""
+        return True
+
     # --- the plan into the queue
 
     def feed(self, host_done: str | None = None) -> None:
@@ -122,6 +116,8 @@ class Run:
                 self.idle_since_s = self.idle_since_s or monotonic()
                 if monotonic() - self.idle_since_s < PATIENCE_S:
                     return False
+            if not self._may_plan():
+                return False
             self.idle_since_s = None
             try:
                 pages = cycle.plan_round()
@@ -138,6 +134,10 @@ class Run:
             if pages:
                 return True
         return False
+
+    def _may_plan(self) -> bool:
+        """Tell whether the next round can be planned now, where others have a say in it."""
+        return True
 
     def leave_queue(self, request: Request) -> bool:
         """Note that a request goes to the downloader; False when its visit is already over."""
@@ -242,7 +242,8 @@ def open_run(
         index, archive = measuring(store, settings), None
         try:
             archive = open_archive(store, settings, spider)
-            run = Run(crawler, store, settings, spider, enqueue, index)
+            assert crawler.stats is not None
+            run = Run(crawler, *_begun(store, settings, crawler.stats, index), spider, enqueue)
             run.cycle.archive = archive
             return run
         except BaseException:
@@ -254,6 +255,22 @@ def open_run(
     except BaseException:
         store.close()
         raise
+
+
+def _begun(
+    store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None
+) -> tuple[Cycle, array[int]]:
+    """Begin a cycle, or resume the one that is open; with the pages that it still has to visit.
+
+    Raises PolicyError, ScoreError or StoreError.
+    """
+    cycle = Cycle(store, settings, stats, measuring)
+    remaining = array("Q", cycle.remaining())
+    if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
+        cycle.finish("resumed with nothing left to visit")
+        cycle = Cycle(store, settings, stats, measuring)
+        remaining = array("Q", cycle.remaining())
+    return cycle, remaining
 
 
 def _is_untouched(cycle: Cycle) -> bool:

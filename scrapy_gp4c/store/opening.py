@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from scrapy_gp4c.store.lmdb_store.beside import remove_leftovers
 from scrapy_gp4c.store.lmdb_store.care import backup, bring_back, compact
 from scrapy_gp4c.store.lmdb_store.checking import check
@@ -24,17 +26,18 @@ from scrapy_gp4c.store.lmdb_store.migration import convert
 from scrapy_gp4c.store.lmdb_store.repair import repair
 from scrapy_gp4c.store.lmdb_store.restore import restore
 from scrapy_gp4c.store.lmdb_store.schema import OlderStoreError
-from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, sizes_of_shards
+from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, Sealed, make_shard, sizes_of_shards
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.splitting import split
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.shards.part import ShardOf
 from scrapy_gp4c.store.shards.directory import is_sharded, read_shards_file, shard_path
 from scrapy_gp4c.store.shards.sharded import ShardedStore
 
 __all__ = [
-    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "bring_back", "check", "check_unused", "compact",
-    "forget", "join", "open_sharded", "open_store", "remove_leftovers", "repair", "restore", "split",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Sealed", "Sizes", "backup", "bring_back", "check", "check_unused", "compact",
+    "forget", "join", "new_shard", "open_shard", "open_sharded", "open_store", "remove_leftovers", "repair", "restore", "split",
 ]  # fmt: skip
 
 
@@ -93,3 +96,14 @@ def open_sharded(
         found = ShardedStore(Path(path), stores, readonly=readonly)
         opened.pop_all()
     return found
+
+
+def open_shard(path: Path, shards: int, sizes: Sizes = USUAL) -> LmdbShard:
+    """Open one of so many shards for writing, wherever it is; raises what `open_store` raises."""
+    return LmdbShard(path, sizes=sizes_of_shards(sizes, shards))
+
+
+def new_shard(path: Path, of: ShardOf, sizes: Sizes = USUAL) -> None:
+    """Make a shard without pages in a directory that is empty or not there."""
+    with Store(path, sizes=sizes_of_shards(sizes, of.shards)) as store:
+        make_shard(store, of, np.empty(0, np.uint32))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.notes import WHAT
+from scrapy_gp4c.store.lmdb_store.failures import DATA, translated
+from scrapy_gp4c.store.lmdb_store.open_cycle import APPLIED
+from scrapy_gp4c.store.lmdb_store.packing import pack_rest, unpacked
 from scrapy_gp4c.store.lmdb_store.schema import SHARD, add_shard_tables
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
@@ -27,6 +31,15 @@ _ORIGIN_ROWS: Final = 2**18
 """Pages whose origins are one value."""
 _ROOM: Final = 2**36
 """Address space that a shard may take at least: a thousand of them are half of what a process has."""
+
+
+class Sealed(NamedTuple):
+    """What a commit writes."""
+
+    visits: Array
+    """Dtype `VISIT` ``[V]``."""
+    rest: bytes
+    """All else."""
 
 
 class LmdbShard(Store):
@@ -76,6 +89,48 @@ class LmdbShard(Store):
             value = positions.astype("<u4").tobytes()
             self.tables.db["positions"].put(txn, U32_PAIR.pack(cycle, number), value)
         self.add_round([part], seen, **about)
+
+    # --- what a log elsewhere has first
+
+    def wait(self, waits: bool = True) -> None:
+        """Write nothing but what `write` and `apply` write; False: as ever."""
+        self._open.waits = waits
+
+    def seal(self, number: int) -> Sealed | None:
+        """Seal what happened until now, as the segment of this number in the open cycle; None: nothing."""
+        sealed = self._open.seal()
+        if sealed is None:
+            return None
+        sealed.applied = self._open.require(), number
+        return Sealed(sealed.visit_rows(), pack_rest(sealed))
+
+    def write(self) -> None:
+        """Write what was sealed first. Raises StoreFullError; then it stays in memory."""
+        self._open.write(1)
+
+    def apply(self, sealed: Sealed, number: int) -> None:
+        """Write a segment that was sealed elsewhere; raises ValueError where it does not go on here."""
+        found = unpacked(sealed.visits, sealed.rest)
+        found.applied = self._open.require(), number
+        self._open.apply(found)
+
+    @property
+    def applied(self) -> int:
+        """How many segments of the open cycle are written."""
+        with self.tables.transaction() as txn:
+            told = self.tables.get_meta(txn, APPLIED)
+        return told[1] + 1 if told is not None and told[0] == self._open.number else 0
+
+    @property
+    def written_visits(self) -> int:
+        """How many visits of the open cycle are written: the first ones of `open_visits`."""
+        return self._open.written_visits
+
+    def copy_to(self, directory: Path) -> Path:
+        """Copy it, as the last commit left it, into a directory; returns the file."""
+        with translated(self.path):
+            self.environment.lmdb.copy(str(directory), compact=True)
+        return directory / DATA
 
     def positions(self, number: int) -> npt.NDArray[np.uint32]:
         """Where the pages of its plan are in a round."""
