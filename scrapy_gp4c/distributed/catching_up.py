@@ -1,4 +1,4 @@
-"""Bringing shards to where the ledger is: from the worker's directory or the newest snapshot, then by the log."""
+"""Bringing shards to where the ledger is: from a directory or the newest snapshot, then by the log."""
 
 from __future__ import annotations
 

@@ -67,9 +67,7 @@ async def close(
     parts = {}
     for one in shards:
         record = one.cycles()[-1]
-        parts[one.shard_of.number] = Told(
-            report_of(one, settings), record["rounds"], record["plan"]
-        ).packed()
+        parts[one.shard_of.number] = Told(report_of(one, settings), record["rounds"], record["plan"]).packed()
     found = [Told.unpacked(raw) for raw in await exchange.all_parts("close", parts)]
     assert begun.closed is not None
     record = _merged(found, begun.closed)

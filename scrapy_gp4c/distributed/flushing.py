@@ -56,10 +56,8 @@ class Flusher:
         consumed = self._post.consumed()
         progress = {}
         segments, letters = self._store.sealed(), self._post.letters()
-        if done != self.is_done:
-            progress = {
-                one.shard_of.number: Progress(one.pages, done and not letters) for one in self._store.shards
-            }
+        if done != self.is_done and (done or segments or letters or consumed):
+            progress = {one.shard_of.number: Progress(one.pages, done) for one in self._store.shards}
         if not (segments or letters or consumed or progress):
             return None
         self._number += 1

@@ -1,4 +1,4 @@
-"""Which shards a worker holds: it waits for its peers, takes what it is assigned, and sees that all have one."""
+"""Which shards a worker holds: it waits for its peers, takes what it is assigned, and all are held."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from scrapy_gp4c.distributed.assignment import Assignment, assign
 from scrapy_gp4c.distributed.errors import LedgerError
 from scrapy_gp4c.distributed.leases import Lease, View
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.errors import Gp4cError
 
 SETTLE: Final = 0.1
 """Of the lease: so long the workers must be the same before shards are taken, as they start together."""
 LOOK_S: Final = 0.25
+
+
+class MoreShardsError(Gp4cError):
+    """This worker is to take shards over."""
 
 
 class NoShardError(LedgerError):
@@ -58,9 +63,17 @@ def homeless(view: View) -> list[int]:
     return [row.shard for row in view.shards if row.instance not in alive]
 
 
-def would_take(view: View, link: Link, held: Iterable[int]) -> bool:
-    """Tell whether this worker is to hold more shards than it does."""
-    return bool(assign(view, link.worker.lease_s).of(link.worker.name) - set(held))
+async def watch(link: Link, held: Iterable[int], missing: Iterable[int] | None) -> None:
+    """Raise MoreShardsError if this worker is to take over shards that others have lost.
+
+    ``missing``: those that are waited for; None: any. Raises why the lease cannot be renewed any more.
+    """
+    if link.failure is not None:
+        raise link.failure
+    view = await link.surely(leases.look)
+    lost = set(homeless(view)).intersection(range(len(view.shards)) if missing is None else missing)
+    if lost & (assign(view, link.worker.lease_s).of(link.worker.name) - set(held)):
+        raise MoreShardsError("other workers are gone: this one goes on with shards of theirs, too")
 
 
 def _refuse_parked(assignment: Assignment) -> None:

@@ -1,10 +1,11 @@
-"""A worker's link to its ledger: calls that the reactor does not wait for, and a lease that is kept meanwhile."""
+"""A worker's link to its ledger: calls that the reactor does not wait for, and a lease that is kept."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -89,15 +90,20 @@ class Link:
         """Tell whether the lease lets this worker send anything."""
         return self.failure is None and self.clock.left_s > 0
 
-    def close(self, *, leave: bool) -> None:
-        """End; ``leave``: give up all shards first. What goes wrong with that, the lease's end mends."""
+    def close(self, *, leave: bool, keep_name: bool = False) -> None:
+        """End; ``leave``: give up all shards first. What goes wrong with that, the lease's end mends.
+
+        ``keep_name``: the ledger goes on knowing the worker, which is drained.
+        """
         self._ended.set()
         if leave:
-            try:
-                self.thread.call(leases.leave, self.worker)
-            except (LedgerError, CancelledError, RuntimeError):
-                pass
+            with suppress(LedgerError, CancelledError, RuntimeError):
+                self.thread.call(_give_up if keep_name else leases.leave, self.worker)
         self.thread.close()
+
+
+def _give_up(tx: Transaction, worker: Worker) -> None:
+    leases.release(tx, {lease.shard: lease.token for lease in leases.holdings(tx, worker)})
 
 
 def fired(future: Future[T]) -> Deferred[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import socket
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,15 +13,15 @@ from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.begun import record_of
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.undivided import check_divisible
-from scrapy_gp4c.distributed import closing, cycles, leases, schema
+from scrapy_gp4c.distributed import closing, cycles, schema
 from scrapy_gp4c.distributed.catching_up import Home, caught_up, opened
 from scrapy_gp4c.distributed.cycles import Code, Decided, Joined
-from scrapy_gp4c.distributed.holding import NoShardError, homeless, take_shards, would_take
+from scrapy_gp4c.distributed.holding import MoreShardsError, NoShardError, take_shards, watch
 from scrapy_gp4c.distributed.leases import Lease, new_worker
 from scrapy_gp4c.distributed.link import Link, sleep
 from scrapy_gp4c.distributed.places import place_of
 from scrapy_gp4c.distributed.rounds import POLL_S, Exchange, SharedRounds
-from scrapy_gp4c.distributed.shared_run import MoreShardsError, Part, SharedRun
+from scrapy_gp4c.distributed.shared_run import Part, SharedRun
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.distributed.standing import begun, standing
 from scrapy_gp4c.errors import SettingsError
@@ -134,7 +135,9 @@ class _Opening:
             cycles.join, self._link.worker, _decided(own), _code(own, version), own.cycle_s
         )
         if joined is None:
-            raise NothingDueError("the cycle was closed meanwhile, and the next one is not due: nothing to do")
+            raise NothingDueError(
+                "the cycle was closed meanwhile, and the next one is not due: nothing to do"
+            )
         if joined.differs:
             logger.warning(
                 "Cycle %d was opened with other settings, by which it goes on: %s",
@@ -159,20 +162,15 @@ class _Opening:
                 await closing.close(exchange, self._link, behind, ended, settings)
             await closing.copy(self._link, home, shards, list(self._held.values()))
         while not (now := await self._link.surely(standing)).is_complete and now.last.cycle == number:
-            await self._watch()
+            await watch(self._link, self._held, None)
             await sleep(POLL_S)
 
     def _exchange(self, cycle: int) -> Exchange:
         tokens = {shard: lease.token for shard, lease in self._held.items()}
         return Exchange(self._link, cycle, tokens, self._watch)
 
-    async def _watch(self) -> None:
-        """Raise MoreShardsError while others are waited for that are gone, and whose shards are to be ours."""
-        if self._link.failure is not None:
-            raise self._link.failure
-        view = await self._link.surely(leases.look)
-        if homeless(view) and would_take(view, self._link, self._held):
-            raise MoreShardsError("other workers are gone: this one opens shards of theirs, too")
+    async def _watch(self, missing: Iterable[int]) -> None:
+        await watch(self._link, self._held, missing)
 
 
 CAPS: Final = (

@@ -23,8 +23,8 @@ from scrapy_gp4c.store.records import CycleRecord
 
 POLL_S: Final = 0.1
 """From one look for the others' parts to the next."""
-Watch = Callable[[], Any]
-"""Awaited while others are waited for; raises what makes that in vain."""
+Watch = Callable[[Sequence[int]], Any]
+"""Awaited while these shards are waited for; raises what makes that in vain."""
 
 
 class Exchange:
@@ -40,7 +40,7 @@ class Exchange:
         if own:
             await self._link.surely(_post, step, self._tokens, own)
         while (found := await self._link.surely(exchange.parts, step)) is None:
-            await self._watch()
+            await self._watch(await self._link.surely(exchange.missing, step))
             await sleep(POLL_S)
         return found
 
@@ -84,7 +84,9 @@ def begun_name(number: int) -> str:
     return f"round/{number}"
 
 
-async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int, awaited: bool) -> bool:
+async def plan(
+    exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int, awaited: bool
+) -> bool:
     """Plan one round of own shards with all others; returns what `Planner.steps` does.
 
     What a shard has seen is settled by its first post: whoever plans the round again plans the same.
@@ -179,5 +181,3 @@ class SharedRounds:
     def seeds(self, visits: npt.NDArray[Any], planned: Planned) -> int:
         """0: no policy that samples plans for shards."""
         return 0
-
-

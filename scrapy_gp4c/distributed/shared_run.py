@@ -15,11 +15,11 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.run import Run
-from scrapy_gp4c.distributed import closing, cycles, leases, mail, rounds
+from scrapy_gp4c.distributed import closing, cycles, mail, rounds
 from scrapy_gp4c.distributed.catching_up import Home
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
 from scrapy_gp4c.distributed.flushing import MOST_WAITING, Flusher
-from scrapy_gp4c.distributed.holding import would_take
+from scrapy_gp4c.distributed.holding import MoreShardsError, watch
 from scrapy_gp4c.distributed.leases import Lease
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.polling import poll
@@ -45,10 +45,6 @@ DRAINED: Final = "gp4c_drained"
 """Finish reason of a run whose worker gives up its shards."""
 
 
-class MoreShardsError(Gp4cError):
-    """This worker is to take shards over."""
-
-
 class Part(NamedTuple):
     """What a worker has of a cycle."""
 
@@ -62,7 +58,14 @@ class SharedRun(Run):
     """What a worker's crawl does with requests."""
 
     def __init__(
-        self, crawler: Crawler, cycle: Cycle, enqueue: Enqueue, spider: Spider, part: Part, link: Link, home: Home
+        self,
+        crawler: Crawler,
+        cycle: Cycle,
+        enqueue: Enqueue,
+        spider: Spider,
+        part: Part,
+        link: Link,
+        home: Home,
     ) -> None:
         """Take an open cycle, in which own shards have caught up. Raises StoreError."""
         super().__init__(crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
@@ -123,6 +126,8 @@ class SharedRun(Run):
 
         def over(result: Any) -> None:
             self._busy.discard(name)
+            if self._ending:
+                return
             error = getattr(result, "value", None)
             if error is None:
                 self._wake()
@@ -170,16 +175,8 @@ class SharedRun(Run):
         if found.mail:
             letters = await self._link.ask(mail.waiting, self._part.store.numbers, self._post.known)
             self._post.receive(letters)
-        if found.homeless:
-            await self._watch()
-
-    async def _watch(self) -> None:
-        """Raise MoreShardsError if this worker is to take over what others have lost."""
-        if self._link.failure is not None:
-            raise self._link.failure
-        view = await self._link.surely(leases.look)
-        if would_take(view, self._link, self._part.store.numbers):
-            raise MoreShardsError("other workers are gone: the next run goes on with shards of theirs, too")
+        if found.homeless and not found.closed:
+            await watch(self._link, self._part.store.numbers, None)
 
     # --- rounds and the end
 
@@ -202,15 +199,14 @@ class SharedRun(Run):
             return
         ended = await self._link.surely(begun, number)
         part = self._part
-        record = await closing.close(
-            part.exchange, self._link, part.store.shards, ended, self.cycle.settings
-        )
+        record = await closing.close(part.exchange, self._link, part.store.shards, ended, self.cycle.settings)
         await closing.copy(self._link, self._home, part.store.shards, part.leases)
         part.store.reload()
         self._record = record
 
     def close(self, reason: str) -> None:
         """End the run; unless the cycle is folded, the next one goes on with it."""
+        self._ending = True
         self._calls.stop()
         cycle = self.cycle
         if self._record is not None:
@@ -221,4 +217,4 @@ class SharedRun(Run):
                 cycle.end_lost()
                 self._flusher.last()
             logger.info("Cycle %d is interrupted; the next run goes on", cycle.number, extra=self.extra)
-        self._link.close(leave=True)
+        self._link.close(leave=True, keep_name=reason == DRAINED)

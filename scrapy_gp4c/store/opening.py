@@ -31,13 +31,14 @@ from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.splitting import split
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.shards.part import ShardOf
 from scrapy_gp4c.store.shards.directory import is_sharded, read_shards_file, shard_path
+from scrapy_gp4c.store.shards.part import ShardOf
 from scrapy_gp4c.store.shards.sharded import ShardedStore
 
 __all__ = [
-    "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Sealed", "Sizes", "backup", "bring_back", "check", "check_unused", "compact",
-    "forget", "join", "new_shard", "open_shard", "open_sharded", "open_store", "remove_leftovers", "repair", "restore", "split",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Sealed", "Sizes", "backup", "bring_back", "check",
+    "check_unused", "compact", "forget", "join", "new_shard", "open_shard", "open_sharded", "open_store",
+    "remove_leftovers", "repair", "restore", "split",
 ]  # fmt: skip
 
 

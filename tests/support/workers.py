@@ -1,17 +1,13 @@
-"""A web that grows and changes day by day, and workers that crawl it in processes of their own.
-
-``python -m tests.support.workers JSON``: one crawl with these settings.
-"""
+"""A web that grows and changes day by day, and workers that crawl it in processes of their own."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +15,9 @@ import numpy as np
 import scrapy
 from scrapy.crawler import AsyncCrawlerProcess
 
+from scrapy_gp4c.crawling import run
+
 HOSTS = 6
-ROOT = Path(__file__).parents[2]
 
 
 class TreeWeb:
@@ -108,6 +105,7 @@ def settings(web: TreeWeb, directory: Path, **given: Any) -> dict[str, Any]:
         "GP4C_WARMUP_VISITS": 1,
         "GP4C_POLICY": "rounds(rounds=3)",
         "LOG_LEVEL": "INFO",
+        "MEMUSAGE_ENABLED": False,
         "TELNETCONSOLE_ENABLED": False,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
         "DOWNLOAD_DELAY": 0,
@@ -115,23 +113,29 @@ def settings(web: TreeWeb, directory: Path, **given: Any) -> dict[str, Any]:
     }
 
 
-def start(given: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
-    """Start a crawl; its log goes to a file."""
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.support.workers", json.dumps(given)],
-            stdout=file, stderr=file, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+def crawl(given: dict[str, Any], log: Path) -> None:
+    """Crawl once, in a process of its own; ends it.
 
-
-def main(given: dict[str, Any]) -> int:
-    """Crawl once."""
-    process = AsyncCrawlerProcess({**given, "ADDONS": given["ADDONS"]})
+    A round waits for all outcomes of the one before, so that two crawls come to the same.
+    """
+    with log.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    run.PATIENCE_S = 3600.0  # type: ignore[misc]
+    process = AsyncCrawlerProcess(given)
     TreeSpider.start_urls = [given["start"]]
     process.crawl(TreeSpider)
     process.start()
-    return int(process.bootstrap_failed or any(one.spider is None for one in process.crawlers))
+    failed = process.bootstrap_failed or any(one.spider is None for one in process.crawlers)
+    os._exit(int(failed))
 
 
-if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))
+def start(given: dict[str, Any], log: Path) -> BaseProcess:
+    """Start a crawl; its log goes to a file."""
+    process = _FORKING.Process(target=crawl, args=(given, log))
+    process.start()
+    return process
+
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(["tests.support.workers", "scrapy_gp4c.distributed.opening"])

@@ -26,7 +26,6 @@ from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
-
 APPLIED: Final = "applied"
 """Name in `meta` of cycle and number of the segment that was written last."""
 

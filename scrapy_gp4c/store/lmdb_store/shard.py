@@ -121,6 +121,12 @@ class LmdbShard(Store):
             told = self.tables.get_meta(txn, APPLIED)
         return told[1] + 1 if told is not None and told[0] == self._open.number else 0
 
+    def belong_to(self, store_id: str) -> None:
+        """Make it a shard of the store of this name."""
+        self.shard_of = self.shard_of._replace(store_id=store_id)
+        with self.tables.transaction(write=True) as txn:
+            self.tables.put_meta(txn, SHARD, list(self.shard_of))
+
     @property
     def written_visits(self) -> int:
         """How many visits of the open cycle are written: the first ones of `open_visits`."""
