@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, check_stored
 from scrapy_gp4c.distributed import mail
@@ -29,6 +30,7 @@ class Post:
 
     def __init__(
         self,
+        cycle: Cycle,
         store: SharedStore,
         rebuilder: Rebuilder,
         admit: Callable[[Request], bool],
@@ -36,6 +38,7 @@ class Post:
     ) -> None:
         """Take own shards; ``admit``: takes a request as one of the spider's."""
         self._store, self._rebuilder, self._admit, self._stats = store, rebuilder, admit, stats
+        self._cycle = cycle
         self._sender = Sender()
         self._shards = store.shards[0].shard_of.shards
         self._read: set[int] = set()
@@ -94,9 +97,14 @@ class Post:
             return False
         if not message.finder:
             request.meta[FOUND_BY] = START
-        is_new = self._store.find(key) is None
+        page = self._store.find(key)
+        if page is not None and self._cycle.is_claimed(page):
+            return True
+        is_new = page is None
         self._admit(request)
         page = self._store.find(key)
+        if page is not None:  # the own spider's first request is the same visit once more, no second one
+            self._cycle.asked.discard(page)
         if message.finder and is_new and page is not None:
             self._store.find_elsewhere(page, Finder(message.finder, sender))
         return True

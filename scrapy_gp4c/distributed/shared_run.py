@@ -70,7 +70,7 @@ class SharedRun(Run):
         """Take an open cycle, in which own shards have caught up. Raises StoreError."""
         super().__init__(crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
         self._crawler, self._part, self._link, self._home = crawler, part, link, home
-        self._post = Post(part.store, self._admission.rebuilder, self.admit, self.stats)
+        self._post = Post(cycle, part.store, self._admission.rebuilder, self.admit, self.stats)
         self._admission.abroad = self._post
         tokens = {lease.shard: lease.token for lease in part.leases}
         self._flusher = Flusher(link, part.store, self._post, cycle.number, tokens)
