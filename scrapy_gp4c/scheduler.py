@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from scrapy import signals, version_info
+from scrapy import signals
 from scrapy.core.scheduler import Scheduler
-from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 
 from scrapy_gp4c import __version__
 from scrapy_gp4c.crawling.run import Run, open_run
-from scrapy_gp4c.errors import Gp4cError, SettingsError, StoreError
+from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, opening
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-FAILED: Final = "gp4c_store_failed"
-"""Finish reason of a run that cannot use its store."""
-CLOSES_AT_START: Final = (2, 19)
-"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
 
 
 class RecrawlScheduler(Scheduler):
@@ -61,31 +55,29 @@ class RecrawlScheduler(Scheduler):
         """Open queue and store, begin or resume a cycle; where that is not possible, close the spider."""
         deferred = super().open(spider)
         assert self.crawler is not None
-        if not _is_crawl(spider, self.crawler):
+        if not is_crawl(spider, self.crawler):
             return deferred
         if self.gp4c.ledger is not None:
             return Deferred.fromCoroutine(self._open_shared(spider))
         try:
             self._begin(self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request))
         except Gp4cError as error:
-            self._cannot_begin(error)
+            cannot_begin(self.crawler, error)
         return deferred
 
     async def _open_shared(self, spider: Spider) -> None:
         """Open what this worker has of a crawl of many; without it the crawl ends at once."""
         assert self.crawler is not None
         try:
-            opening = _opening()
             enqueue = super().enqueue_request
-            run = await opening.open_shared_run(self.crawler, self.gp4c, spider, enqueue, __version__)
+            run = await opening().open_shared_run(self.crawler, self.gp4c, spider, enqueue, __version__)
         except Gp4cError as error:
-            self._cannot_begin(error)
+            cannot_begin(self.crawler, error)
             return
-        if run is None:
-            self._nothing_to_do = True
-            return
-        run.queue_is_empty = lambda: not len(self)
-        self._begin(run)
+        self._nothing_to_do = run is None
+        if run is not None:
+            run.queue_is_empty = lambda: not len(self)
+            self._begin(run)
 
     def _begin(self, run: Run) -> None:
         assert self.crawler is not None
@@ -93,15 +85,6 @@ class RecrawlScheduler(Scheduler):
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(run.close_store, signals.spider_closed)
-
-    def _cannot_begin(self, error: Gp4cError) -> None:
-        """Say it in one line; raises the error in Scrapy before 2.19."""
-        assert self.crawler is not None
-        logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
-        self.crawler.signals.connect(self._end_as_failure, signals.spider_closed)
-        if version_info < CLOSES_AT_START:
-            raise error
-        self.crawler.signals.connect(self._refuse, signals.spider_opened)
 
     def close(self, reason: str) -> Deferred[None] | None:
         """End the cycle, unless the run was interrupted: then the next run resumes it."""
@@ -117,23 +100,15 @@ class RecrawlScheduler(Scheduler):
         run.close(reason)
         failure = run.cycle.failure
         if failure is not None:
-            self.crawler.signals.connect(self._end_as_failure, signals.engine_stopped)
+            end_as_failure(self.crawler, signals.engine_stopped)
             if not self._told:
                 logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
-
-    def _refuse(self) -> None:
-        raise CloseSpider(FAILED)
 
     def _note_failure(self) -> None:
         assert self.crawler is not None
         assert self.crawler.stats is not None
         self.crawler.stats.set_value("finish_reason", FAILED)
-
-    def _end_as_failure(self) -> None:
-        """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
-        assert self.crawler is not None
-        self.crawler.spider = None
 
     def _tick(self) -> None:
         """Commit, and stop the crawl where that has become impossible: a full disk, for one."""
@@ -209,22 +184,3 @@ class RecrawlScheduler(Scheduler):
             self.dqs = None
             self._run.refeed()
         return super().next_request()
-
-
-def _is_crawl(spider: Spider, crawler: Crawler) -> bool:
-    """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
-    start: Any = type(spider).start
-    slot: Any = getattr(crawler.engine, "_slot", None)
-    is_shell = slot is not None and not slot.close_if_idle
-    return not (is_shell or start.__module__.startswith("scrapy.commands."))
-
-
-def _opening() -> ModuleType:
-    """What opens the run of a worker; it needs what one machine need not have."""
-    try:
-        from scrapy_gp4c.distributed import opening
-    except ImportError as error:
-        raise SettingsError(
-            f"GP4C_LEDGER needs more than is installed ({error}): pip install 'scrapy-gp4c[distributed]'"
-        ) from error
-    return opening

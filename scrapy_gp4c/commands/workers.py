@@ -119,9 +119,14 @@ def _join(project: Project, options: Namespace, administration: Any, ledger: Any
     command += ["--loglevel", options.loglevel or "WARNING"]
     told: Told = Told()
     stops: list[int] = []
+
+    def stop(*_: object) -> None:
+        stops.append(1)
+        told.put(None)
+
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda *_: (stops.append(1), told.put(None)))
+            signal.signal(getattr(signal, name), stop)
     clock, crawls = RealClock(), 0
     name = project.settings.worker or gethostname()
     while not stops and (options.cycles is None or crawls < options.cycles):

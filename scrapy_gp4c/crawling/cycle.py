@@ -21,8 +21,9 @@ from scrapy_gp4c.crawling.evidence import UNPLANNED
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
-from scrapy_gp4c.crawling.planning import Planner, Rounds
+from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.reports import merged, report_of
+from scrapy_gp4c.crawling.rounds import Rounds
 from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import Read

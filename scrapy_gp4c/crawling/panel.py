@@ -221,8 +221,9 @@ def close_cycle(
         return None
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
-    counts = [int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,))]
-    return OnPanel(tally, plan["copies"], *counts, *weighed(store, shadows, distance_bits))
+    judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
+    weight = weighed(store, shadows, distance_bits)
+    return OnPanel(tally, plan["copies"], judged, changed, first, *weight)
 
 
 def estimated(found: Sequence[OnPanel]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ store would, in steps: `scrapy_gp4c.policies.steps`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,35 +63,6 @@ class Beginning(NamedTuple):
     """Pages of all shards that the policy may choose from."""
     sums: tuple[int, ...]
     """What scores read over the pages of all shards."""
-
-
-class Rounds(Protocol):
-    """What plans the rounds of a cycle."""
-
-    @property
-    def planned_rounds(self) -> int:
-        """Rounds whose plan is committed."""
-
-    @property
-    def policy_name(self) -> str:
-        """What the policy is called."""
-
-    @property
-    def rounds(self) -> int | None:
-        """Rounds that the policy has in a cycle; None: as many as it takes."""
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether no round is left to plan."""
-
-    def stop(self) -> None:
-        """Plan no further round."""
-
-    def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
-        """Plan the next round, see `Planner.steps`."""
-
-    def seeds(self, visits: npt.NDArray[Any], planned: Planned) -> int:
-        """How many samples the policy has followed in the open cycle; 0 of one that follows none."""
 
 
 class Planner:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling.estimates import Tally
 from scrapy_gp4c.crawling.new_pages import found_by_hubs
 from scrapy_gp4c.crawling.panel import OnPanel
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
@@ -36,7 +37,7 @@ class Report(NamedTuple):
     def unpacked(cls, raw: bytes) -> Report:
         """Of `packed`."""
         known, outcomes, new, new_by_hubs, told = json.loads(raw)
-        found = None if told is None else OnPanel(panel.Tally(*told[0]), *told[1:])
+        found = None if told is None else OnPanel(Tally(*told[0]), *told[1:])
         return cls(known, tuple(outcomes), new, new_by_hubs, found)
 
 

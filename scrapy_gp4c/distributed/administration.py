@@ -187,8 +187,8 @@ def collect(calls: Calls, settings: Settings, directory: Path, sizes: Sizes) -> 
     if len(newest) < about.shards or len(cycles) != 1:
         raise LedgerError(
             f"expected a copy of each of {about.shards} shards, all as one cycle left them; found "
-            f"{len(newest)}, of the cycles {', '.join(map(str, sorted(cycles))) or 'none'}. Start the workers: "
-            "they finish the cycle, and copy."
+            f"{len(newest)}, of the cycles {', '.join(map(str, sorted(cycles))) or 'none'}. Start the "
+            "workers: they finish the cycle, and copy."
         )
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="collect-") as folder:

@@ -203,6 +203,8 @@ def _parameters(dsn: str, call_s: float) -> dict[str, Any]:
         given = conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
         raise unreadable() from None  # libpq's own message repeats parts of the text
+    if not str(given.get("port") or "0").replace(",", "").isdigit():
+        raise unreadable()  # part of a password that is not percent-encoded may stand there
     connect_s = max(SHORTEST_CONNECT_S, int(call_s / 2))
     ours = {
         "connect_timeout": connect_s,

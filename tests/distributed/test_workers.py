@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -196,7 +197,7 @@ def test_who_comes_late_has_nothing_to_do(crawl: Crawl) -> None:
         ({"GP4C_LEDGER": "postgresql://owner:s3cret/of@:x"}, "GP4C_LEDGER"),
         ({"JOBDIR": "jobs"}, "no JOBDIR with GP4C_LEDGER"),
         ({"GP4C_ARCHIVE": True}, "no GP4C_ARCHIVE with GP4C_LEDGER"),
-        ({"GP4C_POLICY": "adaptive"}, "GP4C_POLICY"),
+        ({"GP4C_POLICY": "rns"}, "GP4C_POLICY must be one that chooses by a score alone"),
     ],
 )
 def test_what_cannot_begin_says_so_in_one_line(crawl: Crawl, given: dict[str, Any], expected: str) -> None:
@@ -205,6 +206,31 @@ def test_what_cannot_begin_says_so_in_one_line(crawl: Crawl, given: dict[str, An
     worker.join()
     told = [line for line in crawl.log("a").splitlines() if " CRITICAL: " in line]
     assert worker.exitcode == 1
-    assert len(told) == 1 and expected in told[0], crawl.log("a")
+    assert len(told) == 1, crawl.log("a")
+    assert expected in told[0]
     assert "Traceback" not in crawl.log("a")
     assert "s3cret" not in crawl.log("a")
+
+
+def test_a_store_becomes_a_crawl_by_workers(crawl: Crawl) -> None:
+    """`create --from` a store of one machine, collect at once: the same; the workers go on with it."""
+    for day in (1, 2):
+        crawl.web.day = day
+        alone = start(settings(crawl.web, crawl.folder / "one"), crawl.folder / "one.log")
+        alone.join()
+    given = Settings.load(ScrapySettings({"GP4C_LEDGER": crawl.dsn}))
+    administration.create(given, 4, crawl.folder / "one", USUAL)
+    with open_store(crawl.folder / "one", readonly=True) as one, open_store(crawl.collect()) as many:
+        assert columns(many) == columns(one)
+        assert many.cycles() == one.cycles()
+        assert visits(many, 2) == visits(one, 2)
+    shutil.rmtree(crawl.folder / "collected")
+    crawl.web.day = 3
+    assert crawl.cycle("a") == [0], crawl.log("a")
+    with open_store(crawl.collect()) as many:
+        assert many.verify() == []
+        assert many.last_cycle == 3
+    ledger = administration.ledger_of(given)
+    found = administration.status(ledger, given)
+    ledger.close()
+    assert (found.cycle, found.open, found.complete, found.problem) == (3, False, True, None)

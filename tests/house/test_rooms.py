@@ -21,8 +21,9 @@ ARROWS: Final[dict[str, str]] = {
     "store": "page_state scoring",
     "settings": "policies scoring store index",
     "crawling": "archive scoring fingerprint page_state policies store settings index words",
-    "the top": "crawling fingerprint settings",
-    "commands": "archive crawling settings store page_state scoring index",
+    "distributed": "crawling page_state policies scoring settings store",
+    "the top": "crawling distributed fingerprint settings",
+    "commands": "archive crawling distributed settings store page_state scoring index",
     "histories": "store page_state",
     "clustering": "histories page_state scoring words",
     "replaying": "histories policies page_state scoring index words",
@@ -34,8 +35,10 @@ ARROWS: Final[dict[str, str]] = {
 """Room -> the rooms that it imports; `errors` is everybody's."""
 
 LIBRARIES: Final[dict[str, set[str]]] = {
-    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
-    "twisted": {"the top", "crawling"},
+    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "distributed"},
+    "twisted": {"the top", "crawling", "distributed"},
+    "psycopg": {"distributed"},
+    "fsspec": {"distributed"},
     "lmdb": {"store"},
     "zstandard": {"archive"},
     "deap": {"evolution"},
@@ -52,7 +55,7 @@ ENGINE: Final = ("scrapy.core", "scrapy.signals", "scrapy.crawler", "scrapy.exte
 
 def room_of(module: str) -> str:
     """Name of the room that a module is in."""
-    if module in ("scrapy_gp4c", "scrapy_gp4c.scheduler", "scrapy_gp4c.middleware"):
+    if module in ("scrapy_gp4c", "scrapy_gp4c.scheduler", "scrapy_gp4c.middleware", "scrapy_gp4c.start"):
         return "the top"
     package, _, rest = module.partition(".")
     first = rest.partition(".")[0]
