@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy_gp4c.commands.monitoring import Process, RealClock, Told
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import print_json
+from scrapy_gp4c.distributed.crawl_status import CrawlStatus
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.distributed.administration import CrawlStatus
 
 HELP = "crawl on several machines: create the ledger, see its status, join, drain, collect"
+DOCUMENT = CrawlStatus
+"""What ``status --json`` prints."""
 TASKS: Final = {
     "create": "make the ledger in the database of GP4C_LEDGER, whose user must be allowed to create",
     "status": "tell workers, shards and cycle; exit code 1 when something is wrong",

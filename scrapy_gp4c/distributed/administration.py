@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from scrapy_gp4c.distributed import leases, objects, schema
 from scrapy_gp4c.distributed.assignment import assign
 from scrapy_gp4c.distributed.connection import Calls, Connection, Transaction
+from scrapy_gp4c.distributed.crawl_status import CrawlStatus, WorkerStatus
 from scrapy_gp4c.distributed.errors import LedgerError
 from scrapy_gp4c.distributed.ledger import open_ledger
 from scrapy_gp4c.distributed.objects import Owned
@@ -22,51 +22,6 @@ from scrapy_gp4c.store.opening import Sizes, join, open_shard, split
 from scrapy_gp4c.store.shards.directory import shard_path
 
 FILE: Final = "data.mdb"
-
-
-@dataclass(frozen=True)
-class WorkerStatus:
-    """One worker."""
-
-    name: str
-    left_s: float
-    """Of its lease; below 0: it is dead."""
-    draining: bool
-    shards: list[int]
-    """That it holds."""
-
-
-@dataclass(frozen=True)
-class CrawlStatus:
-    """Where the crawl of a ledger is."""
-
-    ledger: str
-    shards: int
-    pages: int
-    """Known, by what holders told last."""
-    cycle: int
-    """The last one; 0: there was none."""
-    open: bool
-    complete: bool
-    """Whether every shard has ended it, and has a copy."""
-    next_due_s: float | None
-    """None: a cycle is open, or not complete."""
-    waits_for: list[int]
-    """Shards that are not done with the open cycle."""
-    homeless: list[int]
-    parked: list[int]
-    letters: int
-    """That nobody has read yet."""
-    workers: list[WorkerStatus]
-
-    @property
-    def problem(self) -> str | None:
-        """What is wrong; None: nothing."""
-        if self.parked:
-            return f"shards are parked, as their holders died: {', '.join(map(str, self.parked))}"
-        if self.open and self.homeless:
-            return f"cycle {self.cycle} is open, and nobody alive holds {len(self.homeless)} shards"
-        return None
 
 
 def ledger_of(settings: Settings) -> Connection:
