@@ -117,8 +117,9 @@ class Planner:
         """Plan the next round and commit it; False: a policy with as many rounds as it takes has nothing now.
 
         ``record``: the cycle's; ``planned``: the pages of its earlier rounds; ``awaited``: whether some
-        of them have no outcome yet, so that it may have something later. ``seen``: the first so many visits
-        are those that it may see; None: all until now. Raises PolicyError, ScoreError.
+        of them have no outcome yet, so that it may have something later; ``seen``: visits of the cycle that
+        a round may see which others have heard of before a kill, None: all so far. Raises PolicyError,
+        ScoreError.
         """
         number, found = self.planned_rounds, NOTHING
         if number:
@@ -216,8 +217,9 @@ class Planner:
         beside_panel = max(0, self._settings.budget_pages(alive) - panel)
         most, chosen = hubs.most(beside_panel), Division(NOBODY, 0)
         if any_hubs and most:
-            awake = hubs.awake(known.hubs, np.setdiff1d(known.due[NEW], new))
-            best = hubs.choose(awake, most, sums[len(own) :])
+            due = known.due[NEW]
+            left = np.setdiff1d(due, new) if len(new) < len(due) else NOTHING.pages
+            best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
             chosen = yield from divided(best, most, self._shard)
         self._opening = Opening(beside_panel - chosen.all, chosen.own)
         self._beginning = Beginning(self._opening, new, rankable - chosen.all, tuple(sums[: len(own)]))

@@ -8,6 +8,11 @@ directory into its ``tests/``, install with ``pip install -e '.[test]'`` and run
   a killed learning run and two learned score files, which the tests go on from;
 - what `scenarios` gives: documents that the tests compare with what it gives in their checkout.
 
+One crawl is recorded from a later commit: with ``GP4C_NEW_PAGES``, f82bcb1 took the pages that wait for their
+first visit in the order of their ids, which shards of a crawl could not repeat; now they come by turn of
+their site, cycle of discovery and draw. ``python tests/golden/record.py reordered``, run in the checkout of
+the commit that changed this, put its values in the place of those of f82bcb1, and left all others alone.
+
 What crawls request was recorded with one line of f82bcb1 mended: there, a plan read in one go had one
 priority, and the queue turned its order round. In ``scrapy_gp4c/scheduler.py`` `level` is to be
 ``self._fed * RANK_LEVELS // max(1, len(self._frontier._plan))``.
@@ -155,6 +160,9 @@ def record(names: list[str]) -> None:
             record_scores(directory / "scores")
             record_checkpoint(directory / "learning")
             record_stores(directory / "recorded")
+        if "reordered" in wanted:
+            again = scenarios.produce_reordered(directory / "reordered")
+            normal.save("crawls", {**normal.load("crawls"), **again})
         for name in DOCUMENTS:
             if name in wanted:
                 normal.save(name, getattr(scenarios, f"produce_{name}")(directory / name))

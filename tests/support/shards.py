@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,15 +37,25 @@ def shard_of(url: str, shards: int) -> int:
     return zlib.crc32(place_of_url(url).site.encode()) % shards
 
 
-def together(steps: Sequence[Steps[T]], sent: list[int] | None = None) -> list[T]:
+def together(
+    steps: Sequence[Steps[T]], sent: list[int] | None = None, again: Callable[[], Steps[T]] | None = None
+) -> list[T]:
     """Go through the steps of all shards, whose parts and answers travel as bytes.
 
-    ``sent``: gets the bytes that shard 0 sends.
+    ``sent``: gets the bytes that shard 0 sends; ``again``: begins the steps of shard 0 anew, as after a kill:
+    it is told the answers so far, and tells the same parts.
     """
     ended: list[T] = []
+    told: list[tuple[bytes, bytes]] = []
     answer = None
     while True:
         parts = []
+        if again is not None and told:
+            begun = again()
+            assert packed(next(begun)) == told[0][0]
+            for (_, before), (part, _) in pairwise(told):
+                assert packed(begun.send(unpacked(before))) == part  # type: ignore[arg-type]
+            steps = [begun, *steps[1:]]
         for one in steps:
             try:
                 parts.append(next(one) if answer is None else one.send(unpacked(answer)))  # type: ignore[arg-type]
@@ -57,6 +68,7 @@ def together(steps: Sequence[Steps[T]], sent: list[int] | None = None) -> list[T
         if sent is not None:
             sent.append(len(raw[0]))
         answer = packed(combined([unpacked(part) for part in raw]))  # type: ignore[misc]
+        told.append((raw[0], answer))
 
 
 class Row(NamedTuple):
@@ -89,12 +101,12 @@ class Planning:
         self.store.begin_cycle({**record_of(self.settings, self.store), **day})
         self.planner = None
 
-    def steps(self, is_moved: bool) -> Steps[bool]:
+    def steps(self, is_moved: bool, seen: int | None = None) -> Steps[bool]:
         """Plan the next round; ``is_moved``: with a new planner, as where nobody remembers the last one."""
         if self.planner is None or is_moved:
             self.planner = Planner(self.store, self.settings, self.shard)
         plan = np.concatenate([np.empty(0, [("page", "u4"), ("kind", "u1")]), *self._plan()])
-        return self.planner.steps(self.record, Planned.of(plan))
+        return self.planner.steps(self.record, Planned.of(plan), seen=seen)
 
     def _plan(self) -> list[npt.NDArray[Any]]:
         return [chunk[["page", "kind"]] for chunk in self.store.plan()]
@@ -191,7 +203,12 @@ class Twice:
         """Plan a round of both; False: there is none left. ``sent``: see `together`."""
         moved = self.rng.random(len(self.shards)) < 0.5
         together([self.whole.steps(is_moved=False)])
-        together([one.steps(bool(is_moved)) for one, is_moved in zip(self.shards, moved, strict=True)], sent)
+        first = self.shards[0]
+        together(
+            [one.steps(bool(is_moved)) for one, is_moved in zip(self.shards, moved, strict=True)],
+            sent,
+            (lambda: first.steps(is_moved=True)) if moved[-1] else None,
+        )
         self._planned_kinds = {row.key: row.kind for row in self.whole.rows()}
         assert self.whole.planner is not None
         return not self.whole.planner.is_over
