@@ -28,8 +28,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
 
-OF_PAGES: Final = ("validators", "bodies", "descriptions")
-"""Tables that have a value for a page, or none."""
+OF_PAGES: Final = ("validators", "bodies", "descriptions", "finders")
+"""Tables that have a value for a page, or none; the last one is of shards alone."""
 READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
 
@@ -56,7 +56,9 @@ class OpenCycle:
         tables = self._tables
         self._visit_buffer: list[bytes] = []
         self._request_buffer: dict[int, bytes] = {}
-        self._of_pages = {name: PageValues(tables.db[name]) for name in OF_PAGES}
+        self._of_pages: dict[str, PageValues] = {
+            name: PageValues(tables.db[name]) for name in OF_PAGES if name in tables.db
+        }
         self._unsaved_pages: dict[int, bytes] = {}
         """Page -> what `new` is to have of it: as it was found, whatever replaced its request meanwhile."""
         self._pending: dict[int, int] = {}
