@@ -26,19 +26,19 @@ from scrapy_gp4c.store.lmdb_store.migration import convert
 from scrapy_gp4c.store.lmdb_store.repair import repair
 from scrapy_gp4c.store.lmdb_store.restore import restore
 from scrapy_gp4c.store.lmdb_store.schema import OlderStoreError
-from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, Sealed, make_shard, sizes_of_shards
+from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, Sealed, make_shard, shard_of_tables, sizes_of_shards
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.splitting import split
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.shards.directory import is_sharded, read_shards_file, shard_path
-from scrapy_gp4c.store.shards.part import ShardOf
+from scrapy_gp4c.store.shards.part import ShardOf, is_a_shard
 from scrapy_gp4c.store.shards.sharded import ShardedStore
 
 __all__ = [
     "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Sealed", "Sizes", "backup", "bring_back", "check",
     "check_unused", "compact", "forget", "join", "new_shard", "open_shard", "open_sharded", "open_store",
-    "remove_leftovers", "repair", "restore", "split",
+    "remove_leftovers", "repair", "restore", "shards_in", "split",
 ]  # fmt: skip
 
 
@@ -54,6 +54,14 @@ def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: S
     """
     if is_sharded(Path(path)):
         return open_sharded(path, readonly=readonly, sizes=sizes)
+    store = _open(path, readonly, sizes)
+    if (of := shard_of_tables(store.tables)) is not None:
+        store.close()
+        raise is_a_shard(path, of)
+    return store
+
+
+def _open(path: str | os.PathLike[str], readonly: bool, sizes: Sizes) -> Store:
     if readonly:
         try:
             return Store(path, readonly=True, sizes=sizes)

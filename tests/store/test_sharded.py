@@ -1,4 +1,4 @@
-"""Several shards behave as one store: any sequence of calls, reopened at any moment, and joined at the end."""
+"""Several shards behave as one store: any sequence of calls, reopened and divided anew at any moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import join, open_sharded, open_store, shards_in, split
+from scrapy_gp4c.store.opening import join, open_store, shards_in, split
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import SHADOW, NewVisit
 from tests.store.test_store_model import SMALL
@@ -151,7 +151,9 @@ class ShardedMachine(RuleBasedStateMachine):
             store.set_description(page[key], bytes(number))
 
     @precondition(lambda self: self.is_open())
-    @rule(data=st.data(), kind=st.sampled_from(["modified", "changefreq", "expires"]), value=st.integers(0, 9))
+    @rule(
+        data=st.data(), kind=st.sampled_from(["modified", "changefreq", "expires"]), value=st.integers(0, 9)
+    )
     def claim(self, data: st.DataObject, kind: str, value: int) -> None:
         """Note what sites claim."""
         keys = self.draw_keys(data)

@@ -86,7 +86,7 @@ def content(store: PageStore) -> dict[str, Any]:
         "open": rows_by_key(store.open_visits(), keys),
         "visits": visits,
         "claims": {cycle: Counter(rows) for cycle, rows in claims.items()},
-        "trust": store.hints.trust().tolist(),
+        "trust": [(row["site"].item(), row["counts"].tolist()) for row in store.hints.trust()],
         "notes": Counter(notes),
         "shadows": [sorted(rows_by_key(store.shadows(cycle), keys)) for cycle in (last, last + 1)],
         "groups": [

@@ -88,7 +88,6 @@ def join(
         stores.sort(key=lambda one: one.shard_of.number)
         check_complete([(str(one.path), one.shard_of) for one in stores])
         _check_finished(stores)
-        copy_archive(stores[0].path.parent, place)
 
         def build(work: Path) -> tuple[int, int]:
             with Store(work, sizes=sizes._replace(block_rows=stores[0].tables.block_rows)) as store:
@@ -96,6 +95,7 @@ def join(
                 counts = store.merged_pages, store.last_cycle
             if found := check(work, sizes):
                 raise damaged(place, found[0])
+            copy_archive(stores[0].path.parent, place)
             return counts
 
         return build_new(place, build)
@@ -215,9 +215,15 @@ class _Join:
                 part["group"] = self._order.new_directory[part["group"] + self._order.first_directory[number]]
                 parts.append(part)
             self._into.group_visits(cycle, np.concatenate(parts))
+        for cycle in range(1, last + 1):
+            parts = [
+                self._moved(number, gains)
+                for number, one in enumerate(self._shards)
+                for _, gains in one.gains.of_cycles(cycle, cycle)
+            ]
+            if parts:
+                self._into.gains(cycle, np.sort(np.concatenate(parts), order="page"))
         for number, one in enumerate(self._shards):
-            for cycle, gains in one.gains.of_cycles():
-                self._into.gains(cycle, self._moved(number, gains))
             for cycle, claimed in one.hints.of_cycles(0):
                 self._into.claims(cycle, self._moved(number, claimed))
         for cycle in range(max(1, last - 1), last + 1):

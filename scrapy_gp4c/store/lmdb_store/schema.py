@@ -14,7 +14,7 @@ import lmdb
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
-from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, TABLES, UNSEALED, Table, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table, is_sealed, seed_of
 
 SCHEMA: Final = "gp4c-store/7"
 OLDER: Final = {
@@ -26,8 +26,6 @@ OLDER: Final = {
 """Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
 SEALED: Final = (SCHEMA, "gp4c-store/6", "gp4c-store/5")
 """Schemas whose values have checksums. An older one of them lacks tables, and nothing else."""
-SHARD: Final = "shard"
-"""Name in `meta` that a shard has."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -61,7 +59,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
         with file.begin() as txn:
             schema = txn.get(UNSEALED, db=meta, default=b"none").decode("latin-1")
             store_id = txn.get(b"store_id", db=meta, default=b"")
-            is_shard = txn.get(SHARD.encode(), db=meta) is not None
+            is_shard = txn.get(SHARD, db=meta) is not None
         found = next((one for one in (SCHEMA, *OLDER) if _json(one) == schema), None)
         if found is None:
             raise StoreDamagedError(

@@ -34,6 +34,8 @@ TABLES: Final = (
     "hints", "claims", "trust", "weights",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: their places in this row are in the seeds of checksums."""
+SHARD: Final = b"shard"
+"""Name in `meta` that a shard has."""
 OF_SHARDS: Final = ("finders", "origins", "positions")
 """Tables that a shard has besides. Their places in the seeds of checksums are counted from 128 on."""
 _PLACES: Final = {name: place for place, name in enumerate(TABLES)} | {

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state.notes import WHAT
 from scrapy_gp4c.store.lmdb_store.failures import DATA, translated
 from scrapy_gp4c.store.lmdb_store.open_cycle import APPLIED
 from scrapy_gp4c.store.lmdb_store.packing import pack_rest, unpacked
-from scrapy_gp4c.store.lmdb_store.schema import SHARD, add_shard_tables
-from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.schema import add_shard_tables
+from scrapy_gp4c.store.lmdb_store.sealed import SHARD, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -78,7 +77,7 @@ class LmdbShard(Store):
         """Note how many pages of other shards pages have found, in place of notes before."""
         self._open.require()
         if len(pages):
-            self._open.note_many(pages, WHAT[-1], counts)
+            self._open.notes.add_many(pages, "brought", counts)
 
     def add_part(self, part: Array, positions: npt.NDArray[np.uint32], seen: int, about: CycleRecord) -> None:
         """Write what it has of the plan of the next round, and where in the round that is."""
@@ -159,7 +158,7 @@ def make_shard(store: Store, of: ShardOf, origins: npt.NDArray[np.uint32]) -> No
     tables = store.tables
     tables.db |= add_shard_tables(store.environment)
     with tables.transaction(write=True) as txn:
-        tables.put_meta(txn, SHARD, list(of))
+        tables.put_meta(txn, SHARD.decode(), list(of))
         for number, start in enumerate(range(0, len(origins), _ORIGIN_ROWS)):
             part = origins[start : start + _ORIGIN_ROWS]
             tables.db["origins"].put(txn, U32.pack(number), part.astype("<u4").tobytes())
@@ -168,7 +167,7 @@ def make_shard(store: Store, of: ShardOf, origins: npt.NDArray[np.uint32]) -> No
 def shard_of_tables(tables: Tables) -> ShardOf | None:
     """Which shard of which store these are the tables of; None: it is none."""
     with tables.transaction() as txn:
-        told = tables.get_meta(txn, SHARD)
+        told = tables.get_meta(txn, SHARD.decode())
     return None if told is None else ShardOf(*told)
 
 

@@ -32,7 +32,7 @@ from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, ShardCounts
 from scrapy_gp4c.store.shards.directory import ShardsFile, clear_for_shards, shard_path, write_shards_file
-from scrapy_gp4c.store.shards.part import ShardOf
+from scrapy_gp4c.store.shards.part import ShardOf, is_a_shard
 from scrapy_gp4c.store.shards.placing import check_shards, shard_of
 from scrapy_gp4c.store.site_names import site_names
 from scrapy_gp4c.store.whole_files import sync
@@ -73,8 +73,8 @@ def split(path: Path, directory: Path, shards: int, sizes: Sizes, progress: Prog
                 f"cycle {store.last_cycle + 1} of the store {path} is not finished: run the spider until it "
                 "is, then split it."
             )
-        if shard_of_tables(store.tables) is not None:
-            raise StoreError(f"the store {path} is a shard already: join the shards of its store first.")
+        if (of := shard_of_tables(store.tables)) is not None:
+            raise is_a_shard(path, of)
         clear_for_shards(directory, OUR_FILES)
         write_shards_file(directory, ShardsFile(shards, store.store_id, complete=False))
         places = [shard_path(directory, number) for number in range(shards)]

@@ -104,6 +104,14 @@ def check_together(parts: Sequence[tuple[str, ShardOf]]) -> None:
         raise StoreError(f"expected each shard once, by number; found the shards {numbers}. Give each once.")
 
 
+def is_a_shard(path: object, of: ShardOf) -> StoreError:
+    """Return the error for a shard that is taken for a store of its own."""
+    return StoreError(
+        f"the store {path} is shard {of.number} of {of.shards}: open the directory that it is in, or join "
+        "all of them first."
+    )
+
+
 def check_complete(parts: Sequence[tuple[str, ShardOf]]) -> None:
     """Raise StoreError unless all shards of a store are there."""
     check_together(parts)

@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -78,13 +77,11 @@ class ShardedStore(ShardedVisits):
             for one in self._shards:
                 closing.callback(one.close)
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- cycles and plans
 
@@ -105,7 +102,7 @@ class ShardedStore(ShardedVisits):
         if cycle is None:
             raise ValueError("no cycle is open: call begin_cycle first")
         open_record = self.cycles()[-1]
-        if self.last_cycle == max(one.last_cycle for one in self._shards):
+        if not any(one.is_folding or one.last_cycle == cycle for one in self._shards):
             self.commit()
             self._note_brought()
         whole: CycleRecord = {"finished": time.time()}
