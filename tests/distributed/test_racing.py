@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from scrapy_gp4c.distributed import leases, schema
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.errors import FencedError, LedgerAwayError, NameTakenError
-from scrapy_gp4c.distributed.ledger import open_ledger
 from scrapy_gp4c.distributed.leases import Lease, Worker
+from scrapy_gp4c.distributed.ledger import open_ledger
 from scrapy_gp4c.distributed.log import Flush, flush, read_log
-from scrapy_gp4c.distributed.segments import segment
+from scrapy_gp4c.distributed.segments import segment, unpack
 from scrapy_gp4c.page_state.outcomes import VISIT
 from tests.support.ledgers import joined, killed, opened
 from tests.support.postgres import NEEDS_PGBOUNCER, PASSWORD, Server, pgbouncer
@@ -125,19 +125,15 @@ class Races(stateful.RuleBasedStateMachine):
         self.flushes[who] += 1
         tokens = {shard: known[shard].token for shard in shards}
         what = Flush(self.flushes[who], 1, tokens, tuple(parts))
-        old = [shard for shard in shards if known[shard].token != self.tokens[shard]]
-        try:
-            done = self.ledger.call(flush, self.workers[who], what)
-        except FencedError as error:
-            assert set(error.shards) == set(old)
-            assert old
+        if old := [shard for shard in shards if known[shard].token != self.tokens[shard]]:
+            with pytest.raises(FencedError) as raised:
+                self.ledger.call(flush, self.workers[who], what)
+            assert set(raised.value.shards) == set(old)
             return
-        assert not old
-        assert not done.repeated
+        assert not self.ledger.call(flush, self.workers[who], what).repeated
         self.sent[who] = what
         for part, shard in zip(parts, shards, strict=True):
-            self.expected[shard] += range(self.next_visit, self.next_visit)
-            self.expected[shard] += self._numbers(part.body)
+            self.expected[shard] += unpack(part.body)[0]["fingerprint"].tolist()
             known[shard] = known[shard]._replace(seq=known[shard].seq + 1, cycle=1)
 
     @stateful.rule(who=st.integers(0, 1))
@@ -156,13 +152,6 @@ class Races(stateful.RuleBasedStateMachine):
     def teardown(self) -> None:
         """Close."""
         self.ledger.close()
-
-    @staticmethod
-    def _numbers(body: bytes) -> list[int]:
-        from scrapy_gp4c.distributed.segments import unpack
-
-        numbers: list[int] = unpack(body)[0]["fingerprint"].tolist()
-        return numbers
 
 
 Races.TestCase.settings = hypothesis.settings(max_examples=8, stateful_step_count=20, deadline=None)

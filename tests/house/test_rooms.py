@@ -19,6 +19,7 @@ ARROWS: Final[dict[str, str]] = {
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
+    "distributed": "page_state store",
     "settings": "policies scoring store index",
     "crawling": "archive scoring fingerprint page_state policies store settings index words",
     "the top": "crawling fingerprint settings",
@@ -40,6 +41,8 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
+    "psycopg": {"distributed"},
+    "fsspec": {"distributed"},
 }
 """Library -> the only rooms that import it."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "index")
@@ -133,7 +136,7 @@ def test_no_rooms_and_no_modules_import_in_a_circle() -> None:
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_libraries_have_their_rooms(library: str) -> None:
-    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's."""
+    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's, PostgreSQL the ledger's."""
     users = {room_of(module) for module, found in IMPORTS.items() if uses(found, library)}
     assert users <= LIBRARIES[library]
 
@@ -149,7 +152,7 @@ def test_lmdb_is_the_stores_own_affair() -> None:
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
 
 
-@pytest.mark.parametrize("room", [*PURE, "store", "archive"])
+@pytest.mark.parametrize("room", [*PURE, "store", "archive", "distributed"])
 def test_pure_modules_and_store_do_not_know_scrapy(room: str) -> None:
     """Training can use them where Scrapy is not installed; only the store may import LMDB."""
     for module, found in IMPORTS.items():

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: its files in a temporary directory, every commit synced, and PgBouncer before it.
+"""A PostgreSQL of the tests' own, in a temporary directory, every commit synced; and PgBouncer before it.
 
 Tests that need it are skipped where there is none: `.ci/run` installs both where it may.
 """
@@ -169,7 +169,7 @@ class Server:
         return name
 
     def worker_role(self, database: str, *grants: str) -> str:
-        """Make the role of workers, which may do what these statements grant; returns its connection string."""
+        """Make the role of workers, which may do what these statements grant; returns how to connect."""
         quoted = WORKER_PASSWORD.replace("'", "''")
         if not self.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{WORKER}'"):
             self.execute(f"CREATE ROLE {WORKER} LOGIN PASSWORD '{quoted}'")
