@@ -19,7 +19,6 @@ from scrapy_gp4c.distributed.errors import (
 )
 from scrapy_gp4c.errors import SettingsError
 
-
 Parameters = dict[str, str | int | None]
 """Of libpq: what a connection is made by."""
 
