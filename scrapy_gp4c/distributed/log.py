@@ -93,6 +93,8 @@ def flush(tx: Transaction, worker: Worker, what: Flush) -> Flushed:
         (sorted(what.tokens),),
     ).fetchall()
     digest = what.digest()
+    # A statement of its own: it sees what was committed by those for whose locks the one above waited, such
+    # as this very flush, whose connection was lost while the server was still at it.
     last = tx.execute(
         "SELECT flush, (SELECT closed IS NULL FROM gp4c.cycle WHERE cycle = %s)"
         " FROM gp4c.worker WHERE name = %s AND instance = %s",
