@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals, version_info
 from scrapy.exceptions import CloseSpider
 
-from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.errors import Gp4cError
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -55,11 +56,5 @@ def _refuse() -> None:
 
 
 def opening() -> ModuleType:
-    """What opens the run of a worker; it needs what one machine need not have."""
-    try:
-        from scrapy_gp4c.distributed import opening as found
-    except ImportError as error:
-        raise SettingsError(
-            f"GP4C_LEDGER needs more than is installed ({error}): pip install 'scrapy-gp4c[distributed]'"
-        ) from error
-    return found
+    """What opens the run of a worker; raises SettingsError where its libraries are missing."""
+    return import_module("scrapy_gp4c.distributed.opening")

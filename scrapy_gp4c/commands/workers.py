@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy_gp4c.commands.monitoring import Process, RealClock, Told
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import print_json
-from scrapy_gp4c.distributed.crawl_status import CrawlStatus
+from scrapy_gp4c.crawling.crawl_status import CrawlStatus
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 
 if TYPE_CHECKING:
@@ -68,12 +68,8 @@ def run(project: Project, options: Namespace) -> None:
 
 
 def _room(module: str) -> Any:
-    try:
-        return import_module(f"scrapy_gp4c.distributed.{module}")
-    except ImportError as error:
-        raise SettingsError(
-            f"workers need more than is installed ({error}): pip install 'scrapy-gp4c[distributed]'"
-        ) from error
+    """A module of the ledger; raises SettingsError where its libraries are missing."""
+    return import_module(f"scrapy_gp4c.distributed.{module}")
 
 
 def _create(project: Project, options: Namespace, administration: Any, ledger: Any) -> None:

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from scrapy_gp4c.crawling.crawl_status import CrawlStatus, WorkerStatus
 from scrapy_gp4c.distributed import leases, objects, schema
 from scrapy_gp4c.distributed.assignment import assign
 from scrapy_gp4c.distributed.connection import Calls, Connection, Transaction
-from scrapy_gp4c.distributed.crawl_status import CrawlStatus, WorkerStatus
 from scrapy_gp4c.distributed.errors import LedgerError
 from scrapy_gp4c.distributed.ledger import open_ledger
 from scrapy_gp4c.distributed.objects import Owned

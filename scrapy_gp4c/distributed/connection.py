@@ -18,7 +18,7 @@ import psycopg
 from psycopg import conninfo
 
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerVersionError
-from scrapy_gp4c.distributed.failures import Failures, unreadable
+from scrapy_gp4c.distributed.failures import Failures, Parameters, unreadable
 
 Transaction = psycopg.Connection[tuple[Any, ...]]
 """What work is done in: `execute` and the cursors of it, no more."""
@@ -55,8 +55,9 @@ class Connection:
         ``call_s``: seconds that a call takes at most; a third of the lease, for a worker. ``check``: is
         called in each new connection. Raises SettingsError for a text that is none.
         """
-        self._parameters = _parameters(dsn, call_s)
-        self._failures = Failures(self._parameters)
+        parameters = _parameters(dsn, call_s)
+        self._conninfo = conninfo.make_conninfo("", **parameters)
+        self._failures = Failures(parameters)
         self._call_s = call_s
         self._check = check
         self._connection: Transaction | None = None
@@ -149,7 +150,7 @@ class Connection:
 
     def _connect(self) -> None:
         try:
-            made = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+            made = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
             raise _Unreachable(str(error)) from None
         self._connection = made
@@ -197,7 +198,7 @@ class _Unreachable(psycopg.OperationalError):
     """No connection could be made."""
 
 
-def _parameters(dsn: str, call_s: float) -> dict[str, Any]:
+def _parameters(dsn: str, call_s: float) -> Parameters:
     """Return what psycopg connects by; what the given text sets stays."""
     try:
         given = conninfo.conninfo_to_dict(dsn)
@@ -206,7 +207,7 @@ def _parameters(dsn: str, call_s: float) -> dict[str, Any]:
     if not str(given.get("port") or "0").replace(",", "").isdigit():
         raise unreadable()  # part of a password that is not percent-encoded may stand there
     connect_s = max(SHORTEST_CONNECT_S, int(call_s / 2))
-    ours = {
+    ours: Parameters = {
         "connect_timeout": connect_s,
         "tcp_user_timeout": int(call_s * 1000),
         "keepalives_idle": connect_s,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import psycopg
@@ -19,6 +18,9 @@ from scrapy_gp4c.distributed.errors import (
     LedgerSchemaError,
 )
 from scrapy_gp4c.errors import SettingsError
+
+Parameters = dict[str, str | int | None]
+"""Of libpq: what a connection is made by."""
 
 
 class Failure(NamedTuple):
@@ -80,7 +82,7 @@ _BY_TEXT: Final = (
 class Failures:
     """Tells what went wrong in one connection."""
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, parameters: Parameters) -> None:
         """Take what psycopg connects by: where, and what is secret of it."""
         server = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST")
         port = parameters.get("port") or os.environ.get("PGPORT") or 5432

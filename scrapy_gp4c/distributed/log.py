@@ -84,6 +84,7 @@ def flush(tx: Transaction, worker: Worker, what: Flush) -> Flushed:
     Raises FencedError for shards that others hold, CycleClosedError, NameTakenError, and DiffersError for
     what does not go on where the ledger is.
     """
+    _expect_tokens(what)
     if what.empty:
         renew(tx, worker)
         return Flushed(repeated=False)
@@ -92,6 +93,8 @@ def flush(tx: Transaction, worker: Worker, what: Flush) -> Flushed:
         (sorted(what.tokens),),
     ).fetchall()
     digest = what.digest()
+    # A statement of its own: it sees what was committed by those for whose locks the one above waited, such
+    # as this very flush, whose connection was lost while the server was still at it.
     last = tx.execute(
         "SELECT flush, (SELECT closed IS NULL FROM gp4c.cycle WHERE cycle = %s)"
         " FROM gp4c.worker WHERE name = %s AND instance = %s",
@@ -113,14 +116,18 @@ def flush(tx: Transaction, worker: Worker, what: Flush) -> Flushed:
     return Flushed(repeated=False)
 
 
+def _expect_tokens(what: Flush) -> None:
+    """Raise ValueError for a part that no token fences."""
+    senders = {letter.sender for letter in what.letters}
+    fenced = {one.shard for one in what.segments} | senders | set(what.progress)
+    if bare := fenced - set(what.tokens):
+        raise ValueError(f"expected a token for shard {min(bare)}, which the flush has a part of; found none")
+
+
 def _append(tx: Transaction, what: Flush, expected: dict[int, int]) -> None:
     """Append the segments that are not there yet; those that are must be equal."""
     new = []
     for one in what.segments:
-        if one.shard not in expected:
-            raise ValueError(
-                f"expected a token for shard {one.shard}, of which there is a segment; found none"
-            )
         if one.seq < expected[one.shard]:
             _same_as_before(tx, what.cycle, one)
             continue
@@ -173,16 +180,21 @@ def _same_as_before(tx: Transaction, cycle: int, one: Segment) -> None:
 
 def _mail(tx: Transaction, what: Flush) -> None:
     if what.letters:
-        tx.execute(
-            "INSERT INTO gp4c.mail (cycle, sender, receiver, body)"
-            " SELECT %b, * FROM unnest(%b::smallint[], %b::smallint[], %b::bytea[])",
+        written = tx.execute(
+            "INSERT INTO gp4c.mail (cycle, sender, receiver, body) SELECT %b, l.*"
+            " FROM unnest(%b::smallint[], %b::smallint[], %b::bytea[]) AS l (sender, receiver, body)"
+            " WHERE l.receiver IN (SELECT shard FROM gp4c.shard)",
             (
                 what.cycle,
                 [letter.sender for letter in what.letters],
                 [letter.receiver for letter in what.letters],
                 [letter.body for letter in what.letters],
             ),
-        )
+        ).rowcount
+        if written != len(what.letters):
+            raise ValueError(
+                "expected letters to shards of the ledger; found one to another, which nobody reads"
+            )
     if what.consumed:
         gone = tx.execute(
             "DELETE FROM gp4c.mail WHERE id = ANY(%s) AND receiver = ANY(%s)",
@@ -203,14 +215,13 @@ def _note_progress(tx: Transaction, what: Flush) -> None:
             "UPDATE gp4c.shard AS s SET pages = n.pages, done = CASE WHEN n.done THEN %s ELSE %s END,"
             " deaths = CASE WHEN n.done THEN 0 ELSE deaths END"
             " FROM unnest(%s::smallint[], %s::bigint[], %s::boolean[]) AS n (shard, pages, done)"
-            " WHERE s.shard = n.shard AND s.shard = ANY(%s)",
+            " WHERE s.shard = n.shard",
             (
                 what.cycle,
                 what.cycle - 1,
                 list(what.progress),
                 [one.pages for one in what.progress.values()],
                 [one.done for one in what.progress.values()],
-                sorted(what.tokens),
             ),
         )
 

@@ -14,7 +14,7 @@ LEASE_S = 30.0
 
 def worker(name: str, left_s: float = 20.0, draining: bool = False, copies: object = ()) -> WorkerRow:
     """A worker."""
-    return WorkerRow(name, f"{name}'s", left_s, draining, frozenset(copies))  # type: ignore[call-overload]
+    return WorkerRow(name, f"{name}'s", left_s, draining, frozenset(copies))
 
 
 def shard(number: int, holder: str | None = None, pages: int = 100, deaths: int = 0) -> ShardRow:
@@ -61,7 +61,7 @@ def test_every_worker_finds_the_same(known: View, at_end: bool, random: object) 
     """The order in which rows come does not matter."""
     found = assign(known, LEASE_S, at_end)
     workers, shards = list(known.workers), list(known.shards)
-    random.shuffle(workers)  # type: ignore[attr-defined]
+    random.shuffle(workers)
     assert assign(view(workers, shards, known.server_up_s), LEASE_S, at_end) == found
 
 
@@ -138,7 +138,7 @@ def test_a_new_worker_gets_its_share_and_no_more_moves(workers: int, shards_each
 
 
 def test_a_dead_ones_shards_go_where_copies_are() -> None:
-    """Even if another holds a little less; but not all to one that would be half again as full as the mean."""
+    """Even if another holds a little less; but not to one that is too full by it."""
     shards = [shard(0, "a"), shard(1, "b"), shard(2, "c"), shard(3, "c")]
     workers = [worker("a", copies={0, 2, 3}), worker("b"), worker("c", -1.0)]
     found = assign(view(workers, shards), LEASE_S)

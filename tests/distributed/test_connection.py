@@ -65,9 +65,9 @@ def test_a_connection_string_that_is_none_is_not_shown() -> None:
 
 def test_an_older_server_is_refused() -> None:
     """Version 14 lacks nothing that one sees at once; 15 is what is tested."""
-    with server_of_version("14.9") as port:
-        with pytest.raises(LedgerVersionError, match="is PostgreSQL 14; the ledger needs 15 or newer"):
-            Connection(f"host=127.0.0.1 port={port} user=me dbname=x sslmode=disable").call(one)
+    refused = pytest.raises(LedgerVersionError, match="is PostgreSQL 14; the ledger needs 15 or newer")
+    with server_of_version("14.9") as port, refused:
+        Connection(f"host=127.0.0.1 port={port} user=me dbname=x sslmode=disable").call(one)
 
 
 def test_wrong_passwords_and_databases_are_told(server: Server, dsn: str) -> None:

@@ -18,7 +18,7 @@ def test_nothing_may_be_sent_before_the_first_renewal() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 20)), min_size=1, max_size=10))
 def test_a_worker_stops_before_its_lease_ends(renewals: list[tuple[float, float]]) -> None:
-    """Whatever a renewal took on its way: the server's lease, from within the call on, ends a margin later."""
+    """Whatever a renewal took on its way: the server's lease, which began later, ends a margin later."""
     now = 100.0
     lease = LeaseClock(30.0, lambda: now)
     for pause, way in renewals:

@@ -181,7 +181,15 @@ def test_a_damaged_segment_is_named(
 def test_a_segment_without_a_token_is_refused(
     ledger: Connection, worker: Worker, lease: Lease, connect: Callable[..., Connection]
 ) -> None:
-    """By whoever makes such a flush: nothing is written outside a fence."""
-    with pytest.raises(ValueError, match="expected a token for shard 3"):
-        ledger.call(flush, worker, flush_of(1, 1, lease, *segments_of(3, 1)))
+    """By whoever makes such a flush: nothing is written outside a fence, nor mail that nobody reads."""
+    what = flush_of(1, 1, lease)
+    for bare in (
+        what._replace(segments=tuple(segments_of(3, 1))),
+        what._replace(letters=(Letter(3, 0, b""),)),
+        what._replace(progress={3: Progress(1, True)}),
+    ):
+        with pytest.raises(ValueError, match="expected a token for shard 3"):
+            ledger.call(flush, worker, bare)
+    with pytest.raises(ValueError, match="expected letters to shards of the ledger"):
+        ledger.call(flush, worker, what._replace(letters=(Letter(2, 4, b""),)))
     assert list(read_log(connect(), 1, 3)) == []

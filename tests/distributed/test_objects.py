@@ -129,11 +129,11 @@ def test_what_is_half_written_is_no_object(
     """It is not registered, the next one of its name is whole, and what is left over goes."""
     path = file_of(tmp_path, bytes(3 * CHUNK))
     with pytest.raises(KeyboardInterrupt):
-        objects.put(ledger, Torn(place), owned, "snapshot", 3, path)  # type: ignore[arg-type]
+        objects.put(ledger, Torn(place), owned, "snapshot", 3, path)
     assert ledger.call(objects.registered) == []
     assert objects.clean(ledger, place, owned) == 1
     with pytest.raises(KeyboardInterrupt):
-        objects.put(ledger, Torn(place), owned, "snapshot", 3, path)  # type: ignore[arg-type]
+        objects.put(ledger, Torn(place), owned, "snapshot", 3, path)
     stored = objects.put(ledger, place, owned, "snapshot", 3, path)
     objects.get(place, stored, tmp_path / "back")
     assert objects.clean(ledger, place, owned) == 0
@@ -193,7 +193,7 @@ def test_a_place_that_nobody_knows_is_told() -> None:
 def test_a_place_that_takes_nothing_is_told(ledger: Connection, owned: Owned, tmp_path: Path) -> None:
     """A file where the folder should be: nothing is registered."""
     (tmp_path / "objects").write_bytes(b"")
-    with pytest.raises(LedgerError, match="cannot be written: .*Check that place"):
+    with pytest.raises(LedgerError, match=r"cannot be written: .*Check that place"):
         objects.put(
             ledger, Remote(f"file://{tmp_path}/objects"), owned, "cycle", 1, file_of(tmp_path, b"one")
         )

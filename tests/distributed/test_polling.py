@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from scrapy_gp4c.distributed import cycles, leases
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
 from scrapy_gp4c.distributed.polling import Poll, poll
-from tests.support.ledgers import flush_of, joined, killed, opened, taken
-from tests.support.postgres import Server
-from tests.support.proxy import Proxy
+from tests.support.ledgers import joined, killed, opened, taken
 
 
 def test_what_others_did_is_seen(ledger: Connection) -> None:
@@ -36,19 +32,3 @@ def test_what_others_did_is_seen(ledger: Connection) -> None:
     ledger.call(lambda tx: tx.execute("UPDATE gp4c.shard SET done = 1"))
     assert ledger.call(cycles.close, 1)
     assert ledger.call(poll, one, [0, 1, 2]).closed
-
-
-def test_leases_and_polling_take_few_bytes(
-    server: Server, database: str, dsn: str, connect: Callable[..., Connection]
-) -> None:
-    """A poll every 5 s and a renewal every 10 s, both ways and counted on their way: below 500 B/s."""
-    with Proxy(server.port) as proxy:
-        ledger = connect(at=server.dsn(database, port=proxy.port, sslmode="disable"))
-        worker = joined(ledger)
-        opened(ledger, worker)
-        lease = taken(ledger, worker, 0)
-        start = proxy.bytes
-        ledger.call(poll, worker, [0])
-        ledger.call(poll, worker, [0])
-        ledger.call(flush, worker, flush_of(1, 1, lease))
-        assert (proxy.bytes - start) / 10 < 500

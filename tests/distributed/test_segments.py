@@ -64,7 +64,7 @@ def test_other_arrays_are_refused() -> None:
 
 
 def test_a_full_segment_takes_at_most_40_bytes_a_visit() -> None:
-    """100 visits, none of whose fingerprints, sizes and times repeat, with its sum and numbers in the ledger."""
+    """100 visits, none of whose fingerprints, sizes and times repeat, with its row's other columns."""
     one = segment(0, 0, visits_of(100))
     row = len(one.sha256) + 2 + 4 + 4 + 8 + 4 + 24  # columns, and the header of PostgreSQL's row
     assert (len(one.body) + row) / one.visits <= 40

@@ -22,8 +22,8 @@ ARROWS: Final[dict[str, str]] = {
     "settings": "policies scoring store index",
     "crawling": "archive scoring fingerprint page_state policies store settings index words",
     "distributed": "crawling page_state policies scoring settings store",
-    "the top": "crawling distributed fingerprint settings",
-    "commands": "archive crawling distributed settings store page_state scoring index",
+    "the top": "crawling fingerprint settings",
+    "commands": "archive crawling settings store page_state scoring index",
     "histories": "store page_state",
     "clustering": "histories page_state scoring words",
     "replaying": "histories policies page_state scoring index words",
@@ -37,12 +37,12 @@ ARROWS: Final[dict[str, str]] = {
 LIBRARIES: Final[dict[str, set[str]]] = {
     "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "distributed"},
     "twisted": {"the top", "crawling", "distributed"},
-    "psycopg": {"distributed"},
-    "fsspec": {"distributed"},
     "lmdb": {"store"},
     "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
+    "psycopg": {"distributed"},
+    "fsspec": {"distributed"},
 }
 """Library -> the only rooms that import it."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "index")
@@ -136,7 +136,7 @@ def test_no_rooms_and_no_modules_import_in_a_circle() -> None:
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_libraries_have_their_rooms(library: str) -> None:
-    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's."""
+    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's, PostgreSQL the ledger's."""
     users = {room_of(module) for module, found in IMPORTS.items() if uses(found, library)}
     assert users <= LIBRARIES[library]
 

@@ -26,7 +26,7 @@ def visits_of(count: int, seed: int = 0, pages: int = 1_250_000) -> npt.NDArray[
     visits = np.zeros(count, VISIT)
     visits["time"] = 1.7e9 + np.cumsum(random.exponential(0.1, count))
     visits["fingerprint"] = random.integers(0, 2**64, count, np.uint64)
-    visits["page"] = random.permutation(pages)[:count] if count <= pages else random.integers(0, pages, count)
+    visits["page"] = random.choice(pages, count, replace=False, shuffle=False)
     visits["bytes"] = random.lognormal(10, 1, count)
     visits["latency_ms"] = random.lognormal(5, 0.5, count)
     visits["kind"] = RANKED

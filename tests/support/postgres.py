@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: its files in a temporary directory, every commit synced, and PgBouncer before it.
+"""A PostgreSQL of the tests' own, in a temporary directory, every commit synced; and PgBouncer before it.
 
 Tests that need it are skipped where there is none: `.ci/run` installs both where it may.
 """
@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ import pytest
 PASSWORD: Final = "s3cret/of the=owner"
 WORKER: Final = "gp4c_worker"
 WORKER_PASSWORD: Final = "w0rkers' own"
-_NUMBERS: Final = count(1)
+DATABASE: Final = "crawl"
 
 
 def _folder_of(program: str) -> Path | None:
@@ -163,13 +162,20 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def database(self) -> str:
-        """Create an empty database; returns its name."""
-        name = f"crawl{next(_NUMBERS)}"
-        self.execute(f"CREATE DATABASE {name}")
-        return name
+        """Return the name of an empty database: always the same one, as a new one takes its time and room."""
+        if not self.execute(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):
+            self.execute(f"CREATE DATABASE {DATABASE}")
+        self.execute(f"ALTER DATABASE {DATABASE} RESET ALL")
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{DATABASE}'")
+        self.execute(
+            "SET default_transaction_read_only = off; DROP SCHEMA IF EXISTS gp4c, public CASCADE;"
+            " CREATE SCHEMA public",
+            DATABASE,
+        )
+        return DATABASE
 
     def worker_role(self, database: str, *grants: str) -> str:
-        """Make the role of workers, which may do what these statements grant; returns its connection string."""
+        """Make the role of workers, which may do what these statements grant; returns how to connect."""
         quoted = WORKER_PASSWORD.replace("'", "''")
         if not self.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{WORKER}'"):
             self.execute(f"CREATE ROLE {WORKER} LOGIN PASSWORD '{quoted}'")
