@@ -77,7 +77,7 @@ class LmdbShard(Store):
         """Note how many pages of other shards pages have found, in place of notes before."""
         self._open.require()
         if len(pages):
-            self._open.notes.add_many(pages, "brought", counts)
+            self._open.note_many(pages, "brought", counts)
 
     def add_part(self, part: Array, positions: npt.NDArray[np.uint32], seen: int, about: CycleRecord) -> None:
         """Write what it has of the plan of the next round, and where in the round that is."""
