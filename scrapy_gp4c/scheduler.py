@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from scrapy import signals, version_info
+from scrapy import signals
 from scrapy.core.scheduler import Scheduler
-from scrapy.exceptions import CloseSpider
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred
 
-from scrapy_gp4c.crawling.run import Run, open_run
+from scrapy_gp4c import __version__
+from scrapy_gp4c.crawling.opening import open_run
+from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, opening
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
+
 
 logger = logging.getLogger(__name__)
-
-FAILED: Final = "gp4c_store_failed"
-"""Finish reason of a run that cannot use its store."""
-CLOSES_AT_START: Final = (2, 19)
-"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
 
 
 class RecrawlScheduler(Scheduler):
@@ -39,6 +37,8 @@ class RecrawlScheduler(Scheduler):
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
+    _nothing_to_do = False
+    """Whether no cycle is due: nothing is requested then."""
     _torn = False
     """Whether the queue has lost a request, perhaps of a claimed page."""
     _told = False
@@ -57,21 +57,36 @@ class RecrawlScheduler(Scheduler):
         """Open queue and store, begin or resume a cycle; where that is not possible, close the spider."""
         deferred = super().open(spider)
         assert self.crawler is not None
-        if not _is_crawl(spider, self.crawler):
+        if not is_crawl(spider, self.crawler):
             return deferred
+        if self.gp4c.ledger is not None:
+            return Deferred.fromCoroutine(self._open_shared(spider))
         try:
-            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
+            self._begin(self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request))
         except Gp4cError as error:
-            logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
-            self.crawler.signals.connect(self._end_as_failure, signals.spider_closed)
-            if version_info < CLOSES_AT_START:
-                raise
-            self.crawler.signals.connect(self._refuse, signals.spider_opened)
-            return deferred
+            cannot_begin(self.crawler, error)
+        return deferred
+
+    async def _open_shared(self, spider: Spider) -> None:
+        """Open what this worker has of a crawl of many; without it the crawl ends at once."""
+        assert self.crawler is not None
+        try:
+            enqueue = super().enqueue_request
+            run = await opening().open_shared_run(self.crawler, self.gp4c, spider, enqueue, __version__)
+        except Gp4cError as error:
+            cannot_begin(self.crawler, error)
+            return
+        self._nothing_to_do = run is None
+        if run is not None:
+            run.queue_is_empty = lambda: not len(self)
+            self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        assert self.crawler is not None
+        self._run = run
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
-        self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
-        return deferred
+        self.crawler.signals.connect(run.close_store, signals.spider_closed)
 
     def close(self, reason: str) -> Deferred[None] | None:
         """End the cycle, unless the run was interrupted: then the next run resumes it."""
@@ -87,23 +102,15 @@ class RecrawlScheduler(Scheduler):
         run.close(reason)
         failure = run.cycle.failure
         if failure is not None:
-            self.crawler.signals.connect(self._end_as_failure, signals.engine_stopped)
+            end_as_failure(self.crawler, signals.engine_stopped)
             if not self._told:
                 logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
-
-    def _refuse(self) -> None:
-        raise CloseSpider(FAILED)
 
     def _note_failure(self) -> None:
         assert self.crawler is not None
         assert self.crawler.stats is not None
         self.crawler.stats.set_value("finish_reason", FAILED)
-
-    def _end_as_failure(self) -> None:
-        """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
-        assert self.crawler is not None
-        self.crawler.spider = None
 
     def _tick(self) -> None:
         """Commit, and stop the crawl where that has become impossible: a full disk, for one."""
@@ -130,7 +137,7 @@ class RecrawlScheduler(Scheduler):
     def enqueue_request(self, request: Request) -> bool:
         """Admit, drop or pass a request; False when it is dropped."""
         if self._run is None:
-            return super().enqueue_request(request)
+            return not self._nothing_to_do and super().enqueue_request(request)
         try:
             return self._run.admit(request)
         except StoreError as error:  # of which `_tick` tells
@@ -139,12 +146,15 @@ class RecrawlScheduler(Scheduler):
 
     def next_request(self) -> Request | None:
         """Return the next request to download, feeding the plan into the queue as it empties."""
-        if self._run is None:
+        run = self._run
+        if run is None:
             return super().next_request()
+        if not run.may_send:
+            return None
         try:
-            return self._run.next_request(self._pop, self._queued_slots)
+            return run.next_request(self._pop, self._queued_slots)
         except StoreError as error:
-            self._run.cycle.failure = error
+            run.cycle.failure = error
             return None
 
     def _queued_slots(self) -> set[str] | None:
@@ -179,11 +189,3 @@ class RecrawlScheduler(Scheduler):
             self.dqs = None
             self._run.refeed()
         return super().next_request()
-
-
-def _is_crawl(spider: Spider, crawler: Crawler) -> bool:
-    """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
-    start: Any = type(spider).start
-    slot: Any = getattr(crawler.engine, "_slot", None)
-    is_shell = slot is not None and not slot.close_if_idle
-    return not (is_shell or start.__module__.startswith("scrapy.commands."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.claims import Claim
@@ -13,7 +13,7 @@ from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of
 from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
+from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META, PASSED, is_page_request
 from scrapy_gp4c.crawling.weighing import Weighing
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.records import StoredRequest
@@ -30,8 +30,22 @@ POSTPONED: Final = "gp4c/skipped/new_page_postponed"
 NOT_STORABLE: Final = "gp4c/not_storable"
 SECRET_DIFFERS: Final = "gp4c/secret_differs"
 """Statistics of the requests that are fetched as without the add-on, and why."""
+ELSEWHERE: Final = "gp4c/skipped/elsewhere"
+"""Statistic of the requests that go to other workers, whose pages they ask for."""
+REDIRECTED: Final = "gp4c/redirected_elsewhere"
+"""Statistic of the visits that were redirected to such a page, which end with that."""
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
+
+
+class Abroad(Protocol):
+    """What takes requests for pages that others have."""
+
+    def has(self, url: str) -> bool:
+        """Tell whether others have the page of this URL."""
+
+    def send(self, key: int, stored: StoredRequest, finder: int) -> None:
+        """Let them have a request; ``finder``: as the column ``found_by`` has it."""
 
 
 class Admission:
@@ -50,7 +64,7 @@ class Admission:
         extra = {"spider": spider}
         self._limits = Limits(cycle.store, given.max_pages, given.max_pages_per_site, extra)
         self._cycle = cycle
-        self._rebuilder = rebuilder
+        self.rebuilder = rebuilder
         self._setup = setup
         self._spider = spider
         self._enqueue = enqueue
@@ -59,6 +73,8 @@ class Admission:
         self._by_url_alone = rebuilder.by_url_alone
         self._settled: dict[str | int, str] = {}
         """What tells a request apart at least cost, its URL or else its key -> why it is skipped."""
+        self.abroad: Abroad | None = None
+        """Takes requests for pages of other workers; None: there are none."""
         self._asked_as: dict[int, int] = {}
         """Key of a page asked for with secrets in its URL -> key of that request, secrets and all."""
 
@@ -78,6 +94,14 @@ class Admission:
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         claim = dataclasses.replace(claim, host=None)
+        if self.abroad is not None and self.abroad.has(request.url):
+            self._stats.inc_value(REDIRECTED)
+            request.meta[META] = self._cycle.end(claim, "excluded")
+            target = request.copy()
+            del target.meta[META]
+            target.meta[FOUND_BY] = claim.page + 1
+            self._admit_page(target)
+            return False
         if self.queue_claim(request, claim):
             self._cycle.back_in_queue(claim)
             return True
@@ -99,7 +123,7 @@ class Admission:
         may_be_settled = weight is None  # else what it says is to be noted
         if may_be_settled and self._by_url_alone and self._is_settled(request, request.url):
             return False  # before a fingerprint is made, which costs more
-        key, full_key = self._rebuilder.keys(request)
+        key, full_key = self.rebuilder.keys(request)
         if full_key != key and self._is_asked_otherwise(key, full_key, request):
             return self._queue_untouched(request)
         known_as = request.url if self._by_url_alone else key
@@ -119,12 +143,15 @@ class Admission:
             cycle.asked.add(page)
             return self._skip(known_as, DUPLICATE)
         try:
-            stored = self._rebuilder.stored(request)
+            stored = self.rebuilder.stored(request)
         except ValueError as error:
-            bare = self._rebuilder.credentials.url(str(request))
+            bare = self.rebuilder.credentials.url(str(request))
             self._count(NOT_STORABLE, messages.not_storable(bare, error))
             return self._queue_untouched(request)
         claim: Claim | None
+        if page is None and self.abroad is not None and self.abroad.has(request.url):
+            self.abroad.send(key, stored, finder)
+            return self._skip(known_as, ELSEWHERE)
         if page is None:
             if not self._limits.takes(stored):
                 return self._skip(known_as, TOO_MANY)
@@ -151,7 +178,7 @@ class Admission:
         """Start the visit of a known page, and keep how it is asked for now; None: there is no visit."""
         cycle, store = self._cycle, self._cycle.store
         claim = cycle.claim(page)
-        if claim is None and stored.get("lacks") and not self._rebuilder.is_given(stored):
+        if claim is None and stored.get("lacks") and not self.rebuilder.is_given(stored):
             # No plan can ever have it, hence the spider's request is its visit, budget or not.
             claim = cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
@@ -170,7 +197,7 @@ class Admission:
             self._asked_as.clear()
         if request.dont_filter or self._asked_as.setdefault(key, full_key) == full_key:
             return False
-        self._count(SECRET_DIFFERS, messages.secret_differs(self._rebuilder.credentials.url(request.url)))
+        self._count(SECRET_DIFFERS, messages.secret_differs(self.rebuilder.credentials.url(request.url)))
         return True
 
     def _count(self, name: str, line: str) -> None:

@@ -13,9 +13,12 @@ from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
 
 
-def record_of(settings: Settings, store: PageStore) -> CycleRecord:
-    """What the record of a cycle begins with: all that its plan follows from."""
-    groups = store.clusters() if settings.asks_for_clusters else None
+def record_of(settings: Settings, store: PageStore | None) -> CycleRecord:
+    """What the record of a cycle begins with: all that its plan follows from.
+
+    ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
+    """
+    groups = store.clusters() if settings.asks_for_clusters and store is not None else None
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
     return {
         **of_groups,

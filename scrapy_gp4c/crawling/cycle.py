@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.evidence import UNPLANNED
 from scrapy_gp4c.crawling.measuring import Measuring
-from scrapy_gp4c.crawling.new_pages import NewPages, found_by_hubs
+from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.reports import merged, report_of
+from scrapy_gp4c.crawling.rounds import Rounds
 from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import Read
@@ -42,9 +43,17 @@ class Cycle:
     """The open cycle: begun anew, or resumed where an interrupted run left it."""
 
     def __init__(
-        self, store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None = None
+        self,
+        store: PageStore,
+        settings: Settings,
+        stats: StatsCollector,
+        measuring: Measuring | None = None,
+        planner: Rounds | None = None,
     ) -> None:
-        """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError."""
+        """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError.
+
+        ``planner``: plans the further rounds of a cycle that others have begun; None: one of its own.
+        """
         self.measuring = measuring
         self.store = store
         self.settings = settings
@@ -52,7 +61,8 @@ class Cycle:
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
         self.number = store.open_cycle or store.begin_cycle(record_of(settings, store))
-        self._planner = Planner(store, as_begun(settings, self.record) if self.resumed else settings)
+        own = as_begun(settings, self.record) if self.resumed else settings
+        self._planner: Rounds = planner or Planner(store, own)
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
@@ -263,27 +273,10 @@ class Cycle:
 
     def finish(self, reason: str) -> CycleRecord:
         """Close the cycle: fold its visits into the store. Returns what it adds to the cycle's record."""
-        visits, own = self.store.open_visits(), self.settings
-        outcomes = np.bincount(visits["outcome"], minlength=len(OUTCOMES))
-        counts = dict(zip(OUTCOMES, outcomes.tolist(), strict=True))
-        judged = int(outcomes[list(JUDGED)].sum())
-        new = found_by_hubs(self.store)
+        visits = self.store.open_visits()
         gained = None if self.measuring is None else self.measuring.finish()
-        record: CycleRecord = {
-            "finished": time.time(),
-            "reason": reason,
-            "known": self.store.pages,
-            "visited": len(visits),
-            "judged": judged,
-            "changed": counts["changed"],
-            "change_rate": counts["changed"] / judged if judged else None,
-            "outcomes": counts,
-            "new": new.all,
-            "new_by_hubs": new.by_hubs,
-            "panel": panel.close_cycle(
-                self.store, self.record, own.panel, own.warmup_visits, own.distance_bits, own.score_function
-            ),
-        }
+        record: CycleRecord = {"finished": time.time(), "reason": reason}
+        record.update(merged([report_of(self.store, self.settings)]))
         if gained is not None:
             record["gained"] = gained
         if (told := sampled(visits, self._planner.seeds(visits, self._plan.planned))) is not None:

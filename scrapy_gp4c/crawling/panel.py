@@ -174,6 +174,24 @@ def advance(
     return shadows, tally
 
 
+class OnPanel(NamedTuple):
+    """What a cycle found by a panel, in one store or shard."""
+
+    tally: Tally
+    copies: int
+    """Pages with a copy, and not gone, before the cycle."""
+    judged: int
+    changed: int
+    first: int
+    """Visits, as are the two before."""
+    weight: float
+    """Of the shadows' pages."""
+    current: float
+    """Weight of those whose copy is current."""
+    weighed: bool
+    """Whether any of them weighs other than 1."""
+
+
 def close_cycle(
     store: PageStore,
     record: CycleRecord,
@@ -181,8 +199,8 @@ def close_cycle(
     warmup_visits: int,
     distance_bits: int,
     own: ScoreFunction | None = None,
-) -> dict[str, Any] | None:
-    """Advance the shadows of the open cycle and return its estimates (see `estimates`).
+) -> OnPanel | None:
+    """Advance the shadows of the open cycle and return what they tell, for `estimated`.
 
     None where there is no panel, no cut, or no function that the formula of the record may be taken for.
 
@@ -203,25 +221,33 @@ def close_cycle(
         return None
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
-    counts = [int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,))]
-    found = estimates(tally, plan["copies"], *counts)
-    if (
-        found is not None
-        and (share_of_weight := weighted_freshness(store, shadows, distance_bits)) is not None
-    ):
-        found["weighted_freshness"] = share_of_weight
-    return found
+    judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
+    weight = weighed(store, shadows, distance_bits)
+    return OnPanel(tally, plan["copies"], judged, changed, first, *weight)
 
 
-def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:
-    """Of the weight of the shadows' pages, the share whose copy is current (Olston & Najork 2010, WF).
+def estimated(found: Sequence[OnPanel]) -> dict[str, Any] | None:
+    """What all shards, or one store, tell of all pages; None where there is nothing to tell by."""
+    if not found:
+        return None
+    tally = Tally(*map(sum, zip(*(one.tally for one in found), strict=True)))
+    copies, judged, changed, first = map(sum, zip(*(one[1:5] for one in found), strict=True))
+    told = estimates(tally, copies, judged, changed, first)
+    weight = sum(one.weight for one in found)
+    if told is not None and weight and any(one.weighed for one in found):
+        told["weighted_freshness"] = sum(one.current for one in found) / weight
+    return told
 
-    ``shadows``: dtype `SHADOW` ``[S]``, after a cycle. None where these pages weigh nothing, or all 1.
+
+def weighed(store: PageStore, shadows: Array, distance_bits: int) -> tuple[float, float, bool]:
+    """What weighted freshness (Olston & Najork 2010, WF) follows from, see `OnPanel`.
+
+    ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.
     """
     pages = shadows["page"].astype(np.uint32)
     order = np.argsort(pages)
     weight = store.columns_of(pages[order])["weight"]
-    if not weight.any() or (weight == weights.USUAL).all():
-        return None
     current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
-    return float(weight[~differ(current, copy, distance_bits)].sum() / weight.sum())
+    is_current = ~differ(current, copy, distance_bits)
+    is_weighed = bool((weight != weights.USUAL).any())
+    return float(weight.sum()), float(weight[is_current].sum()), is_weighed

@@ -17,7 +17,6 @@ import numpy as np
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue
-from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import tell
@@ -25,15 +24,11 @@ from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
-from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import META
 from scrapy_gp4c.errors import Gp4cError, StoreError
-from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
-from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
-from scrapy_gp4c.store.page_store import PageStore
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -55,25 +50,13 @@ class Run:
     """What a crawl with an open cycle does with requests."""
 
     def __init__(
-        self,
-        crawler: Crawler,
-        store: PageStore,
-        settings: Settings,
-        spider: Spider,
-        enqueue: Enqueue,
-        measuring: Measuring | None = None,
+        self, crawler: Crawler, cycle: Cycle, remaining: array[int], spider: Spider, enqueue: Enqueue
     ) -> None:
-        """Begin a cycle, or resume the one that is open. Raises PolicyError, ScoreError or StoreError."""
+        """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.stats = crawler.stats
         self._spider = spider
-        cycle = Cycle(store, settings, self.stats, measuring)
-        remaining = array("Q", cycle.remaining())
-        if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
-            cycle.finish("resumed with nothing left to visit")
-            cycle = Cycle(store, settings, self.stats, measuring)
-            remaining = array("Q", cycle.remaining())
-        self.cycle = cycle
+        self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
             store.amend_record(secret_params=named)  # for who reads the store without these settings
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
@@ -107,6 +90,11 @@ class Run:
     def has_more(self) -> bool:
         """Tell whether the plan still has pages to queue, or may come to have."""
         return len(self._feeder) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
+
+    @property
+    def may_send(self) -> bool:
+        """Tell whether requests may be sent now."""
+        return True
 
     # --- the plan into the queue
 
@@ -156,6 +144,8 @@ class Run:
             if cycle.without_outcome and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
                 return False
+            if not self._may_plan():
+                return False
             self.idle_since_s = None
             samples, begun_s = cycle.planned_kinds["sample"], monotonic()
             try:
@@ -195,6 +185,10 @@ class Run:
         if self._downloads is not None and not self.cycle.rounds_over:
             self._downloads.expect(request)
         return self._enqueue(request)
+
+    def _may_plan(self) -> bool:
+        """Tell whether the next round can be planned now, where others have a say in it."""
+        return True
 
     def _leave_queue(self, request: Request) -> bool:
         """Note that a request goes to the downloader; False when its visit is already over."""
@@ -266,35 +260,3 @@ def hear(crawler: Crawler, response: Response, visit: Claim | None) -> None:
     run = found() if found is not None else None
     if run is not None and run.hints is not None:
         run.hints.read(response, None if visit is None else visit.page)
-
-
-def open_run(
-    crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
-) -> Run:
-    """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
-    if settings.map_size_bytes is not None:
-        sizes = sizes._replace(map_size=settings.map_size_bytes)
-    store = open_store(settings.store_path(spider.name), sizes=sizes)
-    try:
-        logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
-        index, archive = measuring(store, settings), None
-        try:
-            archive = open_archive(store, settings, spider)
-            run = Run(crawler, store, settings, spider, enqueue, index)
-            run.cycle.archive = archive
-            return run
-        except BaseException:
-            store.before_commit(lambda: None)
-            for beside in (index, archive):
-                if beside is not None:
-                    beside.close()
-            raise
-    except BaseException:
-        store.close()
-        raise
-
-
-def _is_untouched(cycle: Cycle) -> bool:
-    """Tell whether a run was killed before anything came of its cycle: then the next run is its first."""
-    is_empty = not cycle.planned and not len(cycle.store.open_visits())
-    return is_empty and cycle.record["plan"]["known"] == cycle.store.pages

@@ -27,6 +27,8 @@ COLUMNS: Final[dict[str, str]] = {
 """Column name -> little-endian dtype."""
 START: Final = 2**32 - 1
 """``found_by`` of the spider's start requests."""
+ELSEWHERE: Final = START - 1
+"""``found_by``, in a shard, of pages that a page of another shard has found: it is kept which."""
 HALF_LIFE_CYCLES: Final = 8.0
 PRIOR_PAGES: Final = 0.5
 PRIOR_CYCLES: Final = 1.0

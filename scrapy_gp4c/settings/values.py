@@ -102,3 +102,18 @@ def loaded_callable(value: Any) -> Callable[..., Any] | None:
 def optional_policy(value: Any) -> table.PolicyChoice | None:
     """A policy, or None for the score function's own."""
     return None if value is None else table.load(value)
+
+
+def optional_text(value: Any) -> str | None:
+    """A text, or None; raises TypeError."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value or None
+
+
+def seconds(value: Any, low: float, high: float) -> float:
+    """A number of seconds from `low` to `high`; raises ValueError."""
+    number = float(value)
+    if isinstance(value, bool) or not low <= number <= high:
+        raise ValueError
+    return number

@@ -11,7 +11,7 @@ from scrapy_gp4c.store.page_store import PageStore
 
 
 def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:
-    """Key and name of those of some sites that have pages: by the URL of any page."""
+    """Key and name of those of some sites that have pages: by the URL of any page that is still there."""
     of_directory = store.directories()["site"]
     todo, names = set(sites), dict[int, str]()
     for first, block in store.blocks() if todo else ():
@@ -19,8 +19,10 @@ def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:
         for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
             site = int(of_directory[group])
             if site in todo:
-                todo.remove(site)
-                names[site] = place_of_url(store.request(first + row)["url"]).site
+                place = place_of_url(store.request(first + row)["url"])
+                if place.site_key == site:  # else the page is requested elsewhere by now
+                    todo.remove(site)
+                    names[site] = place.site
         if not todo:
             break
     return names

@@ -21,6 +21,7 @@ ARROWS: Final[dict[str, str]] = {
     "store": "page_state scoring",
     "settings": "policies scoring store index",
     "crawling": "archive scoring fingerprint page_state policies store settings index words",
+    "distributed": "crawling page_state policies scoring settings store",
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling settings store page_state scoring index",
     "histories": "store page_state",
@@ -34,12 +35,14 @@ ARROWS: Final[dict[str, str]] = {
 """Room -> the rooms that it imports; `errors` is everybody's."""
 
 LIBRARIES: Final[dict[str, set[str]]] = {
-    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
-    "twisted": {"the top", "crawling"},
+    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "distributed"},
+    "twisted": {"the top", "crawling", "distributed"},
     "lmdb": {"store"},
     "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
+    "psycopg": {"distributed"},
+    "fsspec": {"distributed"},
 }
 """Library -> the only rooms that import it."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "index")
@@ -52,7 +55,7 @@ ENGINE: Final = ("scrapy.core", "scrapy.signals", "scrapy.crawler", "scrapy.exte
 
 def room_of(module: str) -> str:
     """Name of the room that a module is in."""
-    if module in ("scrapy_gp4c", "scrapy_gp4c.scheduler", "scrapy_gp4c.middleware"):
+    if module in ("scrapy_gp4c", "scrapy_gp4c.scheduler", "scrapy_gp4c.middleware", "scrapy_gp4c.start"):
         return "the top"
     package, _, rest = module.partition(".")
     first = rest.partition(".")[0]
@@ -133,7 +136,7 @@ def test_no_rooms_and_no_modules_import_in_a_circle() -> None:
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_libraries_have_their_rooms(library: str) -> None:
-    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's."""
+    """Scrapy is the crawling side's, LMDB the store's, DEAP evolution's, PostgreSQL the ledger's."""
     users = {room_of(module) for module, found in IMPORTS.items() if uses(found, library)}
     assert users <= LIBRARIES[library]
 

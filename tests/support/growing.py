@@ -18,7 +18,8 @@ from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
-from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.page_store import PageStore
 from training.histories.growth import NOBODY, GrowthHistory
 from training.histories.history import ChangeHistory
 
@@ -57,7 +58,7 @@ def crawl(
     grown: GrowthHistory,
     given: dict[str, object],
     reopen: bool = False,
-    during: Callable[[Store], None] = lambda store: None,
+    during: Callable[[PageStore], None] = lambda store: None,
 ) -> Crawled:
     """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were.
 
@@ -69,7 +70,7 @@ def crawl(
     version = np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)])
     urls = [f"http://h{site}/{name}" for site, name in zip(own.site, own.page_names, strict=True)]
     number = {url: page for page, url in enumerate(urls)}
-    store = Store(path, sizes=SMALL)
+    store = open_store(path, sizes=SMALL)
     first_visit: dict[int, int] = {}
     by_hubs = []
     for now in range(own.cycles + 1):
@@ -101,7 +102,7 @@ def crawl(
                     todo.append(found)
             if reopen and page_id is not None:
                 store.close()
-                store = Store(path, sizes=SMALL)
+                store = open_store(path, sizes=SMALL)
                 cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
                 todo = list(cycle.remaining())
         cycle.finish("finished")
@@ -109,7 +110,7 @@ def crawl(
     return Crawled(first_visit, by_hubs)
 
 
-def brought(store: Store) -> list[tuple[float, float, int]]:
+def brought(store: PageStore) -> list[tuple[float, float, int]]:
     """The last three growth columns of all pages, by their visits and by who found whom, one by one."""
     blocks = [columns for _, columns in store.blocks()]
     found_by, entered = (
@@ -141,7 +142,7 @@ def brought(store: Store) -> list[tuple[float, float, int]]:
     return told
 
 
-def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
+def columns(store: PageStore, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
     """Some columns of all pages, page by page."""
     blocks = [block for _, block in store.blocks()]
     return list(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,7 +32,8 @@ def is_changing(path: str) -> bool:
 class Web:
     """A site of `PAGES` pages and a listing, in a thread of the test; logs the paths fetched."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Sequence[str] = ()) -> None:
+        """Serve; ``hosts``: addresses of this machine that the listing links to by turns, none: its own."""
         self.log: list[str] = []
         self.delay_s = 0.002
         self.version = 0
@@ -51,7 +52,11 @@ class Web:
                 web.log.append(self.path)
                 time.sleep(web.delay_s)
                 listed = [*web.files, *web.listed()] if self.path == "/list" else []
-                links = "".join(f'<a href="{path}">x</a>' for path in listed)
+                places = [f"http://{host}:{web.port}" for host in hosts] or [""]
+                links = "".join(
+                    f'<a href="{places[number % len(places)]}{path}">x</a>'
+                    for number, path in enumerate(listed)
+                )
                 shown = f"version {web.version}" if is_changing(self.path) else "as ever"
                 text = f"page {self.path} of a small site, {shown}"
                 body = f"<html><body><p>{text}</p>{links}</body></html>".encode()
@@ -72,8 +77,9 @@ class Web:
             def handle_error(self, *arguments: Any) -> None:
                 """Say nothing about clients that were killed."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/list"
+        self._server = Server(("" if hosts else "127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}/list"
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()

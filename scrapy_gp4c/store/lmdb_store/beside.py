@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.store.lmdb_store.environment import INDEX_FILES, OUR_FILES, WriterLock
+from scrapy_gp4c.store.lmdb_store.environment import ARCHIVE, INDEX_FILES, OUR_FILES, WriterLock
 from scrapy_gp4c.store.lmdb_store.failures import DATA
 from scrapy_gp4c.store.whole_files import sync
 
@@ -70,6 +71,30 @@ def drop_search_index(place: Path) -> None:
     """Remove the search index beside a store whose pages come to have other numbers or texts: it refills."""
     for name in INDEX_FILES:
         (place / name).unlink(missing_ok=True)
+
+
+def copy_archive(place: Path, into: Path) -> None:
+    """Copy the archive of texts that is beside a store, if there is one; raises StoreError.
+
+    It knows pages by their keys alone, so that it fits any store with these.
+    """
+    old, new = place / ARCHIVE, into / ARCHIVE
+    if not old.exists():
+        return
+    for end in ("", "-wal", "-shm"):
+        new.with_name(new.name + end).unlink(missing_ok=True)
+    new.touch(0o600)
+    try:
+        with (
+            closing(sqlite3.connect(f"{old.resolve().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(new)) as target,
+        ):
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"cannot copy the archive of texts {old}: {error}. Move it away, and the crawl fills a new one."
+        ) from error
+    sync(new)
 
 
 def remove_leftovers(place: Path, purpose: str = IMPORT) -> None:

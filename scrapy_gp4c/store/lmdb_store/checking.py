@@ -15,7 +15,7 @@ from scrapy_gp4c.store.lmdb_store.failures import DATA
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.schema import open_tables
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, TABLES, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.structure import look
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -48,8 +48,15 @@ MEANING: Final = {
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
     "weights": "the weights of a block of pages",
+    "finders": "the page of another shard that found a page",
+    "origins": "where a block of pages was before its store was divided",
+    "positions": "the places of pages in the plan under way",
 }
 """Table -> what one of its values is."""
+_BY_CYCLE: Final = (
+    "visits", "log", "plans", "positions", "group_visits", "notes", "gains", "claims", "trust",
+)  # fmt: skip
+"""Tables with parts of cycles."""
 
 
 def check(path: Path, sizes: Sizes, *, deep: bool = False) -> list[str]:
@@ -92,7 +99,7 @@ def check_pages(path: Path) -> str:
 
 def _values(tables: Tables) -> Iterator[str]:
     """Yield the values whose checksums are others."""
-    for name in TABLES:
+    for name in tables.db:
         with tables.transaction(buffers=True) as txn:
             keys = list(tables.db[name].wrong_keys(txn))
         for key in keys[:_MOST]:
@@ -105,16 +112,13 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     """What a key stands for."""
     if name == "clusters" and len(key) == U32_PAIR.size:
         return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
-    if (
-        name in ("visits", "log", "plans", "group_visits", "new", "notes", "gains", "claims", "trust")
-        and len(key) == U32_PAIR.size
-    ):
+    if name in (*_BY_CYCLE, "new") and len(key) == U32_PAIR.size:
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name in ("columns", "worths", "hints", "weights"):
+    if name in ("columns", "worths", "hints", "weights", "origins"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

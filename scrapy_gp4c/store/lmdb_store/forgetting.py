@@ -31,10 +31,12 @@ from scrapy_gp4c.store.lmdb_store.reading import columns_of
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, new_finders, remapped
 from scrapy_gp4c.store.lmdb_store.sealed import U32
 from scrapy_gp4c.store.lmdb_store.shadows import without
+from scrapy_gp4c.store.lmdb_store.shard import shard_of_tables
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.shards.part import is_a_shard
 
 Array = npt.NDArray[Any]
 Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
@@ -57,6 +59,8 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
                 f"cycle {store.open_cycle} of the store {path} is not finished: run the spider until it is, "
                 "then forget pages."
             )
+        if (of := shard_of_tables(store.tables)) is not None:
+            raise is_a_shard(path, of)
         chosen = choose(store)
         if not chosen.any():
             return 0

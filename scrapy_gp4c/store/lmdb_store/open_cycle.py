@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
+
+APPLIED: Final = "applied"
+"""Name in `meta` of cycle and number of the segment that was written last."""
 
 
 class OpenCycle(OpenRequests):
@@ -43,6 +46,8 @@ class OpenCycle(OpenRequests):
         self.committed_s = monotonic()
         self.before_commit: Callable[[], object] = lambda: None
         """Called before visits are committed; what it raises keeps them in memory."""
+        self.waits = False
+        """Whether nothing is written but by `write`: a commit leaves it in memory."""
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; nothing is unsaved then."""
@@ -108,6 +113,8 @@ class OpenCycle(OpenRequests):
 
     def commit(self) -> None:
         """Write everything in one transaction. Raises StoreFullError; then all of it stays in memory."""
+        if self.waits:
+            return
         self.seal()
         if not self._sealed:
             return
@@ -129,10 +136,32 @@ class OpenCycle(OpenRequests):
             if len(notes):
                 key = U32_PAIR.pack(cycle, len(self._notes))
                 self._tables.db["notes"].put(txn, key, notes.tobytes())
+            if applied := [one.applied for one in sealed if one.applied is not None]:
+                self._tables.put_meta(txn, APPLIED, applied[-1])
         self._visits = visits
         self._notes += [notes] if len(notes) else []
         del self._sealed[:batches]
         self.committed_s = monotonic()
+
+    def apply(self, sealed: Unsaved) -> None:
+        """Write what was sealed elsewhere, of a cycle that went the same way until then.
+
+        Raises ValueError, and writes nothing, for what does not go on where this is.
+        """
+        self.require()
+        visits = sealed.visit_rows()
+        pages = [*range(self.pages, self.pages + len(sealed.pages))]
+        if self._unsaved or self._sealed or list(sealed.pages) != pages:
+            raise ValueError(f"expected new pages from {self.pages} on; found {list(sealed.pages)[:3]}")
+        for value in sealed.pages.values():
+            self._add_pending(KEY.unpack_from(value)[0])
+            self._visited.append(0)
+        if any(page >= self.pages or self._visited[page] for page in visits["page"].tolist()):
+            raise ValueError("expected one visit of each known page in a cycle; found another")
+        np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
+        self.weights.update(weights_said([sealed.notes()]))
+        self._sealed.append(sealed)
+        self.write(1)
 
     # --- pages
 
@@ -252,6 +281,11 @@ class OpenCycle(OpenRequests):
         self._visited[page] = 1
         if len(visits) >= self._commit_visits:
             self.commit()
+
+    @property
+    def written_visits(self) -> int:
+        """How many of the visits are written."""
+        return sum(map(len, self._visits))
 
     def visited(self, page: int) -> bool:
         """Tell whether the page has an outcome in the open cycle, committed or not."""

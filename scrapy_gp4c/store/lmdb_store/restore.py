@@ -7,11 +7,11 @@ nothing behind that looks like a store.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,7 @@ from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import CycleRecord
 from scrapy_gp4c.store.whole_files import sync
 
+Built = TypeVar("Built")
 Lines = Iterable[tuple[int, str]]
 """(line number, line)."""
 
@@ -68,12 +69,35 @@ def restore(
     ImportFileError for lines that are no history, StoreError where there is a store with content,
     StoreInUseError where a crawl has it.
     """
+
+    def build(work: Path) -> tuple[int, int]:
+        with Store(work) as store:
+            cycles = _restore(name, iter(lines), to_page, store.tables, pages_per_batch)
+            return store.merged_pages, cycles
+
+    return build_new(place, build)
+
+
+def build_new(place: Path, build: Callable[[Path], Built]) -> Built:
+    """Build a store beside its place and move it there when it is complete; returns what `build` does.
+
+    ``build``: makes a store in a directory, and closes it. Raises StoreError where there is a store with
+    content, StoreInUseError where a crawl has it.
+    """
     there = place.exists()
     check_directory(place, readonly=False)
     lock = WriterLock(place)  # throughout: a crawl that begins meanwhile is told who has the store
     try:
         _check_new(place)
-        counts = _build(place, name, lines, to_page, pages_per_batch)
+        with beside(place, IMPORT) as work:
+            built = build(work)
+            sync(work / DATA)  # closing leaves the newest header in memory
+            _check_new(place)
+            drop_search_index(place)
+            (place / READERS).unlink(missing_ok=True)
+            os.replace(work / DATA, place / DATA)
+            sync(place)
+            sync(work.parent)
     except BaseException:
         trace = not there and not (place / DATA).exists()
         lock.release(remove=trace)
@@ -82,7 +106,7 @@ def restore(
                 place.rmdir()
         raise
     lock.release()
-    return counts
+    return built
 
 
 def _check_new(place: Path) -> None:
@@ -104,22 +128,6 @@ def _check_new(place: Path) -> None:
             f"the store {place} has {pages:,} pages and {cycles:,} cycles: a history is restored into a new "
             "store only. Set GP4C_STORE to another directory, or move this one away."
         )
-
-
-def _build(place: Path, name: str, lines: Lines, to_page: ToPage, pages_per_batch: int) -> tuple[int, int]:
-    """Build the store beside its place and move it there; returns its pages and cycles."""
-    with beside(place, IMPORT) as work:
-        with Store(work) as store:
-            cycles = _restore(name, iter(lines), to_page, store.tables, pages_per_batch)
-            pages = store.merged_pages
-        sync(work / DATA)  # closing leaves the newest header in memory
-        _check_new(place)
-        drop_search_index(place)
-        (place / READERS).unlink(missing_ok=True)
-        os.replace(work / DATA, place / DATA)
-        sync(place)
-        sync(work.parent)
-    return pages, cycles
 
 
 def _restore(

@@ -6,6 +6,7 @@ are not free: a lost branch does not lose its leaves. A checksum tells the table
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.store.lmdb_store.header import Header, NoLmdbFileError, headers
-from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import SHARD, SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
 from scrapy_gp4c.store.lmdb_store.structure import NO_ROOT, TREE
 from scrapy_gp4c.store.lmdb_store.tree_pages import (
     BRANCH,
@@ -26,6 +27,7 @@ from scrapy_gp4c.store.lmdb_store.tree_pages import (
     Nodes,
     read_nodes,
 )
+from scrapy_gp4c.store.shards.part import ShardOf, is_a_shard
 
 Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""
@@ -51,10 +53,16 @@ class Salvaged(NamedTuple):
 
 
 def salvage(data: Path) -> Salvaged:
-    """Read all that can be read of a file. Memory: what it holds. Raises NoLmdbFileError for another file."""
+    """Read all that can be read of a file. Memory: what it holds.
+
+    Raises NoLmdbFileError for another file, StoreError for a shard, which is more than its own tables tell.
+    """
     with data.open("rb") as file:
         reader = _Reader(file, headers(file))
-        return reader.all()
+        found = reader.all()
+    if (of := found.values["meta"].get(SHARD)) is not None:
+        raise is_a_shard(data.parent, ShardOf(*json.loads(of)))
+    return found
 
 
 class _Reader:

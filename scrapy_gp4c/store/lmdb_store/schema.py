@@ -14,7 +14,7 @@ import lmdb
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
-from scrapy_gp4c.store.lmdb_store.sealed import TABLES, UNSEALED, Table, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table, is_sealed, seed_of
 
 SCHEMA: Final = "gp4c-store/7"
 OLDER: Final = {
@@ -59,6 +59,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
         with file.begin() as txn:
             schema = txn.get(UNSEALED, db=meta, default=b"none").decode("latin-1")
             store_id = txn.get(b"store_id", db=meta, default=b"")
+            is_shard = txn.get(SHARD, db=meta) is not None
         found = next((one for one in (SCHEMA, *OLDER) if _json(one) == schema), None)
         if found is None:
             raise StoreDamagedError(
@@ -72,7 +73,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
                 f"the store {path} has schema {schema}, and is converted to {SCHEMA!r} when it is next "
                 "opened for writing."
             )
-        names = OLDER.get(found, TABLES)
+        names = (*OLDER.get(found, TABLES), *(OF_SHARDS if is_shard else ()))
         handles = {name: file.open_db(name.encode(), create=False) for name in names}
         plain = {_PLAIN} if found in SEALED else set(names)
         return {name: Table(path, name, handle, plain=name in plain) for name, handle in handles.items()}
@@ -100,6 +101,13 @@ def add_tables(environment: Environment) -> bool:
             environment.lmdb.open_db(name.encode(), txn)
         txn.put(UNSEALED, _json(SCHEMA).encode(), db=meta)
     return True
+
+
+def add_shard_tables(environment: Environment) -> Handles:
+    """Give a store that was just made the tables that a shard has besides; returns these."""
+    with environment.transaction(write=True) as txn:
+        handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in OF_SHARDS}
+    return {name: Table(environment.path, name, handle) for name, handle in handles.items()}
 
 
 def _create(environment: Environment, block_rows: int) -> Handles:

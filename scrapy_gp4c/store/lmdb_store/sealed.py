@@ -34,6 +34,13 @@ TABLES: Final = (
     "hints", "claims", "trust", "weights",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: their places in this row are in the seeds of checksums."""
+SHARD: Final = b"shard"
+"""Name in `meta` that a shard has."""
+OF_SHARDS: Final = ("finders", "origins", "positions")
+"""Tables that a shard has besides. Their places in the seeds of checksums are counted from 128 on."""
+_PLACES: Final = {name: place for place, name in enumerate(TABLES)} | {
+    name: 128 + place for place, name in enumerate(OF_SHARDS)
+}
 
 _PRIME: Final = 2**32 - 5
 _LOWEST: Final = 2**32 - 1
@@ -53,7 +60,7 @@ def split(buffer: bytes, size: int) -> list[bytes]:
 
 def seed_of(table: str, key: bytes) -> int:
     """Seed of a value's checksum: place of the table times 2^32, and the key, big-endian, modulo 2^32 - 5."""
-    return TABLES.index(table) << 32 | int.from_bytes(key, "big") % _PRIME
+    return _PLACES[table] << 32 | int.from_bytes(key, "big") % _PRIME
 
 
 def checksum(seed: int, value: bytes | memoryview) -> int:

@@ -61,10 +61,15 @@ def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:
     new = np.zeros(rows["counts"].shape, np.int64)
     np.add.at(new, place[len(old) :], added["counts"])
     rows["counts"] = hints.decayed(rows["counts"], new)
-    for number in range(0, len(rows), _ROWS):
-        table.put(txn, U32_PAIR.pack(0, number // _ROWS), rows[number : number + _ROWS].tobytes())
+    put(txn, table, rows)
     for key, _ in parts:
         table.delete(txn, key)
+
+
+def put(txn: Any, table: Table, rows: Array) -> None:
+    """Write the counts of all sites, dtype `TRUST`, by site."""
+    for number in range(0, len(rows), _ROWS):
+        table.put(txn, U32_PAIR.pack(0, number // _ROWS), rows[number : number + _ROWS].tobytes())
 
 
 def read(txn: Any, table: Table) -> Array:
@@ -81,12 +86,17 @@ def claims(txn: Any, table: Table, key: bytes, stop: bytes, *, goes_on: bool) ->
 
 
 def put_claims(txn: Any, db: Handles, key: bytes, claimed: Array) -> None:
-    """Write claims, dtype `CLAIM`: by page and field by field, so that claims of all pages of a site pack
-    well."""
+    """Write claims, dtype `CLAIM`."""
+    db["claims"].put(txn, key, packed(claimed))
+
+
+def packed(claimed: Array) -> bytes:
+    """The value of claims, dtype `CLAIM`: by page and field by field, so that claims of all pages of a site
+    pack well."""
     claimed = claimed[np.argsort(claimed["page"], kind="stable")]
     page = np.diff(claimed["page"].astype(np.int64), prepend=0).astype("<u4")
     raw = page.tobytes() + claimed["kind"].tobytes() + claimed["value"].astype("<i4").tobytes()
-    db["claims"].put(txn, key, zlib.compress(raw, 1))
+    return zlib.compress(raw, 1)
 
 
 def unpacked(table: Table, key: bytes, value: bytes | memoryview) -> Array:

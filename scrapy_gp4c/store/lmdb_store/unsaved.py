@@ -16,8 +16,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 
 KnownRequest = Callable[[Any, int], bytes]
 """Reads the request of a page as the last commit left it or, found since, as it was found."""
-OF_PAGES: Final = ("validators", "bodies", "descriptions")
-"""Tables that have a value for a page, or none."""
+OF_PAGES: Final = ("validators", "bodies", "descriptions", "finders")
+"""Tables that have a value for a page, or none; the last one is of shards alone."""
 
 
 class Unsaved:
@@ -33,6 +33,8 @@ class Unsaved:
         """Page -> the request that takes the place of another."""
         self.values: dict[str, dict[int, bytes | None]] = {name: {} for name in OF_PAGES}
         """Table of `OF_PAGES` -> page -> its value; None: it has none."""
+        self.applied: tuple[int, int] | None = None
+        """Cycle and number of the segment of a log that this is; None: there is no log."""
         self._notes: list[npt.NDArray[Any]] = []
         self._latest_notes: list[tuple[int, int, float]] = []
 
@@ -46,11 +48,15 @@ class Unsaved:
         """Note a value of a page; ``what``: one of `WHAT`."""
         self._latest_notes.append((page, WHAT.index(what), value))
 
+    def add_notes(self, notes: npt.NDArray[Any]) -> None:
+        """Add notes, dtype `NOTE`, as they are."""
+        self._notes = [self.notes(), notes]
+
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
         """Note values of many pages."""
         notes = np.zeros(len(pages), NOTE)
         notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
-        self._notes = [self.notes(), notes]
+        self.add_notes(notes)
 
     def notes(self) -> npt.NDArray[Any]:
         """All notes, dtype `NOTE`, in the order in which they were made."""

@@ -1,0 +1,192 @@
+"""Opening, joining and closing a cycle: any worker does it, the first one's word counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.errors import CodeDiffersError, DiffersError
+from scrapy_gp4c.distributed.leases import Worker
+from scrapy_gp4c.store.records import CycleRecord
+
+CYCLE_S: Final = 3600.0
+KEPT_REPORTS: Final = 2
+"""Cycles whose parts of plans and reports are kept, for whoever is late."""
+
+
+class Code(NamedTuple):
+    """What of a cycle is code, and must be the same on every worker."""
+
+    features: tuple[str, ...]
+    """Terminals of scores, extra columns, whatever a store was made with."""
+    names: tuple[str, ...]
+    """Dotted names of score functions, policies and fingerprints."""
+    fingerprint: str
+    """What tells versions of the fingerprint apart."""
+    version: str
+    """Of scrapy-gp4c."""
+
+
+class Decided(NamedTuple):
+    """What a cycle's opener decides for all."""
+
+    record: CycleRecord
+    """Formula, policy, clock, seed, budget and the like; without `cycle` and `started`."""
+    caps: Mapping[str, int | float | None]
+    """Setting -> its value: what bounds new pages, say."""
+
+
+class Joined(NamedTuple):
+    """The open cycle, as its opener decided it."""
+
+    cycle: int
+    started: float
+    """s since 1970, by the server's clock."""
+    decided: Decided
+    opened: bool
+    """Whether this worker opened it."""
+    differs: tuple[str, ...]
+    """What this worker would have decided otherwise: for one warning."""
+
+
+class CycleState(NamedTuple):
+    """Where the last cycle is."""
+
+    cycle: int
+    """0: there was none."""
+    closed: bool
+    age_s: float
+    """Since its opening."""
+
+
+def state(tx: Transaction) -> CycleState:
+    """Return where the last cycle is."""
+    row = tx.execute(
+        "SELECT cycle, closed IS NOT NULL, extract(epoch FROM clock_timestamp() - opened)::float8"
+        " FROM gp4c.cycle ORDER BY cycle DESC LIMIT 1"
+    ).fetchone()
+    return CycleState(0, True, float("inf")) if row is None else CycleState(*row)
+
+
+def join(
+    tx: Transaction, worker: Worker, decided: Decided, code: Code, cycle_s: float = CYCLE_S
+) -> Joined | None:
+    """Join the open cycle, or open one if it is due, `cycle_s` after the last opening; None if it is not.
+
+    Raises CodeDiffersError for a worker whose code differs from the opener's.
+    """
+    last = state(tx)
+    opened = False
+    if last.closed:
+        if last.age_s < cycle_s:
+            return None
+        opened = _open(tx, last.cycle + 1, worker, decided, code)
+        last = last._replace(cycle=last.cycle + 1)
+    row = tx.execute(
+        "SELECT decided, code, extract(epoch FROM opened)::float8, opener FROM gp4c.cycle WHERE cycle = %s",
+        (last.cycle,),
+    ).fetchone()
+    assert row is not None
+    _compare_code(code, _code(row[1]), last.cycle, row[3])
+    theirs = _decided(row[0])
+    return Joined(last.cycle, row[2], theirs, opened, tuple(_differences(decided, theirs)))
+
+
+def _open(tx: Transaction, cycle: int, worker: Worker, decided: Decided, code: Code) -> bool:
+    """Open a cycle; False if another worker did so in the meantime."""
+    first = tx.execute(
+        "INSERT INTO gp4c.cycle (cycle, opener, decided, code) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (cycle) DO NOTHING",
+        (cycle, worker.name, json.dumps(decided), json.dumps(code)),
+    ).rowcount
+    if first:
+        tx.execute("SELECT gp4c.open_log(%s)", (cycle,))
+    return bool(first)
+
+
+def _decided(text: str) -> Decided:
+    record, caps = json.loads(text)
+    return Decided(cast(CycleRecord, record), caps)
+
+
+def _code(text: str) -> Code:
+    features, names, fingerprint, version = json.loads(text)
+    return Code(tuple(features), tuple(names), fingerprint, version)
+
+
+def _compare_code(ours: Code, theirs: Code, cycle: int, opener: str) -> None:
+    for name in Code._fields:
+        here, there = getattr(ours, name), getattr(theirs, name)
+        if here != there:
+            raise CodeDiffersError(
+                f"cycle {cycle} was opened by {opener!r} with another {name}: expected {there!r}, as it "
+                f"has; found "
+                f"{here!r}. Let all workers run the same code and versions, or wait until the cycle is "
+                f"closed."
+            )
+
+
+def _differences(ours: Decided, theirs: Decided) -> list[str]:
+    """What differs, as ``name: value here, value there``."""
+    text: tuple[Decided, Decided] = ours, _decided(json.dumps(theirs))
+    here, there = ({**one.record, **one.caps} for one in text)
+    here = json.loads(json.dumps(here))
+    return [
+        f"{name}: {here.get(name)!r} here, {there.get(name)!r} in the cycle"
+        for name in sorted({*here, *there})
+        if here.get(name) != there.get(name)
+    ]
+
+
+def close(tx: Transaction, cycle: int) -> bool:
+    """Close a cycle if all shards are done with it and no mail is left; tells whether it is closed now.
+
+    All shards' rows are locked, so that no flush is under way, and none that comes later finds it open.
+    """
+    row = tx.execute(
+        "SELECT closed IS NOT NULL FROM gp4c.cycle WHERE cycle = %s FOR UPDATE", (cycle,)
+    ).fetchone()
+    if row is None:
+        raise DiffersError(f"the ledger has no cycle {cycle}: it may be an older backup. Rebuild from it.")
+    if row[0]:
+        return True
+    done = tx.execute("SELECT done FROM gp4c.shard ORDER BY shard FOR UPDATE").fetchall()
+    if any(one < cycle for (one,) in done):
+        return False
+    if tx.execute("SELECT 1 FROM gp4c.mail LIMIT 1").fetchone() is not None:
+        return False
+    tx.execute("UPDATE gp4c.cycle SET closed = clock_timestamp() WHERE cycle = %s", (cycle,))
+    tx.execute("DELETE FROM gp4c.report WHERE cycle <= %s", (cycle - KEPT_REPORTS,))
+    return True
+
+
+def keep_record(tx: Transaction, cycle: int, record: CycleRecord) -> None:
+    """Keep the merged record of a closed cycle; the first one counts. Raises DiffersError for another one."""
+    text = json.dumps(record, sort_keys=True)
+    tx.execute(
+        "UPDATE gp4c.cycle SET record = %s WHERE cycle = %s AND closed IS NOT NULL AND record IS NULL",
+        (text, cycle),
+    )
+    row = tx.execute("SELECT record FROM gp4c.cycle WHERE cycle = %s", (cycle,)).fetchone()
+    if row is None or row[0] != text:
+        raise DiffersError(
+            f"the record of cycle {cycle} differs from the one in the ledger, or the cycle is not closed: "
+            f"workers "
+            "that merge the same reports write the same. Let all of them run the same version."
+        )
+
+
+def records(tx: Transaction, first: int = 1) -> list[CycleRecord]:
+    """Return the merged records of closed cycles, from one on, oldest first."""
+    rows = tx.execute(
+        "SELECT record FROM gp4c.cycle WHERE record IS NOT NULL AND cycle >= %s ORDER BY cycle", (first,)
+    ).fetchall()
+    return [cast(CycleRecord, json.loads(text)) for (text,) in rows]
+
+
+def drop_log(tx: Transaction, cycle: int) -> bool:
+    """Drop the log of a closed cycle all of whose shards have registered its object; False: not yet."""
+    row = tx.execute("SELECT gp4c.drop_log(%s)", (cycle,)).fetchone()
+    return row == (True,)

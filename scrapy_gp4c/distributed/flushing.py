@@ -1,0 +1,107 @@
+"""What a worker recorded, into the ledger and then into its shards; one flush at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Final
+
+from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
+from scrapy_gp4c.distributed.link import Link, fired
+from scrapy_gp4c.distributed.log import Flush, Flushed, Progress, flush
+from scrapy_gp4c.distributed.post import Post
+from scrapy_gp4c.distributed.shared_store import SharedStore
+from scrapy_gp4c.errors import Gp4cError
+
+MOST_WAITING: Final = 10_000
+"""Visits that wait for the ledger, from which on a worker sends no request."""
+
+
+class Flusher:
+    """Sends flushes, again until they are acknowledged, and lets the shards write what was."""
+
+    def __init__(
+        self, link: Link, store: SharedStore, post: Post, cycle: int, tokens: Mapping[int, int]
+    ) -> None:
+        """Take own shards in an open cycle."""
+        self._link, self._store, self._post = link, store, post
+        self._cycle, self._tokens = cycle, tokens
+        self._number = 0
+        self._waiting: Flush | None = None
+        self._sent: Future[Flushed] | None = None
+        self.is_done = False
+        """Whether the ledger has that nothing is left to visit."""
+        self.failed: Callable[[Gp4cError], object] = lambda error: None
+        """Called when nothing can be recorded any more."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is on its way."""
+        return self._waiting is None
+
+    def start(self, *, done: bool) -> None:
+        """Send what is buffered, unless a flush is on its way; ``done``: nothing is left to visit."""
+        if self._sent is not None:
+            return
+        if self._waiting is None:
+            self._waiting = self._next(done)
+        if self._waiting is None:
+            return
+        sent = self._link.clock.now()
+        self._sent = self._link.thread.post(flush, self._link.worker, self._waiting)
+        deferred = fired(self._sent)
+        deferred.addCallbacks(lambda _: self._acknowledged(sent), lambda failure: self._lost(failure.value))
+
+    def _next(self, done: bool) -> Flush | None:
+        consumed = self._post.consumed()
+        progress = {}
+        segments, letters = self._store.sealed(), self._post.letters()
+        if done != self.is_done and (done or segments or letters or consumed):
+            progress = {one.shard_of.number: Progress(one.pages, done) for one in self._store.shards}
+        if not (segments or letters or consumed or progress):
+            return None
+        self._number += 1
+        return Flush(self._number, self._cycle, self._tokens, segments, letters, consumed, progress)
+
+    def _acknowledged(self, sent: float) -> None:
+        self._sent = None
+        self._link.clock.renewed(sent)
+        self._write()
+
+    def _write(self) -> None:
+        if self._waiting is None:
+            return
+        what, self._waiting = self._waiting, None
+        for one in what.progress.values():
+            self.is_done = one.done
+        self._post.forget(what.consumed)
+        try:
+            self._store.write(what.segments)
+        except Gp4cError as error:
+            self.failed(error)
+
+    def _lost(self, error: BaseException) -> None:
+        self._sent = None
+        if isinstance(error, LedgerAwayError | LedgerFullError):
+            return  # the same flush goes again with the next `start`
+        if isinstance(error, Gp4cError):
+            self.failed(error)
+
+    def last(self) -> None:
+        """Send all that is buffered and wait for it, once; what cannot be acknowledged now is lost."""
+        for _ in range(2):  # the one on its way, and the last one
+            if self._waiting is None:
+                self._waiting = self._next(done=self.is_done)
+            if self._waiting is None:
+                return
+            try:
+                if self._sent is not None:
+                    self._sent.result()
+                else:
+                    self._link.thread.call(flush, self._link.worker, self._waiting)
+            except Gp4cError as error:
+                if not isinstance(error, LedgerAwayError | LedgerFullError):
+                    self.failed(error)
+                return
+            self._sent = None
+            self._write()

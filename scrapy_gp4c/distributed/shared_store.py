@@ -1,0 +1,164 @@
+"""The shards of one worker as one store, in which nothing is written that the ledger does not have."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.distributed import segments
+from scrapy_gp4c.distributed.segments import Segment
+from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
+from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.growth import ELSEWHERE
+from scrapy_gp4c.store.opening import LmdbShard
+from scrapy_gp4c.store.records import CycleRecord, NewVisit
+from scrapy_gp4c.store.shards.part import Finder
+from scrapy_gp4c.store.shards.placing import shard_of_url
+from scrapy_gp4c.store.shards.sharded import ShardedStore
+
+Array = npt.NDArray[Any]
+
+_TURNS: Final = (HUB, PANEL, RANKED, WARMUP, NEW)
+"""Kinds of pages in the order of a round's plan; a kind that is none of these is the policy's."""
+
+
+class SharedStore(ShardedStore):
+    """Shards whose visits wait until the ledger has them: `sealed` goes there, then `write` into the shards.
+
+    What was not acknowledged when it is closed is lost here, as it is in the ledger.
+    """
+
+    def __init__(self, path: Path, shards: Sequence[LmdbShard]) -> None:
+        """Take open shards that are in the same cycle, by number."""
+        super().__init__(path, shards, readonly=False)
+        self._own = shards
+        self._next = {one.shard_of.number: one.applied for one in shards}
+        self.on_full: Callable[[], object] = lambda: None
+        """Called when so many visits wait that they are to be flushed."""
+        self.waiting = 0
+        """Visits that the ledger has not acknowledged."""
+        self._unsealed = 0
+        for one in shards:
+            one.wait()
+
+    @property
+    def shards(self) -> Sequence[LmdbShard]:
+        """The shards, by number."""
+        return self._own
+
+    @property
+    def numbers(self) -> list[int]:
+        """Their numbers."""
+        return list(self._places)
+
+    def has(self, url: str) -> bool:
+        """Tell whether the page of a URL is in one of these shards."""
+        return shard_of_url(url, self._own[0].shard_of.shards) in self._places
+
+    # --- the ledger first
+
+    def record(self, visit: NewVisit) -> None:
+        """Note one visit of the open cycle; raises ValueError for the second one of a page."""
+        super().record(visit)
+        self.waiting += 1
+        self._unsealed += 1
+        if self._unsealed >= FLUSH_VISITS:
+            self.on_full()
+
+    def commit(self) -> None:
+        """Let what is buffered go to the ledger as soon as it can."""
+        self._committed_s = time.monotonic()
+        self.on_full()
+
+    def sealed(self) -> tuple[Segment, ...]:
+        """Seal what happened until now; a segment of each shard where there was anything."""
+        found = []
+        self._unsealed = 0
+        for one in self._own:
+            number = one.shard_of.number
+            sealed = one.seal(self._next[number])
+            if sealed is not None:
+                found.append(segments.segment(number, self._next[number], sealed.visits, sealed.rest))
+                self._next[number] += 1
+        return tuple(found)
+
+    def write(self, acknowledged: Sequence[Segment]) -> None:
+        """Write what the ledger has acknowledged, oldest first. Raises StoreFullError."""
+        for one in acknowledged:
+            self._own[self._places[one.shard]].write()
+            self.waiting -= one.visits
+
+    def reload(self) -> None:
+        """Number the pages anew, once a cycle has been folded into the shards."""
+        self._reload()
+        self._visit_shards = array("H")
+
+    # --- finders of other workers' shards
+
+    def find_elsewhere(self, page: int, finder: Finder) -> None:
+        """Note who found a page of the open cycle: a page of another shard, known by its key."""
+        if finder.shard in self._places:
+            found = self.find(finder.key)
+            if found is not None:
+                self.note(page, "found_by", found + 1)
+            return
+        shard, local = self._numbers.place(page)
+        self._own[shard].find_elsewhere(local, finder)
+        self._own[shard].note(local, "found_by", ELSEWHERE)
+
+    def key_and_shard(self, page: int) -> Finder:
+        """A page as other workers know it."""
+        shard, local = self._numbers.place(page)
+        return Finder(self._own[shard].page(local).key, self._own[shard].shard_of.number)
+
+    def shard_number(self, page: int) -> int:
+        """Number of the shard of a page."""
+        return self._own[self._numbers.place(page)[0]].shard_of.number
+
+    # --- the plan, of which every shard has its own
+
+    def plan(self) -> Iterator[Array]:
+        """Yield the plan, dtype `PLAN`: of each round what these shards have of it, first to visit first."""
+        record = self._own[0].cycles()[-1]
+        ends = [np.cumsum([0, *(one["planned"] for one in own.rounds())]) for own in self._own]
+        plans = [np.concatenate([np.empty(0, PLAN), *own.plan()]) for own in self._own]
+        for number in range(len(self.rounds())):
+            parts = [np.empty(0, PLAN)]
+            drawn = [np.empty(0, np.uint64)]
+            for shard, (own, plan, end) in enumerate(zip(self._own, plans, ends, strict=True)):
+                part = plan[end[number] : end[number + 1]].copy()
+                drawn.append(_drawn(own, part["page"], record))
+                part["page"] = self._numbers.pages_of(shard, part["page"])
+                parts.append(part)
+            whole = np.concatenate(parts)
+            turn = np.full(len(whole), _TURNS.index(RANKED))
+            for place, kind in enumerate(_TURNS):
+                turn[whole["kind"] == kind] = place
+            score = np.where(np.isnan(whole["score"]), 0.0, -whole["score"])
+            yield whole[np.lexsort((np.where(score != 0, np.concatenate(drawn), 0), score, turn))]
+
+    def cycles(self) -> list[CycleRecord]:
+        """Records of all cycles; that of the open one counts what these shards have of the plan."""
+        records = super().cycles()
+        if self.open_cycle is not None and "plan" in records[-1]:
+            own = [one.cycles()[-1]["plan"]["known"] for one in self._own]
+            records[-1]["plan"] = {**records[-1]["plan"], "known": sum(own)}
+        return records
+
+
+def _drawn(shard: LmdbShard, pages: npt.NDArray[np.uint32], record: CycleRecord) -> npt.NDArray[np.uint64]:
+    """What pages of a shard draw, ``[P]``: decides among equal scores."""
+    order = np.argsort(pages)
+    keys = np.empty(len(pages), np.uint64)
+    keys[order] = shard.columns_of(pages[order])["key"]
+    return draws(keys, record["seed"], record["cycle"])
+
+
+FLUSH_VISITS: Final = 100
+"""Visits that are flushed at once, however young they are."""

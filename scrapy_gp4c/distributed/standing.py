@@ -1,0 +1,60 @@
+"""Where the crawl as a whole stands, by the ledger."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.cycles import CycleState, Decided, state
+from scrapy_gp4c.distributed.errors import DiffersError
+
+
+class Begun(NamedTuple):
+    """A cycle as the ledger has it."""
+
+    cycle: int
+    started: float
+    """s since 1970, by the server's clock, as is `closed`."""
+    closed: float | None
+    """None: it is open."""
+    decided: Decided
+
+
+class Standing(NamedTuple):
+    """What is to be done."""
+
+    last: CycleState
+    is_complete: bool
+    """Whether the last cycle is closed, and every shard has a copy as that cycle left it."""
+
+
+def standing(tx: Transaction) -> Standing:
+    """Return what is to be done: to close the last cycle, to go on with it, or to open the next."""
+    last = state(tx)
+    row = tx.execute(
+        "SELECT count(*) FROM gp4c.shard AS s WHERE NOT EXISTS (SELECT FROM gp4c.object AS o"
+        " WHERE o.shard = s.shard AND o.kind = 'snapshot' AND o.cycle = %s)",
+        (last.cycle,),
+    ).fetchone()
+    return Standing(last, last.closed and (last.cycle == 0 or row == (0,)))
+
+
+def begun(tx: Transaction, cycle: int) -> Begun:
+    """Return a cycle; raises DiffersError if there is none of this number."""
+    row = tx.execute(
+        "SELECT extract(epoch FROM opened)::float8, extract(epoch FROM closed)::float8, decided"
+        " FROM gp4c.cycle WHERE cycle = %s",
+        (cycle,),
+    ).fetchone()
+    if row is None:
+        raise DiffersError(f"the ledger has no cycle {cycle}: it may be an older backup. Rebuild from it.")
+    return Begun(cycle, row[0], row[1], Decided(*json.loads(row[2])))
+
+
+def appended(tx: Transaction, cycle: int, shard: int) -> int:
+    """Return how many segments a shard has in the log of a cycle."""
+    row = tx.execute(
+        "SELECT count(*) FROM gp4c.log WHERE cycle = %s AND shard = %s", (cycle, shard)
+    ).fetchone()
+    return int(row[0]) if row is not None else 0

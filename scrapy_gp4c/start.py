@@ -1,0 +1,60 @@
+"""Whether a crawl begins, and what it takes; the scheduler's."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy import signals, version_info
+from scrapy.exceptions import CloseSpider
+
+from scrapy_gp4c.errors import Gp4cError
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger("scrapy_gp4c.scheduler")
+
+FAILED: Final = "gp4c_store_failed"
+"""Finish reason of a run that cannot use its store."""
+CLOSES_AT_START: Final = (2, 19)
+"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
+
+
+def is_crawl(spider: Spider, crawler: Crawler) -> bool:
+    """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
+    start: Any = type(spider).start
+    slot: Any = getattr(crawler.engine, "_slot", None)
+    is_shell = slot is not None and not slot.close_if_idle
+    return not (is_shell or start.__module__.startswith("scrapy.commands."))
+
+
+def cannot_begin(crawler: Crawler, error: Gp4cError) -> None:
+    """Say it in one line, and close the spider as it opens; raises the error in Scrapy before 2.19."""
+    settings = "GP4C_STORE, GP4C_SCORE_FUNCTION, GP4C_LEDGER"
+    logger.critical("Cannot begin a cycle (%s): %s", settings, error)
+    end_as_failure(crawler, signals.spider_closed)
+    if version_info < CLOSES_AT_START:
+        raise error
+    crawler.signals.connect(_refuse, signals.spider_opened, weak=False)
+
+
+def end_as_failure(crawler: Crawler, when: object) -> None:
+    """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
+
+    def end() -> None:
+        crawler.spider = None
+
+    crawler.signals.connect(end, when, weak=False)
+
+
+def _refuse() -> None:
+    raise CloseSpider(FAILED)
+
+
+def opening() -> ModuleType:
+    """What opens the run of a worker; raises SettingsError where its libraries are missing."""
+    return import_module("scrapy_gp4c.distributed.opening")

@@ -1,0 +1,63 @@
+"""Plans and reports: parts of all shards, and one answer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.distributed import exchange
+from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.errors import DiffersError, FencedError
+from scrapy_gp4c.distributed.exchange import Step
+from tests.support.ledgers import joined, killed, taken
+
+CUT = Step(1, "cut/1")
+
+
+def test_parts_are_there_when_all_are(ledger: Connection) -> None:
+    """By shard, whoever came first; meanwhile, whom the others wait for."""
+    worker = joined(ledger)
+    tokens = {shard: taken(ledger, worker, shard).token for shard in (3, 0, 2)}
+    for shard, token in tokens.items():
+        ledger.call(exchange.post, CUT, shard, token, b"part %d" % shard)
+    assert ledger.call(exchange.parts, CUT) is None
+    assert ledger.call(exchange.missing, CUT) == [1]
+    ledger.call(exchange.put_answer, Step(1, "cut/0"), b"another step's")
+    ledger.call(exchange.post, CUT, 1, taken(ledger, worker, 1).token, bytes(range(256)))
+    assert ledger.call(exchange.parts, CUT) == [b"part 0", bytes(range(256)), b"part 2", b"part 3"]
+    assert ledger.call(exchange.missing, CUT) == []
+    assert ledger.call(exchange.answer, CUT) is None
+
+
+def test_the_first_answer_counts(ledger: Connection) -> None:
+    """An equal one is welcome, another one is an error that says what to look at."""
+    ledger.call(exchange.put_answer, CUT, b"0.5 7")
+    ledger.call(exchange.put_answer, CUT, b"0.5 7")
+    with pytest.raises(DiffersError, match=r"the combined answer for 'cut/1' of cycle 1 differs.*versions"):
+        ledger.call(exchange.put_answer, CUT, b"0.5 8")
+    assert ledger.call(exchange.answer, CUT) == b"0.5 7"
+
+
+def test_a_part_is_its_holders_to_post(ledger: Connection) -> None:
+    """A heir posts the same again; a former holder nothing."""
+    worker = joined(ledger)
+    old = taken(ledger, worker, 0).token
+    ledger.call(exchange.post, CUT, 0, old, b"part")
+    killed(ledger, worker)
+    new = taken(ledger, joined(ledger, "two"), 0).token
+    ledger.call(exchange.post, CUT, 0, new, b"part")
+    with pytest.raises(DiffersError, match="the part of shard 0 for 'cut/1' of cycle 1 differs"):
+        ledger.call(exchange.post, CUT, 0, new, b"other")
+    with pytest.raises(FencedError):
+        ledger.call(exchange.post, Step(1, "cut/2"), 0, old, b"part")
+    assert ledger.call(exchange.missing, Step(1, "cut/2")) == [0, 1, 2, 3]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.binary(max_size=2000), number=st.integers(0, 10**6))
+def test_any_bytes_are_kept(ledger: Connection, body: bytes, number: int) -> None:
+    """What they mean is not the ledger's affair."""
+    step = Step(2, f"{number} {body.hex()[:40]}")
+    ledger.call(exchange.put_answer, step, body)
+    assert ledger.call(exchange.answer, step) == body

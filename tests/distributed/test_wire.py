@@ -1,0 +1,76 @@
+"""What the ledger takes of network and disk, counted by a proxy and by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.log import Flush, flush
+from scrapy_gp4c.distributed.polling import poll
+from scrapy_gp4c.distributed.segments import segment
+from tests.support.ledgers import flush_of, joined, opened, taken, visits_of
+from tests.support.postgres import Server
+from tests.support.proxy import Proxy
+
+VISITS = 100
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """What counts."""
+    with Proxy(server.port) as counting:
+        yield counting
+
+
+@pytest.fixture
+def counted(
+    server: Server, database: str, dsn: str, proxy: Proxy, connect: Callable[..., Connection]
+) -> Connection:
+    """The ledger, behind it."""
+    return connect(at=server.dsn(database, port=proxy.port, sslmode="disable"))
+
+
+def test_full_segments_take_at_most_40_bytes_a_visit(
+    counted: Connection, proxy: Proxy, server: Server, database: str
+) -> None:
+    """On the wire, both ways, with all that their flush says and hears; and on disk, with the index."""
+    worker = joined(counted)
+    opened(counted, worker)
+    held = [taken(counted, worker, shard) for shard in range(4)]
+    visits = visits_of(VISITS * 200)
+    parts = [visits[start : start + VISITS] for start in range(0, len(visits), VISITS)]
+    packed = [segment(0, seq, part) for seq, part in enumerate(parts)]
+    start = proxy.bytes
+    for number, one in enumerate(packed, 1):
+        counted.call(flush, worker, flush_of(number, 1, held[0], one))
+    wire = (proxy.bytes - start) / len(visits)
+    ((disk,),) = server.execute(
+        "SELECT pg_table_size('gp4c.log_1') + pg_indexes_size('gp4c.log_1')", database
+    )
+    start = proxy.bytes
+    tokens = {lease.shard: lease.token for lease in held[1:]}
+    together = tuple(segment(shard, 0, parts[shard]) for shard in tokens)
+    counted.call(flush, worker, Flush(201, 1, tokens, together))
+    several = (proxy.bytes - start) / (VISITS * len(tokens))
+    body = sum(len(one.body) for one in packed) / len(visits)
+    print(
+        f"bytes a visit: segment {body:.1f}, row and index {disk / len(visits):.1f}, "
+        f"on the wire {wire:.1f}, of three shards in one flush {several:.1f}"
+    )
+    assert max(wire, several, disk / len(visits)) <= 40
+
+
+def test_leases_and_polling_take_few_bytes(counted: Connection, proxy: Proxy) -> None:
+    """A poll every 5 s and a renewal every 10 s: at most 500 B/s."""
+    worker = joined(counted)
+    opened(counted, worker)
+    lease = taken(counted, worker, 0)
+    start = proxy.bytes
+    counted.call(poll, worker, [0])
+    polled = proxy.bytes - start
+    counted.call(flush, worker, Flush(1, 1, {0: lease.token}))
+    renewed = proxy.bytes - start - polled
+    print(f"bytes: a poll {polled}, a renewal {renewed}")
+    assert polled / 5 + renewed / 10 <= 500

@@ -1,0 +1,77 @@
+"""What a sealed commit is as bytes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.page_state.outcomes import VISIT
+from scrapy_gp4c.store.lmdb_store.packing import pack_rest, unpacked
+from scrapy_gp4c.store.lmdb_store.unsaved import OF_PAGES, Unsaved
+from scrapy_gp4c.store.opening import Sizes, new_shard, open_shard
+from scrapy_gp4c.store.records import NewVisit
+from scrapy_gp4c.store.shards.part import ShardOf
+
+PAGES = st.dictionaries(st.integers(0, 2**32 - 1), st.binary(max_size=20), max_size=4)
+
+
+@given(PAGES, PAGES, st.lists(st.tuples(st.sampled_from(OF_PAGES), PAGES)), st.lists(st.floats(0, 9)))
+def test_what_is_packed_comes_back(
+    pages: dict[int, bytes],
+    requests: dict[int, bytes],
+    values: list[tuple[str, dict[int, bytes]]],
+    notes: list[float],
+) -> None:
+    """New pages, requests, values, those that are none, and notes."""
+    sealed = Unsaved()
+    sealed.pages, sealed.requests = pages, requests
+    for name, kept in values:
+        sealed.values[name].update({page: value or None for page, value in kept.items()})
+    for page, value in enumerate(notes):
+        sealed.note(page, "weight", value)
+    rest = pack_rest(sealed)
+    found = unpacked(np.empty(0, VISIT), rest)
+    assert (found.pages, found.requests, found.values) == (sealed.pages, sealed.requests, sealed.values)
+    assert found.notes().tobytes() == sealed.notes().tobytes()
+    assert pack_rest(found) == rest
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_refused_or_make_a_commit(raw: bytes) -> None:
+    """Nothing but ValueError comes of them."""
+    with suppress(ValueError):
+        assert pack_rest(unpacked(np.empty(0, VISIT), raw)) is not None
+
+
+def test_a_shard_is_built_again_from_what_it_sealed(tmp_path: Path) -> None:
+    """Nothing is in its file before it is acknowledged; what is applied elsewhere is the same, once."""
+    sizes = Sizes(commit_visits=2**31 - 1)
+    for name in ("one", "other"):
+        new_shard(tmp_path / name, ShardOf(1, 4, "crawl"), sizes)
+    with (
+        open_shard(tmp_path / "one", 4, sizes) as one,
+        open_shard(tmp_path / "other", 4, sizes) as other,
+    ):
+        for shard in (one, other):
+            shard.wait()
+            shard.begin_cycle({"started": 1.0})
+        page = one.add_page(7, {"url": "http://a/"})
+        one.record(NewVisit(page, "first", 1.0, "new", fingerprint=5))
+        one.set_validators(page, "e", None)
+        one.commit()
+        assert one.written_visits == 0
+        sealed = one.seal(0)
+        assert sealed is not None
+        one.write()
+        other.apply(sealed, 0)
+        for shard in (one, other):
+            assert (shard.applied, shard.written_visits, shard.pages) == (1, 1, 1)
+        assert other.open_visits().tobytes() == one.open_visits().tobytes()
+        assert other.validators(0) == ("e", None)
+        with pytest.raises(ValueError, match="expected new pages from 1 on"):
+            other.apply(sealed, 0)
