@@ -11,22 +11,21 @@ the calendar, from the first cycle on, and without. The calendar is
 - *turning*: it shows others at every visit, so that its pages are the best hubs of all.
 
 For each: links that became known, pages of the calendar that were fetched, the delay of the other hosts' new
-pages from cycle 8 on (a page never fetched counts until the end), and the peaks of the process's resident
-memory, server included: all of it, and what is its own, without mapped files such as the store, whose pages
-the system takes back when it needs them. Targets: at most one cycle more than without, and at most 32 MB
-more of its own. Every row is a process of its own.
+pages from cycle 8 on (a page never fetched counts until the end), and the peaks of a crawl's resident memory:
+all of it, and what is its own, without mapped files such as the store, whose pages the system takes back when
+it needs them. Targets: at most one cycle more than without, and at most 32 MB more of its own. Every crawl is
+a process of its own, as those of a crawl that recurs are.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import http.server
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,35 +118,24 @@ class Memory:
             time.sleep(SAMPLED_EVERY_S)
 
 
-def crawls(calendar: str, cycles: int, place: str) -> tuple[float, float]:
-    """Run all cycles of one row; for a fresh process. Returns its peaks of memory, all and its own, MB."""
+def crawl(starts: Sequence[str], place: str) -> tuple[float, float]:
+    """Crawl once; for a fresh process. Returns its peaks of memory, all and its own, MB."""
     from scrapy import Spider
-    from scrapy.crawler import CrawlerRunner
-    from scrapy.utils.reactor import install_reactor
+    from scrapy.crawler import CrawlerProcess
 
-    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
-    from twisted.internet import reactor
-    from twisted.internet.defer import inlineCallbacks
-
-    web, memory = Web(calendar), Memory()
+    memory = Memory()
 
     class Follower(Spider):
         name = "follower"
-        start_urls = tuple(web.starts)
+        start_urls = starts
 
         def parse(self, response: Any) -> Iterator[Any]:
             """Follow every link."""
             yield from response.follow_all(css="a")
 
-    @inlineCallbacks
-    def run() -> Any:
-        for web.cycle in range(1, cycles + 1):
-            yield CrawlerRunner({**SETTINGS, "GP4C_STORE": place}).crawl(Follower)
-            gc.collect()  # a crawl leaves circles behind; usually its process ends with it
-        reactor.stop()
-
-    reactor.callWhenRunning(run)
-    reactor.run()
+    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": place})
+    process.crawl(Follower)
+    process.start()
     return peak_mb(), memory.own_mb
 
 
@@ -171,7 +159,9 @@ def row(calendar: str, cycles: int) -> Row:
     with tempfile.TemporaryDirectory() as directory:
         place = str(Path(directory, "store"))
         began_s = time.perf_counter()
-        peaks_mb = in_fresh_process(crawls, calendar, cycles, place)
+        web, peaks_mb = Web(calendar), []
+        for web.cycle in range(1, cycles + 1):
+            peaks_mb.append(in_fresh_process(crawl, web.starts, place))
         time_s = time.perf_counter() - began_s
         with open_store(place, readonly=True) as store:
             urls = [request["url"] for request in store.requests(range(store.pages))]
@@ -187,7 +177,8 @@ def row(calendar: str, cycles: int) -> Row:
         for born in range(FIRST_COUNTED, cycles + 1)
     ]
     visited = sum(page in first for page in of_calendar)
-    return Row(len(of_calendar), visited, float(np.mean(delays)), max(delays), *peaks_mb, time_s)
+    whole_mb, own_mb = np.max(peaks_mb, axis=0).tolist()
+    return Row(len(of_calendar), visited, float(np.mean(delays)), max(delays), whole_mb, own_mb, time_s)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
 from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.repair import repair
@@ -26,7 +27,7 @@ from tests.store.test_store_kill import SMALL, build, crawl, in_child, kill_at, 
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of four cycles, with validators, finders, shadows, and a page that has moved."""
+    """A store of five cycles, with validators, finders, shadows, claims, and a page that has moved."""
     path = tmp_path_factory.mktemp("crawled") / "store"
     build(path)
     with Store(path, sizes=SMALL) as store:
@@ -41,10 +42,19 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.note(page, "found_by", finders[page])
             store.record(NewVisit(page, "first", 5.0, fingerprint=page, bytes=9))
         store.set_request(min(finders), {"url": "http://moved/elsewhere/1"})
+        store.hints.note(np.arange(0, 60, 2), "sitemap", np.full(30, 4.5))
         shadows = np.zeros(10, SHADOW)
         shadows["page"] = range(0, 50, 5)
         store.keep_shadows(5, shadows)
         store.finish_cycle({"visited": 20})
+        store.begin_cycle({"started": 6.0})
+        for page in range(0, 60, 4):
+            outcome = "changed" if page % 3 else "unchanged"
+            store.record(NewVisit(page, outcome, 6.0, fingerprint=page + 7, distance=9, bytes=9))
+        store.hints.note(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
+        store.finish_cycle({"visited": 15})
+        store.hints.tell(np.arange(5, 25, dtype=np.uint32), 7.0)
+        assert store.hints.trust()["counts"].any()
         assert store.verify() == []
     return path
 
@@ -61,6 +71,15 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
                 )
         directories = store.directories()
         shadows = {urls[page] for page in store.shadows(5)["page"]}
+        claims: dict[str, list[Any]] = {url: [] for url in urls}
+        for cycle, claimed in store.hints.of_cycles():
+            for claim in claimed:
+                claims[urls[claim["page"]]].append((cycle, claim["kind"].item(), claim["value"].item()))
+        blocks = [columns for _, columns in store.blocks()]
+        extras = {
+            name: np.concatenate([np.empty(0), *(block[name] for block in blocks)]).tolist()
+            for name in EXTRAS
+        }
         content = {}
         for page, url in enumerate(urls):
             row: PageRow = store.page(page)
@@ -74,6 +93,8 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
                 "validators": store.validators(page),
                 "body": store.body_sum(page),
                 "shadow": url in shadows,
+                "claims": claims[url],
+                "claimed": [values[page] for values in extras],
             }
         return content
 
@@ -88,7 +109,7 @@ def every(step: int, store: PageStore) -> Any:
 def test_the_other_pages_have_what_they_had(
     tmp_path: Path, crawled: Path, step: int, kept_cycles: int | None
 ) -> None:
-    """Columns, visits, directories, finders, validators, sums and shadows, under their new numbers."""
+    """Columns, visits, directories, finders, validators, sums, shadows and claims, under new numbers."""
     path = tmp_path / "store"
     shutil.copytree(crawled, path)
     if kept_cycles is not None:
@@ -173,7 +194,7 @@ def test_a_store_that_is_busy_or_damaged_is_left_alone(tmp_path: Path, crawled: 
     lock.release()
     with Store(path, sizes=SMALL) as store:
         store.begin_cycle({})
-    with pytest.raises(StoreError, match=r"cycle 6 .* is not finished: run the spider"):
+    with pytest.raises(StoreError, match=r"cycle 7 .* is not finished: run the spider"):
         forget(path, SMALL, partial(every, 2))
     with Store(path, sizes=SMALL) as store:
         store.finish_cycle({})

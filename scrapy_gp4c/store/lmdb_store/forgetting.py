@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.growth import START
-from scrapy_gp4c.store.lmdb_store import fold, groups, weights
+from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
@@ -35,6 +36,7 @@ from scrapy_gp4c.store.lmdb_store.shard import shard_of_tables
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.verify_claims import counts_of_sites
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.shards.part import is_a_shard
 
@@ -118,6 +120,8 @@ class _Rest:
             is_page = (state["found_by"] > 0) & (state["found_by"] < START)
             state["found_by"][is_page] = new_finders(state["found_by"][is_page], self._new_id)
             self._new.append_pages(requests, state, numbered.new)
+            if any(state[name].any() for name in EXTRAS):
+                hints.put_extras(self._new, self._new.merged_pages - len(pages), state)
 
     def _visits(self, group: Array) -> dict[int, int]:
         """Write the visits, and of directories what these tell; returns by cycle how many visits go.
@@ -171,6 +175,27 @@ class _Rest:
                     self._new.db["meta"].put(txn, key, without(kept, self._new_id))
         moved(self._old, self._new, self._kept, self._new_id)
         weights.moved(self._old, self._new, self._kept)
+        self._claims()
+
+    def _claims(self) -> None:
+        """Write what sites claimed, and how often they were right of the pages that stay.
+
+        Where visits or claims were dropped, that is known of all their pages alone.
+        """
+        old, new = self._old, self._new
+        with old.transaction() as reading, new.transaction(write=True) as txn:
+            for key, value in old.db["claims"].items(reading):
+                claimed = remapped(trust.unpacked(old.db["claims"], key, value), self._new_id)
+                if len(claimed):
+                    trust.put_claims(txn, new.db, key, claimed)
+            counts = trust.read(reading, old.db["trust"])
+        new.dropped = old.dropped
+        if old.dropped:
+            counts = counts[np.isin(counts["site"], new.directories()["site"])]
+        else:
+            counts = counts_of_sites(new)
+        with new.transaction(write=True) as txn:
+            trust.put(txn, new.db["trust"], counts)
 
 
 def _less(kept: Array, gone: Array) -> Array:

@@ -18,6 +18,7 @@ from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.lmdb_store import trust
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.records import TRUST
 
 Array = npt.NDArray[Any]
 
@@ -28,10 +29,7 @@ def claims_problems(tables: Tables) -> Iterator[str]:
     with tables.transaction() as txn:
         kept = trust.read(txn, tables.db["trust"])
         blocks = [U32.unpack(key)[0] for key in tables.db["hints"].keys(txn)]
-        parts = [
-            (U32_PAIR.unpack(key)[0], trust.unpacked(tables.db["claims"], key, value))
-            for key, value in tables.db["claims"].items(txn)
-        ]
+    parts = _parts(tables)
     if blocks and max(blocks) * tables.block_rows >= pages:
         yield f"claims are kept of block {max(blocks)}, but there are {pages} pages"
         return
@@ -60,6 +58,22 @@ def claims_problems(tables: Tables) -> Iterator[str]:
     for site in expected.keys() | found.keys():
         if not np.array_equal(expected.get(site, 0), found.get(site, 0)):
             yield f"how often the site {site:#x} was right is counted otherwise than by visits and claims"
+
+
+def counts_of_sites(tables: Tables) -> Array:
+    """How often sites were right, dtype `TRUST`, by site: of a store that has dropped no visits."""
+    _, counts = _replayed(tables, dict(_by_cycle(_parts(tables))))
+    rows = [(site, own) for site, own in counts.items() if own.any()]
+    return np.array(rows, TRUST)
+
+
+def _parts(tables: Tables) -> list[tuple[int, Array]]:
+    """Claims, dtype `CLAIM`, by cycle, as they were written."""
+    with tables.transaction() as txn:
+        return [
+            (U32_PAIR.unpack(key)[0], trust.unpacked(tables.db["claims"], key, value))
+            for key, value in tables.db["claims"].items(txn)
+        ]
 
 
 def _by_cycle(parts: list[tuple[int, Array]]) -> Iterator[tuple[int, Array]]:
