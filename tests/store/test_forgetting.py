@@ -75,11 +75,10 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
         for cycle, claimed in store.hints.of_cycles():
             for claim in claimed:
                 claims[urls[claim["page"]]].append((cycle, claim["kind"].item(), claim["value"].item()))
-        blocks = [columns for _, columns in store.blocks()]
-        extras = {
-            name: np.concatenate([np.empty(0), *(block[name] for block in blocks)]).tolist()
+        extras = [
+            np.concatenate([np.empty(0), *(block[name] for _, block in store.blocks())]).tolist()
             for name in EXTRAS
-        }
+        ]
         content = {}
         for page, url in enumerate(urls):
             row: PageRow = store.page(page)
