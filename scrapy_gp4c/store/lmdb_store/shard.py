@@ -124,7 +124,7 @@ class LmdbShard(Store):
         """Make it a shard of the store of this name."""
         self.shard_of = self.shard_of._replace(store_id=store_id)
         with self.tables.transaction(write=True) as txn:
-            self.tables.put_meta(txn, SHARD, list(self.shard_of))
+            self.tables.put_meta(txn, SHARD.decode(), list(self.shard_of))
 
     @property
     def written_visits(self) -> int:
