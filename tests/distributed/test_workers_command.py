@@ -1,4 +1,4 @@
-"""``scrapy gp4c workers`` as it is typed: from an empty database to a drained worker and a collected store."""
+"""``scrapy gp4c workers`` as it is typed: from an empty database to a collected store."""
 
 from __future__ import annotations
 
