@@ -67,6 +67,11 @@ def answer(tx: Transaction, step: Step) -> bytes | None:
     return _read(tx, step, ANSWER)
 
 
+def part(tx: Transaction, step: Step, shard: int) -> bytes | None:
+    """Return what a shard has posted, whoever held it; None while it has not."""
+    return _read(tx, step, shard)
+
+
 def _write(tx: Transaction, step: Step, shard: int, body: bytes) -> None:
     first = tx.execute(
         "INSERT INTO gp4c.report (cycle, step, shard, body) VALUES (%b, %b, %b::smallint, %b) ON CONFLICT "

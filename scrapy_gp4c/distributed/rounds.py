@@ -57,21 +57,12 @@ class Exchange:
 
     async def own_part(self, name: str, shard: int) -> bytes | None:
         """What a shard has posted for a step before, whoever held it."""
-        return await self._link.surely(_own, Step(self._cycle, name), shard)
+        return await self._link.surely(exchange.part, Step(self._cycle, name), shard)
 
 
 def _post(tx: Transaction, step: Step, tokens: Mapping[int, int], own: Mapping[int, bytes]) -> None:
     for shard in sorted(own):
         exchange.post(tx, step, shard, tokens[shard], own[shard])
-
-
-def _own(tx: Transaction, step: Step, shard: int) -> bytes | None:
-    row = tx.execute(
-        "SELECT body FROM gp4c.report WHERE cycle = %s AND step = %s AND shard = %s",
-        (*step, shard),
-        binary=True,
-    ).fetchone()
-    return None if row is None else bytes(row[0])
 
 
 def _part(raw: bytes) -> Part:
@@ -138,7 +129,7 @@ def planners_of(shards: Sequence[LmdbShard], settings: Settings) -> dict[LmdbSha
 
 
 class SharedRounds:
-    """The rounds of a worker's shards: what `scrapy_gp4c.crawling.planning.Rounds` describes."""
+    """The rounds of a worker's shards: what `scrapy_gp4c.crawling.rounds.Rounds` describes."""
 
     def __init__(self, planners: Mapping[LmdbShard, Planner]) -> None:
         """Take the planners of own shards, which have planned round 0."""

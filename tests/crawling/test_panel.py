@@ -241,8 +241,8 @@ def test_the_panel_speaks_for_weight(rows: list[tuple[int, int, float]], bits: i
     with tempfile.TemporaryDirectory() as place, Store(place) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(len(rows)))
         store.weights.put(np.arange(len(rows)), weight)
-        weight, current, is_weighed = panel.weighed(store, shadows, bits)
-        found = current / weight if weight and is_weighed else None
+        total, of_current, is_weighed = panel.weighed(store, shadows, bits)
+        found = of_current / total if total and is_weighed else None
     current = [(one ^ other).bit_count() < bits for one, other, _ in rows]
     if not weight.any() or (weight == 1.0).all():
         assert found is None
