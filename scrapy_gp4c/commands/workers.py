@@ -145,6 +145,8 @@ def _join(project: Project, options: Namespace, administration: Any, ledger: Any
         if code:
             print(f"a crawl ended with exit code {code}; its log says why", file=sys.stderr)
             clock.wait(told, LOOK_S)
+        elif (ended := _looked(project, administration, ledger)) is not None:
+            print(f"{name}: {_lines(ended)[1]}; {ended.pages:,} pages are known", flush=True)
 
 
 def _looked(project: Project, administration: Any, ledger: Any) -> CrawlStatus | None:

@@ -136,7 +136,10 @@ def drain(tx: Transaction, name: str) -> None:
     Raises LedgerError for an unknown one.
     """
     if tx.execute("UPDATE gp4c.worker SET draining = true WHERE name = %s", (name,)).rowcount != 1:
-        raise LedgerError(f"the ledger knows no worker {name!r}: see which there are by their status.")
+        raise LedgerError(
+            f"the ledger knows no worker {name!r}. Between cycles it knows none: give the name while a cycle "
+            "is open, as its status has it, or end that worker's join (SIGTERM)."
+        )
 
 
 def unpark(tx: Transaction, shard: int) -> None:

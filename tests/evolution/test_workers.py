@@ -9,6 +9,7 @@ import signal
 import threading
 from unittest import mock
 
+import joblib
 import numpy as np
 import pytest
 from distributed import LocalCluster
@@ -143,6 +144,19 @@ def test_every_new_text_is_in_one_task(requests, most, least, jobs):
 def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
     with workers(4, "threading") as pool:
+        check(Evaluator(TRUTHS, "ndcg", "visits", pool))
+
+
+class AllAtOnce(joblib.parallel.ThreadingBackend):
+    """A backend that cannot give answers one by one."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_that_gives_all_answers_at_once():
+    """Such a backend is used as well."""
+    joblib.register_parallel_backend("all at once", AllAtOnce)
+    with workers(2, "all at once") as pool:
         check(Evaluator(TRUTHS, "ndcg", "visits", pool))
 
 

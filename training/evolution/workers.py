@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import joblib
+from joblib.parallel import get_active_backend
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
@@ -251,6 +252,8 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
         with config, no_word_of_lost_work(), warnings.catch_warnings():
             # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+            if not get_active_backend()[0].supports_return_generator:
+                options["return_as"] = "list"  # the answers of a generation come all at once
             with joblib.Parallel(**options) as parallel:
                 yield parallel
     finally:
