@@ -29,7 +29,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies sampling chaos
+	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies sampling sketches chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
@@ -42,6 +42,7 @@ QUICK_promotion := --runs 10
 QUICK_replay := --quick
 QUICK_policies := --quick
 QUICK_sampling := --budgets 0.05 --seeds 1
+QUICK_sketches := --clusterings 1 --seeds 1
 QUICK_reproduction := --seeds 1
 QUICK_learned_elsewhere := --population 20 --generations 3
 QUICK_discovery := --cycles 10
