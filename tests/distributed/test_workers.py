@@ -200,8 +200,11 @@ def test_who_comes_late_has_nothing_to_do(crawl: Crawl) -> None:
         ({"GP4C_POLICY": "rns"}, "GP4C_POLICY must be one that chooses by a score alone"),
     ],
 )
-def test_what_cannot_begin_says_so_in_one_line(crawl: Crawl, given: dict[str, Any], expected: str) -> None:
+def test_what_cannot_begin_says_so_in_one_line(
+    crawl: Crawl, given: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An exit code, one critical line, no traceback and no password."""
+    monkeypatch.chdir(crawl.folder)  # where Scrapy makes the JOBDIR
     worker = crawl.start("a", **given)
     worker.join()
     told = [line for line in crawl.log("a").splitlines() if " CRITICAL: " in line]
