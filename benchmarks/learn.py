@@ -42,7 +42,7 @@ CYCLES = 57
 TARGET_MINUTES = {"basic": 10.0, "all": 20.0}
 TARGET_OUTSIDE = 0.25
 TARGET_MB = 1024.0
-DASK = {"pages": 40_000, "population": 100, "generations": 4, "seeds": 1}
+DASK = {"pages": 250_000, "population": 150, "generations": 4, "seeds": 1}
 DASK_RUNS, DASK_TARGET = 3, 1.6
 
 
