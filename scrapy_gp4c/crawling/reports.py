@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,14 +28,10 @@ class Report(NamedTuple):
     panel: OnPanel | None
     """None: there is no panel, or nothing to tell by it."""
 
-    def packed(self) -> bytes:
-        """As JSON: the same for the same."""
-        return json.dumps(self).encode()
-
     @classmethod
-    def unpacked(cls, raw: bytes) -> Report:
-        """Of `packed`."""
-        known, outcomes, new, new_by_hubs, told = json.loads(raw)
+    def of_json(cls, read: Sequence[Any]) -> Report:
+        """A report that was written as JSON."""
+        known, outcomes, new, new_by_hubs, told = read
         found = None if told is None else OnPanel(Tally(*told[0]), *told[1:])
         return cls(known, tuple(outcomes), new, new_by_hubs, found)
 

@@ -45,7 +45,7 @@ class Told(NamedTuple):
     def unpacked(cls, raw: bytes) -> Told:
         """Of `packed`."""
         report, rounds, plan = json.loads(raw)
-        return cls(Report.unpacked(json.dumps(report).encode()), rounds, plan)
+        return cls(Report.of_json(report), rounds, plan)
 
 
 async def close(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Final
 
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
@@ -84,8 +84,8 @@ class Flusher:
         self._sent = None
         if isinstance(error, LedgerAwayError | LedgerFullError):
             return  # the same flush goes again with the next `start`
-        if isinstance(error, Gp4cError):
-            self.failed(error)
+        if not isinstance(error, CancelledError):  # of a run that has ended
+            self.failed(error if isinstance(error, Gp4cError) else Gp4cError(repr(error)))
 
     def last(self) -> None:
         """Send all that is buffered and wait for it, once; what cannot be acknowledged now is lost."""

@@ -81,5 +81,5 @@ def _refuse_parked(assignment: Assignment) -> None:
         names = ", ".join(map(str, assignment.parked))
         raise LedgerError(
             f"shards killed their holders one after the other and are parked: {names}. Look into the logs of "
-            "these workers, then let them be taken again: scrapy gp4c workers unpark SPIDER SHARD."
+            "these workers, then let them be taken again: scrapy gp4c workers SPIDER unpark SHARD."
         )

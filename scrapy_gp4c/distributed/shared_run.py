@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 TURN_S: Final = 0.2
 """From one look at what is to be done to the next."""
 FLUSH_S: Final = 1.0
+"""From one flush to the next, and from one look at the ledger to the next."""
 MORE_SHARDS: Final = "gp4c_more_shards"
 """Finish reason of a run that ends to begin again with shards that others have lost."""
 DRAINED: Final = "gp4c_drained"
@@ -110,11 +111,13 @@ class SharedRun(Run):
         if is_idle:
             self.cycle.end_lost()
             self._feeder.end_unasked()
-        if is_idle or self._turns % max(1, round(FLUSH_S / TURN_S)) == 0:
+        is_due = self._turns % max(1, round(FLUSH_S / TURN_S)) == 0
+        if is_idle or is_due:
             self._flusher.start(done=is_idle)
-        self._once("poll", self._poll)
-        if is_idle and self._flusher.is_done and self._flusher.is_quiet:
-            self._once("close", self._close_cycle)
+        if is_due:  # each look costs the ledger a kilobyte, and closing locks the rows of all shards
+            self._once("poll", self._poll)
+            if is_idle and self._flusher.is_done and self._flusher.is_quiet:
+                self._once("close", self._close_cycle)
         if not is_idle:
             self._wake()
 

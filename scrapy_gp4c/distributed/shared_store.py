@@ -24,6 +24,8 @@ from scrapy_gp4c.store.shards.sharded import ShardedStore
 
 Array = npt.NDArray[Any]
 
+FLUSH_VISITS: Final = 100
+"""Visits that are flushed at once, however young they are."""
 _TURNS: Final = (HUB, PANEL, RANKED, WARMUP, NEW)
 """Kinds of pages in the order of a round's plan; a kind that is none of these is the policy's."""
 
@@ -158,7 +160,3 @@ def _drawn(shard: LmdbShard, pages: npt.NDArray[np.uint32], record: CycleRecord)
     keys = np.empty(len(pages), np.uint64)
     keys[order] = shard.columns_of(pages[order])["key"]
     return draws(keys, record["seed"], record["cycle"])
-
-
-FLUSH_VISITS: Final = 100
-"""Visits that are flushed at once, however young they are."""

@@ -75,10 +75,11 @@ def test_from_an_empty_database_to_a_collected_store(project: Project) -> None:
     ):
         time.sleep(0.5)
     assert found["cycle"] == 1
+    assert worker.stdout is not None
+    assert worker.stdout.readline().startswith("w1: cycle 1 is closed")  # before that the crawl is ending
     worker.send_signal(signal.SIGTERM)
-    out, errors = worker.communicate()
+    _, errors = worker.communicate()
     assert worker.returncode == 0, errors
-    assert out.startswith("w1: cycle 1 is closed")
     assert project.run("drain", "w9")[2].count("knows no worker 'w9'") == 1
     assert project.run("collect")[0] == 1
     code, out, errors = project.run("collect", "all")

@@ -24,6 +24,7 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
+from scrapy_gp4c.store.lmdb_store.building import OF_PAGES
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
 from scrapy_gp4c.store.lmdb_store.gains import moved
@@ -44,7 +45,6 @@ Array = npt.NDArray[Any]
 Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
 """Tells of every page of a store whether it is to be forgotten: bool ``[P]``."""
 
-_OF_PAGES: Final = ("validators", "first_urls", "bodies", "descriptions")
 _RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 
@@ -160,7 +160,7 @@ class _Rest:
 
     def _values(self) -> None:
         """Write what is kept of single pages, and of the store."""
-        for name in _OF_PAGES:
+        for name in OF_PAGES:
             with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
                 for key, value in self._old.db[name].items(reading):
                     page = U32.unpack(key)[0]

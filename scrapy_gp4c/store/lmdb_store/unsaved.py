@@ -50,7 +50,14 @@ class Unsaved:
 
     def add_notes(self, notes: npt.NDArray[Any]) -> None:
         """Add notes, dtype `NOTE`, as they are."""
-        self._notes = [self.notes(), notes]
+        self._gather()
+        self._notes.append(notes)
+
+    def _gather(self) -> None:
+        """Bring the latest notes into order with those of many pages."""
+        if self._latest_notes:
+            self._notes.append(np.array(self._latest_notes, NOTE))
+            self._latest_notes = []
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
         """Note values of many pages."""
@@ -60,9 +67,7 @@ class Unsaved:
 
     def notes(self) -> npt.NDArray[Any]:
         """All notes, dtype `NOTE`, in the order in which they were made."""
-        if self._latest_notes:
-            self._notes.append(np.array(self._latest_notes, NOTE))
-            self._latest_notes = []
+        self._gather()
         return np.concatenate([NO_NOTES, *self._notes])
 
     def write(self, txn: Any, db: Handles, cycle: int, known_request: KnownRequest) -> None:
