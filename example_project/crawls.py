@@ -238,29 +238,29 @@ def stop(process: subprocess.Popen[Any]) -> None:
 class Starter:
     """A process that begins crawls, one at a time: see `example_project.starter`."""
 
-    def __init__(self) -> None:
-        """Start it."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "example_project.starter"],
+    def __init__(self, *modules: str) -> None:
+        """Start it; ``modules``: what its crawls need besides."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "example_project.starter", *modules],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def begin(self, words: Sequence[str], errors: Path) -> None:
         """Begin a command; ``errors``: file for what it writes to standard error."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([words, str(errors)]) + "\n")
-        self._process.stdin.flush()
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([words, str(errors)]) + "\n")
+        self.process.stdin.flush()
 
     def end(self, limit_s: float) -> int:
         """Wait for its end; returns its exit code. Raises TimeoutError."""
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], limit_s)[0]:
             raise TimeoutError
-        return int(self._process.stdout.readline() or 1)
+        return int(self.process.stdout.readline() or 1)
 
     def stop(self) -> None:
         """Stop it, and what it runs."""
-        stop(self._process)
+        stop(self.process)
 
 
 def crawl_day(series: Sequence[Series], port: int) -> Iterator[Series]:

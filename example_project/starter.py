@@ -1,7 +1,8 @@
 """A process that has imported what the demo's crawls need, and becomes one by a fork: they begin at once.
 
-``python -m example_project.starter`` reads lines of JSON, the words of a ``scrapy`` command and the file for
-its errors; it runs one after the other, by Scrapy's own command line, and answers each with its exit code.
+``python -m example_project.starter [MODULE ...]`` imports these modules besides. It reads lines of JSON,
+the words of a ``scrapy`` command and the file for its errors; it runs one after the other, by Scrapy's own
+command line, and answers each with its exit code.
 """
 
 import json
@@ -74,7 +75,7 @@ def run(words: list[str], errors: str) -> int:
 def main() -> None:
     """Serve until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the crawl's, and the demo's
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[1:]):
         import_module(name)
     for line in sys.stdin:
         print(run(*json.loads(line)), flush=True)

@@ -8,10 +8,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.monitoring import Monitor, MonitoredCycle, Process
 from scrapy_gp4c.commands.numbers import positive
+from scrapy_gp4c.commands.progress import ANEW, bar
 from scrapy_gp4c.commands.schedule import Schedule, duration, percentage, window
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.store.opening import open_store
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 HELP = "crawl again and again, one process per cycle"
 DOCUMENT = MonitoredCycle
 """What ``--json`` prints, one line for each cycle."""
-WIDTH: Final = 30
 
 
 class CrawlFailedError(StoreError):
@@ -68,7 +68,7 @@ def run(project: Project, options: Namespace) -> None:
 
     def tell(cycle: MonitoredCycle) -> None:
         if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr)
+            print(ANEW, end="", file=sys.stderr)
         print(json.dumps(asdict(cycle)) if options.json else line(cycle), flush=True)
         if cycle.outlasted and cycle.is_finished:
             print(warning(cycle, options.every, project.delay_s), file=sys.stderr)
@@ -124,7 +124,5 @@ def show_progress(path: Path) -> None:
     except StoreError:
         return
     if cycle is not None and planned:
-        filled = min(WIDTH, WIDTH * done // planned)
-        bar = "█" * filled + "·" * (WIDTH - filled)
-        text = f"\r\033[Kcycle {cycle} {bar} {done:,} visited, {planned:,} planned"
-        print(text, end="", file=sys.stderr, flush=True)
+        text = f"cycle {cycle} {bar(done, planned)} {done:,} visited, {planned:,} planned"
+        print(f"{ANEW}{text}", end="", file=sys.stderr, flush=True)

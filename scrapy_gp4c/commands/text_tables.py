@@ -7,12 +7,20 @@ from collections.abc import Sequence
 
 
 def print_table(rows: Sequence[tuple[str, ...]], left: int = 0) -> None:
-    """Print rows, the first being the header, in aligned columns.
+    """Print what `table_lines` returns."""
+    for line in table_lines(rows, left):
+        sys.stdout.write(line + "\n")
+
+
+def table_lines(rows: Sequence[tuple[str, ...]], left: int = 0) -> list[str]:
+    """Rows, the first being the header, in aligned columns.
 
     The first `left` columns are to the left, as the last one always is; the others to the right.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:left], widths, strict=False)]
         cells += [cell.rjust(width) for cell, width in zip(row[left:-1], widths[left:], strict=False)]
-        sys.stdout.write("  ".join([*cells, row[-1]]) + "\n")
+        lines.append("  ".join([*cells, row[-1]]))
+    return lines

@@ -13,7 +13,7 @@ from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of
 from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
 from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META, PASSED, is_page_request
+from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
 from scrapy_gp4c.crawling.weighing import Weighing
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.records import StoredRequest
@@ -33,7 +33,7 @@ SECRET_DIFFERS: Final = "gp4c/secret_differs"
 ELSEWHERE: Final = "gp4c/skipped/elsewhere"
 """Statistic of the requests that go to other workers, whose pages they ask for."""
 REDIRECTED: Final = "gp4c/redirected_elsewhere"
-"""Statistic of the visits that were redirected to such a page, which end with that."""
+"""Statistic of the visits that end as they were redirected to such a page, with what JSON cannot carry."""
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
 
@@ -46,6 +46,9 @@ class Abroad(Protocol):
 
     def send(self, key: int, stored: StoredRequest, finder: int) -> None:
         """Let them have a request; ``finder``: as the column ``found_by`` has it."""
+
+    def hand_over(self, request: Request, visit: Claim) -> bool:
+        """Let them go on with a visit that was redirected to their page; False: the request cannot travel."""
 
 
 class Admission:
@@ -95,12 +98,10 @@ class Admission:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         claim = dataclasses.replace(claim, host=None)
         if self.abroad is not None and self.abroad.has(request.url):
+            if self.abroad.hand_over(request, claim):
+                return True
             self._stats.inc_value(REDIRECTED)
             request.meta[META] = self._cycle.end(claim, "excluded")
-            target = request.copy()
-            del target.meta[META]
-            target.meta[FOUND_BY] = claim.page + 1
-            self._admit_page(target)
             return False
         if self.queue_claim(request, claim):
             self._cycle.back_in_queue(claim)

@@ -15,6 +15,10 @@ class WorkerStatus:
     draining: bool
     shards: list[int]
     """That it holds."""
+    waits_for: list[int]
+    """Of these, those that are not done with the open cycle."""
+    letters: int
+    """For its shards, unread."""
 
 
 @dataclass(frozen=True)

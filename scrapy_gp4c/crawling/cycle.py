@@ -192,6 +192,15 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
+    def go_on(self, page: int, kind: str, score: float) -> Claim:
+        """Go on with a visit that another worker has begun, and that is no page's here."""
+        self._under_way[page] = False
+        return Claim(page, kind, score, None, self.run)
+
+    def give_up(self, visit: Claim) -> None:
+        """Let another worker go on with such a visit."""
+        del self._under_way[visit.page]
+
     def judge(self, visit: Claim, made: Read, size_bytes: int, latency_s: float = 0.0) -> Told:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
@@ -220,17 +229,8 @@ class Cycle:
     def _end(
         self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None
     ) -> VisitResult:
-        del self._under_way[visit.page]
-        self._without_outcome -= self._plan.position(visit.page) is not None
-        try:
-            self.store.record(
-                new._replace(
-                    distance=NO_DISTANCE if distance_bits is None else distance_bits,
-                    bytes=min(new.bytes, 2**32 - 1),
-                )
-            )
-        except StoreError as error:
-            self.failure = error
+        bits = NO_DISTANCE if distance_bits is None else distance_bits
+        self.record_visit(visit, new._replace(distance=bits, bytes=min(new.bytes, 2**32 - 1)))
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
         judged = OUTCOMES.index(new.outcome) in JUDGED
@@ -246,6 +246,15 @@ class Cycle:
             "kind": visit.kind,
             "score": None if math.isnan(visit.score) else visit.score,
         }
+
+    def record_visit(self, visit: Claim, made: NewVisit) -> None:
+        """End a visit with what it came to, here or where another worker went on with it."""
+        del self._under_way[visit.page]
+        self._without_outcome -= self._plan.position(visit.page) is not None
+        try:
+            self.store.record(made._replace(page=visit.page, kind=visit.kind))
+        except StoreError as error:
+            self.failure = error
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from enum import Enum, auto
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.claims import Claim
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HELD_S: Final = 0.5
 """A host has enough at the downloader when that lasts so long: the scheduler is asked again by then."""
+TURN_S: Final = 0.02
+"""Rounds that are planned so soon one after the other are one turn of the reactor."""
 TELLING: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 """Kinds of visits that a policy which samples may wait for: neighbours tell it nothing."""
 
@@ -85,7 +87,7 @@ class Downloads:
         enough = True
         for slot in self._queued:
             backlog_s = self._backlog_s(slot)
-            if not backlog_s:
+            if not backlog_s and not self._answers_late(slot):
                 if slot not in self._in_vain:
                     self._in_vain = frozenset()
                 return Load.FREE
@@ -103,12 +105,22 @@ class Downloads:
         count = self._counts[name]
         if slot is None:  # there is one from the first request on
             concurrency, delay_s = self._given.get(name, self._usual)
-            sent = 0
+            sent, seen_s = 0, 0.0
         else:
             concurrency, delay_s, sent = slot.concurrency, slot.delay, len(slot.transferring)
+            seen_s = slot.lastseen
         if delay_s:
-            return float(max(0, count - sent) * delay_s)
+            waiting = max(0, count - sent) * delay_s
+            return waiting or max(0.0, min(delay_s, seen_s + delay_s - time()))
         return math.inf if count > concurrency else 0.0
+
+    def _answers_late(self, name: str) -> bool:
+        """Tell whether a host that has a delay may be asked before its last answer is in.
+
+        Scrapy's queue gives pages of hosts without any request under way first, whatever their delay.
+        """
+        slot = self._downloader.slots.get(name)
+        return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
         """Tell whether an outcome is missing that the policy may wait for, and which is not far off."""
@@ -124,15 +136,19 @@ class Downloads:
 
         Where the round before brought samples for the busy hosts alone, the others have nothing left.
         """
-        if self._queued and (self._queued <= self._in_vain or monotonic() < self._rests_until_s):
+        if self._queued and self._queued <= self._in_vain:
             return False
         busy = self._queued.union(slot for slot in self._counts if self._backlog_s(slot) >= HELD_S)
         return len(busy) < self._sites
 
+    def rests(self) -> bool:
+        """Tell whether the reactor has its turn before the next round is planned ahead of queued pages."""
+        return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
+
     def planned_ahead(self, samples: bool, begun_s: float) -> None:
         """Note that a round was; ``samples``: whether with pages that tell of others.
 
-        ``begun_s``: since when (monotonic clock). For as long as that took, the reactor has its turn.
+        ``begun_s``: since when (monotonic clock). Planning takes half of the time at most, `TURN_S` in a row.
         """
         self._in_vain = self._queued if samples else frozenset()
-        self._rests_until_s = 2 * monotonic() - begun_s
+        self._rests_until_s = max(self._rests_until_s, begun_s) + 2 * (monotonic() - begun_s)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.growth import GUESTS, START
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -52,5 +52,5 @@ def _finder(response: Response) -> int:
 def finder_of(request: Request, store: PageStore) -> int:
     """Who found a request, `UNKNOWN` where its mark is none of this store: a JOBDIR may be older."""
     finder = request.meta.get(FOUND_BY, UNKNOWN)
-    is_page = isinstance(finder, int) and 0 < finder <= store.pages
-    return finder if is_page or finder == START else UNKNOWN
+    is_page = isinstance(finder, int) and (0 < finder <= store.pages or finder > GUESTS)
+    return finder if is_page else UNKNOWN

@@ -34,14 +34,25 @@ class Waiting(NamedTuple):
     """What they draw in this cycle."""
 
 
-def first_visits(store: PageStore, settings: Settings, cycle: int, shard: Shard, due: Pages) -> Steps[Pages]:
-    """Which of the pages that were never fetched a cycle visits, in order: all, if there is no cap.
+class FirstVisits(NamedTuple):
+    """Pages that a cycle plans to fetch for the first time."""
+
+    pages: Pages
+    """Those of the store, in order."""
+    all: int
+    """Those of all shards where a cap is on all; else 0: nobody asks."""
+
+
+def first_visits(
+    store: PageStore, settings: Settings, cycle: int, shard: Shard, due: Pages
+) -> Steps[FirstVisits]:
+    """Which of the pages that were never fetched a cycle visits: all, if there is no cap.
 
     ``due``: those of the store that it could visit, ids ascending, each one below `merged_pages`.
     """
     most, most_of_site = settings.new_pages, settings.new_pages_per_site
     if most is None and most_of_site is None:
-        return due
+        return FirstVisits(due, 0)
     candidates = NOBODY
     if len(due):
         columns = some_columns(store, due, ("group", "entered", "key"))
@@ -49,8 +60,9 @@ def first_visits(store: PageStore, settings: Settings, cycle: int, shard: Shard,
         drawn = draws(columns["key"], settings.seed, cycle)
         candidates = by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)
     if most is None:
-        return candidates.pages
-    return (yield from divided(candidates, most, shard)).own.pages
+        return FirstVisits(candidates.pages, 0)
+    found = yield from divided(candidates, most, shard)
+    return FirstVisits(found.own.pages, found.all)
 
 
 def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Chosen:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
 from scrapy_gp4c.crawling.hubs import Hubs
-from scrapy_gp4c.crawling.new_pages import first_visits
+from scrapy_gp4c.crawling.new_pages import FirstVisits, first_visits
 from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, spent_of
 from scrapy_gp4c.crawling.survey import Survey, survey
 from scrapy_gp4c.crawling.undivided import check_divisible
@@ -57,10 +57,11 @@ class Beginning(NamedTuple):
     """What round 0 needs besides."""
 
     opening: Opening
-    new: Pages
-    """Pages never fetched that the cycle plans to."""
+    new: FirstVisits
+    known: int
+    """Pages of all shards."""
     rankable: int
-    """Pages of all shards that the policy may choose from."""
+    """Those of them that the policy may choose from."""
     sums: tuple[int, ...]
     """What scores read over the pages of all shards."""
 
@@ -208,22 +209,25 @@ class Planner:
             return self._beginning
         known, hubs = self._surveyed(), Hubs(self._store, self._settings, self._cycle)
         own, of_hubs = self._surroundings.sums(NOTHING), hubs.sums()
-        counted = (known.alive, len(known.due[PANEL]), len(known.due[NEW]), known.rankable_pages)
+        counted = (
+            self._store.pages, known.alive, len(known.due[PANEL]), len(known.due[NEW]), known.rankable_pages
+        )  # fmt: skip
         any_hubs = int(np.count_nonzero(known.hubs))
         totals = yield from summed(*counted, any_hubs, *own, *of_hubs)
-        alive, panel, waiting, rankable, any_hubs, *sums = totals
-        new = known.due[NEW]
+        pages, alive, panel, waiting, rankable, any_hubs, *sums = totals
+        due = known.due[NEW]
+        new = FirstVisits(due, 0)
         if waiting:
-            new = yield from first_visits(self._store, self._settings, self._cycle, self._shard, new)
+            new = yield from first_visits(self._store, self._settings, self._cycle, self._shard, due)
         beside_panel = max(0, self._settings.budget_pages(alive) - panel)
         most, chosen = hubs.most(beside_panel), Division(NOBODY, 0)
         if any_hubs and most:
-            due = known.due[NEW]
-            left = np.setdiff1d(due, new) if len(new) < len(due) else NOTHING.pages
+            left = np.setdiff1d(due, new.pages) if len(new.pages) < len(due) else NOTHING.pages
             best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
             chosen = yield from divided(best, most, self._shard)
         self._opening = Opening(beside_panel - chosen.all, chosen.own)
-        self._beginning = Beginning(self._opening, new, rankable - chosen.all, tuple(sums[: len(own)]))
+        sums = sums[: len(own)]
+        self._beginning = Beginning(self._opening, new, pages, rankable - chosen.all, tuple(sums))
         return self._beginning
 
     def _surveyed(self) -> Survey:
@@ -244,7 +248,7 @@ class Planner:
             PANEL: _unscored(panel),
             RANKED: chosen,
             WARMUP: _unscored(warmup),
-            NEW: _unscored(begun.new),
+            NEW: _unscored(begun.new.pages),
         }
         counts = PlanCounts(
             known=self._store.pages,
@@ -257,10 +261,17 @@ class Planner:
             panel=len(panel),
             ranked=0,
             warmup=len(warmup),
-            new=len(begun.new),
+            new=len(begun.new.pages),
         )
         if self._shard.of > 1:
-            counts["whole"] = WholePlan(shards=self._shard.of, rankable=begun.rankable, ranked=[], sums=[])
+            counts["whole"] = WholePlan(
+                shards=self._shard.of,
+                known=begun.known,
+                new=begun.new.all,
+                rankable=begun.rankable,
+                ranked=[],
+                sums=[],
+            )
         return counts, parts
 
 

@@ -70,6 +70,7 @@ class Run:
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit
+        self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
@@ -112,15 +113,13 @@ class Run:
         None where nobody knows.
         """
         self.feed()
-        may_plan = True
         while True:
             load = self._load(queued)
             if load is Load.FREE and (request := pop()) is not None:
                 self.idle_since_s = None
-            elif may_plan and self._begin_round(load):
-                may_plan = load not in (Load.BUSY, Load.HELD)  # of these one a call: each takes its time
+            elif self._begin_round(load):
                 continue
-            elif load is not Load.BUSY or (request := pop()) is None:
+            elif load is not Load.BUSY or self._leaves_room() or (request := pop()) is None:
                 return None
             if self._leave_queue(request):
                 return request
@@ -130,9 +129,24 @@ class Run:
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
         load = self._downloads.load(slots)
+        if load is Load.NONE and self._has_queued:
+            self.idle_since_s = None  # only now nothing is left to send
+        self._has_queued = load is not Load.NONE
         if load is Load.HELD:  # until the scheduler looks again
             self.idle_since_s = self.idle_since_s or monotonic()
         return load
+
+    def _leaves_room(self) -> bool:
+        """Tell whether pages of busy hosts wait for a round that is planned soon: it may have other hosts'.
+
+        The downloader would lend them the places that those could have had at once.
+        """
+        downloads = self._downloads
+        assert downloads is not None
+        if not (downloads.rests() and downloads.leave_a_host()):
+            return False
+        self.idle_since_s = self.idle_since_s or monotonic()
+        return True
 
     def _begin_round(self, load: Load) -> bool:
         """Plan the next round where it is due, now that no queued page can be sent; True if it has pages."""
@@ -175,7 +189,9 @@ class Run:
         """
         downloads = self._downloads
         if downloads is not None:
-            if self._asked_with == self.cycle.without_outcome or not downloads.leave_a_host():
+            if self._asked_with == self.cycle.without_outcome or downloads.rests():
+                return False
+            if not downloads.leave_a_host():
                 return False
             if not downloads.awaits(self.cycle.is_under_way):
                 return True

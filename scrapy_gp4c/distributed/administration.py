@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.crawling.crawl_status import CrawlStatus, WorkerStatus
-from scrapy_gp4c.distributed import leases, objects, schema
+from scrapy_gp4c.distributed import copies, leases, schema
 from scrapy_gp4c.distributed.assignment import assign
 from scrapy_gp4c.distributed.connection import Calls, Connection, Transaction
+from scrapy_gp4c.distributed.copies import Copying
 from scrapy_gp4c.distributed.errors import LedgerError
 from scrapy_gp4c.distributed.ledger import open_ledger
-from scrapy_gp4c.distributed.objects import Owned
+from scrapy_gp4c.distributed.objects import Owned, Place
 from scrapy_gp4c.distributed.places import place_of
 from scrapy_gp4c.distributed.standing import standing
-from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.errors import SettingsError, StoreError
+from scrapy_gp4c.page_state.outcomes import PANEL
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import Sizes, join, open_shard, split
+from scrapy_gp4c.store.opening import Progress, Sizes, forget, join, no_progress, open_shard, split
+from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.shards.directory import shard_path
-
-FILE: Final = "data.mdb"
+from scrapy_gp4c.store.shards.part import ShardOf
 
 
 def ledger_of(settings: Settings) -> Connection:
@@ -34,7 +38,9 @@ def ledger_of(settings: Settings) -> Connection:
     return open_ledger(settings.ledger, settings.lease_s)
 
 
-def create(settings: Settings, shards: int, store: Path | None, sizes: Sizes) -> schema.About:
+def create(
+    settings: Settings, shards: int, store: Path | None, sizes: Sizes, progress: Progress = no_progress
+) -> schema.About:
     """Make a ledger of so many shards; ``store``: whose pages and history they begin with."""
     assert settings.ledger is not None
     owner = Connection(settings.ledger)
@@ -42,7 +48,8 @@ def create(settings: Settings, shards: int, store: Path | None, sizes: Sizes) ->
         about = schema.create(owner, shards)
         if store is not None:
             owner.call(_refuse_used, about)
-            _begin_with(owner, settings, about, store, sizes)
+            place = place_of(settings.objects, owner)
+            _begin_with(owner, place, about, store, sizes, progress)
     finally:
         owner.close()
     return about
@@ -59,19 +66,20 @@ def _refuse_used(tx: Transaction, about: schema.About) -> None:
         )
 
 
-def _begin_with(calls: Calls, settings: Settings, about: schema.About, store: Path, sizes: Sizes) -> None:
+def _begin_with(
+    calls: Calls, place: Place, about: schema.About, store: Path, sizes: Sizes, progress: Progress
+) -> None:
     """Split a store, and store its shards as the copies of its last cycle."""
-    place = place_of(settings.objects, calls)
     with tempfile.TemporaryDirectory(prefix="gp4c-split-") as folder:
-        made = split(store, Path(folder, "shards"), about.shards, sizes)
+        made = split(store, Path(folder, "shards"), about.shards, sizes, progress)
         for number in range(about.shards):
             with open_shard(shard_path(Path(folder, "shards"), number), about.shards, sizes) as one:
                 one.belong_to(about.ledger)
                 record = one.cycles()[-1] if made.cycles else {}
                 copy = Path(folder, f"copy-{number}")
                 copy.mkdir()
-                file = one.copy_to(copy)
-            objects.put(calls, place, Owned(number, 0), "snapshot", made.cycles, file)
+                copies.put_snapshot(Copying(calls, place, Owned(number, 0), copy), one)
+            progress("copies", number + 1, about.shards)
     if made.cycles:
         record.pop("shard", None)
         calls.call(_enter_history, made.cycles, json.dumps(record, sort_keys=True))
@@ -87,10 +95,11 @@ def _enter_history(tx: Transaction, cycle: int, record: str) -> None:
 
 def status(calls: Calls, settings: Settings) -> CrawlStatus:
     """Look at the crawl."""
-    about, now, view = calls.call(schema.about), calls.call(standing), calls.call(leases.look)
+    about, now, view = calls.call(schema.about), calls.call(standing), calls.call(leases.look, True)
     alive = {row.instance for row in view.workers if row.left_s >= 0}
     parked = list(assign(view, settings.lease_s).parked)
-    last = now.last
+    last, letters = now.last, calls.call(_letters)
+    waits_for = [row.shard for row in view.shards if row.done < last.cycle] if not last.closed else []
     return CrawlStatus(
         ledger=about.ledger,
         shards=about.shards,
@@ -99,25 +108,27 @@ def status(calls: Calls, settings: Settings) -> CrawlStatus:
         open=not last.closed,
         complete=now.is_complete,
         next_due_s=max(0.0, settings.cycle_s - last.age_s) if now.is_complete else None,
-        waits_for=[row.shard for row in view.shards if row.done < last.cycle] if not last.closed else [],
+        waits_for=waits_for,
         homeless=[row.shard for row in view.shards if row.instance not in alive],
         parked=parked,
-        letters=calls.call(_letters),
+        letters=sum(letters.values()),
         workers=[
             WorkerStatus(
                 row.name,
                 row.left_s,
                 row.draining,
-                [shard.shard for shard in view.shards if shard.instance == row.instance],
+                held := [shard.shard for shard in view.shards if shard.instance == row.instance],
+                [shard for shard in held if shard in waits_for],
+                sum(letters.get(shard, 0) for shard in held),
             )
             for row in view.workers
         ],
     )
 
 
-def _letters(tx: Transaction) -> int:
-    row = tx.execute("SELECT count(*) FROM gp4c.mail").fetchone()
-    return int(row[0]) if row is not None else 0
+def _letters(tx: Transaction) -> dict[int, int]:
+    """Letters that nobody has read, by the shard that they are for."""
+    return dict(tx.execute("SELECT receiver, count(*) FROM gp4c.mail GROUP BY receiver").fetchall())
 
 
 def is_wanted(found: CrawlStatus) -> bool:
@@ -127,30 +138,61 @@ def is_wanted(found: CrawlStatus) -> bool:
     return found.next_due_s == 0
 
 
-def collect(calls: Calls, settings: Settings, directory: Path, sizes: Sizes) -> tuple[int, int, int]:
+def collect(
+    calls: Calls,
+    settings: Settings,
+    directory: Path,
+    sizes: Sizes,
+    *,
+    panel: bool = False,
+    progress: Progress = no_progress,
+) -> tuple[int, int, int]:
     """Join the copies of all shards into one ordinary store, without the workers.
 
-    Returns the cycle that it ends with, and its pages and cycles. Raises LedgerError where the copies are of
-    different cycles.
+    ``panel``: of the panel's pages alone, which were visited whatever their score: a history of them is
+    without bias. Returns the cycle that it ends with, and its pages and cycles. Raises LedgerError where the
+    copies are of different cycles, and where there is no panel.
     """
     about, place = calls.call(schema.about), place_of(settings.objects, calls)
-    newest: dict[int, objects.Stored] = {}
-    for stored in calls.call(objects.registered):
-        if stored.kind == "snapshot" and stored.cycle >= (newest.get(stored.shard) or stored).cycle:
-            newest[stored.shard] = stored
-    cycles = {stored.cycle for stored in newest.values()}
-    if len(newest) < about.shards or len(cycles) != 1:
-        raise LedgerError(
-            f"expected a copy of each of {about.shards} shards, all as one cycle left them; found "
-            f"{len(newest)}, of the cycles {', '.join(map(str, sorted(cycles))) or 'none'}. Start the "
-            "workers: they finish the cycle, and copy."
-        )
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="collect-") as folder:
-        places = []
-        for shard, stored in sorted(newest.items()):
-            places.append(shard_path(Path(folder), shard))
-            places[-1].mkdir()
-            objects.get(place, stored, places[-1] / FILE)
-        pages, joined = join(places, directory, sizes)
+        places = [shard_path(Path(folder), shard) for shard in range(about.shards)]
+        cycles = set()
+        for shard, path in enumerate(places):
+            own = ShardOf(shard, about.shards, about.ledger)
+            cycles.add(copies.build(calls, place, own, path, sizes))
+            progress("copies", shard + 1, about.shards)
+        if len(cycles) != 1 or not max(cycles):
+            raise LedgerError(
+                f"expected the objects of {about.shards} shards, all up to one cycle; found "
+                f"{', '.join(map(str, sorted(cycles)))}. Start the workers: they finish the cycle, and copy."
+            )
+        whole = Path(folder, "whole") if panel else directory
+        pages, joined = join(places, whole, sizes, progress)
+        if panel:
+            pages -= forget(whole, sizes, _off_panel)
+            _move(whole, directory)
     return cycles.pop(), pages, joined
+
+
+def _move(store: Path, directory: Path) -> None:
+    try:
+        store.replace(directory)
+    except OSError as error:
+        raise StoreError(
+            f"expected {directory} to be empty or not there, to put a store into it; found {error.strerror}. "
+            "Give another directory."
+        ) from None
+
+
+def _off_panel(store: PageStore) -> npt.NDArray[np.bool_]:
+    """Tell which pages were never visited as some of the panel; raises LedgerError if that is all of them."""
+    off = np.ones(store.merged_pages, np.bool_)
+    for _, visits in store.visits():
+        off[visits["page"][visits["kind"] == PANEL]] = False
+    if off.all():
+        raise LedgerError(
+            "expected visits to a panel, a random share of the pages; found none. Set GP4C_PANEL and crawl, "
+            "or leave out --panel."
+        )
+    return off

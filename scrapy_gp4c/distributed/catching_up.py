@@ -11,22 +11,25 @@ from typing import Final, NamedTuple
 from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.distributed import objects, rounds
+from scrapy_gp4c.distributed import copies, objects, rounds
 from scrapy_gp4c.distributed.errors import LedgerDamagedError
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.log import read_log
-from scrapy_gp4c.distributed.objects import Place
+from scrapy_gp4c.distributed.objects import Copies, Place
 from scrapy_gp4c.distributed.rounds import Exchange, begun_name
 from scrapy_gp4c.distributed.schema import About
-from scrapy_gp4c.distributed.standing import Begun, appended
+from scrapy_gp4c.distributed.standing import Begun, appended, finished
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import USUAL, LmdbShard, Sealed, Sizes, new_shard, open_shard
+from scrapy_gp4c.store.opening import USUAL, LmdbShard, Sealed, Sizes, open_shard
 from scrapy_gp4c.store.shards.directory import shard_path
 from scrapy_gp4c.store.shards.part import ShardOf
 
 logger = logging.getLogger(__name__)
 
+AHEAD: Final = "ahead of the ledger"
+OLDER: Final = "of an older cycle"
+OTHERWISE: Final = "not what the ledger has of it"
 NEVER: Final = 2**31 - 1
 """Visits after which a store would commit by itself."""
 
@@ -67,39 +70,66 @@ class Home(NamedTuple):
         return one
 
 
-async def opened(link: Link, home: Home, shard: int, cycle: int) -> LmdbShard:
-    """Open a shard that is in this cycle, or has ended it or the one before; rebuild one that is not."""
+async def opened(link: Link, home: Home, shard: int, begun: Begun) -> LmdbShard:
+    """Open a shard as a cycle needs it: in it, or as that or the one before has left it.
+
+    One that has missed cycles goes through them; one that is not as the ledger has it is built anew.
+    """
     if shard in home.copies():
         one = home.open(shard)
-        log = await link.surely(appended, cycle, shard)
-        is_ahead = one.open_cycle == cycle and one.applied > log
-        if one.last_cycle in (cycle - 1, cycle) and not is_ahead:
+        missed = await link.surely(objects.copies, shard, one.last_cycle)
+        problem = await _problem(link, one, begun, missed)
+        if problem is None:
+            await deferToThread(copies.replay, home.place, one, missed.cycles)
             return one
         one.close()
         logger.warning(
-            "Shard %d in %s is %s: it is built anew from the ledger",
-            shard,
-            home.path(shard),
-            "ahead of the ledger" if is_ahead or one.last_cycle > cycle else "of an older cycle",
+            "Shard %d in %s is %s: it is built anew from the ledger", shard, home.path(shard), problem
         )
-    await _rebuild(link, home, shard)
+    await deferToThread(_rebuild, link, home, shard)
     return home.open(shard)
 
 
-async def _rebuild(link: Link, home: Home, shard: int) -> None:
-    """Put the newest snapshot of a shard into its directory, or an empty shard if there is none."""
+async def _problem(link: Link, one: LmdbShard, begun: Begun, missed: Copies) -> str | None:
+    """What is wrong with a shard for this cycle; None: nothing, once it has gone through what it missed.
+
+    A ledger that is an older backup, or has lost commits, may have gone another way since than the shard has.
+    """
+    cycle, number = begun.cycle, one.shard_of.number
+    last = cycle if begun.closed is not None else cycle - 1
+    if one.last_cycle > last:
+        return AHEAD
+    if one.last_cycle + len(missed.cycles) < cycle - 1:
+        return OLDER
+    if missed.snapshot is not None and missed.snapshot.cycle > one.last_cycle:
+        return OLDER  # and the snapshot was cheaper than the cycles
+    if one.last_cycle and one.cycles()[one.last_cycle - 1].get("finished") != await link.surely(
+        finished, one.last_cycle
+    ):
+        return OTHERWISE
+    if one.open_cycle is None:
+        return None
+    if missed.cycles:
+        return OLDER  # others have closed the cycle that is open here, and its log may be gone
+    if one.cycles()[-1]["started"] != begun.started:
+        return OTHERWISE
+    if not one.applied:
+        return None
+    if one.applied > await link.surely(appended, cycle, number):
+        return AHEAD
+    _, visits, _ = await deferToThread(next, read_log(link.thread, cycle, number, one.applied - 1))
+    own = one.open_visits()[: one.written_visits]
+    return None if own[len(own) - len(visits) :].tobytes() == visits.tobytes() else OTHERWISE
+
+
+def _rebuild(link: Link, home: Home, shard: int) -> None:
+    """Build a shard as its last closed cycle left it, beside its directory, and put it in its place."""
     path = home.path(shard)
     shutil.rmtree(path, ignore_errors=True)
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    copies = [one for one in await link.surely(objects.registered, shard) if one.kind == "snapshot"]
-    if copies:
-        part.mkdir(0o700, parents=True)
-        newest = max(copies, key=lambda one: one.cycle)
-        await deferToThread(objects.get, home.place, newest, part / "data.mdb")
-    else:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        new_shard(part, ShardOf(shard, home.about.shards, home.about.ledger), home.sizes)
+    of = ShardOf(shard, home.about.shards, home.about.ledger)
+    copies.build(link.thread, home.place, of, part, home.sizes)
     part.rename(path)
 
 

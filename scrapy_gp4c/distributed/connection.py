@@ -19,6 +19,7 @@ from psycopg import conninfo
 
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerVersionError
 from scrapy_gp4c.distributed.failures import Failures, Parameters, unreadable
+from scrapy_gp4c.distributed.watch import Watch
 
 Transaction = psycopg.Connection[tuple[Any, ...]]
 """What work is done in: `execute` and the cursors of it, no more."""
@@ -32,6 +33,9 @@ class Calls(Protocol):
 
     def call(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do work in one transaction; returns what it returns, committed."""
+
+    def single(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work of one statement, which is a transaction of its own."""
 
 
 OLDEST_SERVER: Final = 150_000
@@ -63,6 +67,7 @@ class Connection:
         self._connection: Transaction | None = None
         self._wire: socket.socket | None = None
         self._late = False
+        self._watch = Watch(self._cut)
         self._lock = threading.Lock()
         """Guards `_wire`: the one thing that another thread, the watch, may touch."""
 
@@ -86,12 +91,22 @@ class Connection:
         recognises what it has done before. Raises what `Failures.told` returns, and LedgerAwayError for a
         call that takes too long, whose transaction may or may not be committed.
         """
+        return self._in_time(lambda: self._transaction(work, *args, **kwargs))
+
+    def single(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work of one statement, which is a transaction of its own: nothing is sent around it.
+
+        As `call` otherwise. The server ends it by its own settings only: it is for what locks no row, or one.
+        """
+        return self._in_time(lambda: self._statement(work, *args, **kwargs))
+
+    def _in_time(self, attempt: Callable[[], T]) -> T:
         until = time.monotonic() + self._call_s
         lost = False
         while True:
             try:
                 with self._watched(until):
-                    return self._transaction(work, *args, **kwargs)
+                    return attempt()
             except psycopg.Error as error:
                 now = time.monotonic()
                 if self._late or now >= until:
@@ -108,6 +123,10 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; a later call makes another one."""
+        self._watch.end()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         with self._lock:
             wire, self._wire = self._wire, None
         if wire is not None:
@@ -120,10 +139,7 @@ class Connection:
     def _transaction(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        if self._connection is None:
-            self._connect()
-        connection = self._connection
-        assert connection is not None
+        connection = self._connected()
         try:
             self._begin(connection)
             done = work(connection, *args, **kwargs)
@@ -132,6 +148,23 @@ class Connection:
             self._roll_back(connection)
             raise
         return done
+
+    def _statement(
+        self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        connection = self._connected()
+        try:
+            return work(connection, *args, **kwargs)
+        except BaseException:
+            if connection.broken or connection.closed:
+                self.close()
+            raise
+
+    def _connected(self) -> Transaction:
+        if self._connection is None:
+            self._connect()
+        assert self._connection is not None
+        return self._connection
 
     def _begin(self, connection: Transaction) -> None:
         """Begin a transaction that the server, too, ends in time: a stopped worker's locks would last."""
@@ -146,7 +179,7 @@ class Connection:
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
         if connection.broken or connection.closed:
-            self.close()
+            self._hang_up()
 
     def _connect(self) -> None:
         try:
@@ -158,7 +191,7 @@ class Connection:
             self._wire = socket.fromfd(made.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         if made.info.server_version < OLDEST_SERVER:
             found = made.info.server_version // 10_000
-            self.close()
+            self._hang_up()
             raise LedgerVersionError(
                 f"{self.where} is PostgreSQL {found}; the ledger needs {OLDEST_SERVER // 10_000} or newer."
             )
@@ -168,7 +201,7 @@ class Connection:
                 self._check(made)
                 made.execute("COMMIT")
             except BaseException:
-                self.close()
+                self._hang_up()
                 raise
 
     @contextmanager
@@ -178,13 +211,11 @@ class Connection:
         TCP's own timers do not help against a partner that takes what is sent and never answers.
         """
         self._late = False
-        watch = threading.Timer(max(0.0, until - time.monotonic()), self._cut)
-        watch.daemon = True
-        watch.start()
+        self._watch.expect(until)
         try:
             yield
         finally:
-            watch.cancel()
+            self._watch.rest()
 
     def _cut(self) -> None:
         with self._lock:

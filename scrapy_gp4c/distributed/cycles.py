@@ -103,6 +103,7 @@ def _open(tx: Transaction, cycle: int, worker: Worker, decided: Decided, code: C
     ).rowcount
     if first:
         tx.execute("SELECT gp4c.open_log(%s)", (cycle,))
+        drop_log(tx, cycle - 1)  # unless whoever registered the last of its objects has done so
     return bool(first)
 
 
@@ -160,6 +161,14 @@ def close(tx: Transaction, cycle: int) -> bool:
     tx.execute("UPDATE gp4c.cycle SET closed = clock_timestamp() WHERE cycle = %s", (cycle,))
     tx.execute("DELETE FROM gp4c.report WHERE cycle <= %s", (cycle - KEPT_REPORTS,))
     return True
+
+
+def closed_s(tx: Transaction, cycle: int) -> float | None:
+    """Return when a cycle was closed, s since 1970, by the server; None: it is open. One statement."""
+    row = tx.execute(
+        "SELECT extract(epoch FROM closed)::float8 FROM gp4c.cycle WHERE cycle = %s", (cycle,)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def keep_record(tx: Transaction, cycle: int, record: CycleRecord) -> None:

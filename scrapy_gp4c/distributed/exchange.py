@@ -6,12 +6,16 @@ a second one must be equal.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from psycopg import sql
 
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import DiffersError
-from scrapy_gp4c.distributed.leases import fence
+from scrapy_gp4c.distributed.leases import PARKED_AFTER, refuse_lost
 
+_STEP: Final = sql.SQL("SELECT gp4c.step({}, {}, {})")
 ANSWER: Final = -1
 """In place of a shard: the combined answer."""
 
@@ -24,27 +28,61 @@ class Step(NamedTuple):
     """Such as ``cut/2``: a short text, unique in the cycle."""
 
 
-def post(tx: Transaction, step: Step, shard: int, token: int, part: bytes) -> None:
-    """Write a shard's part, under its fence. Raises FencedError; DiffersError for a second, other one."""
-    fence(tx, {shard: token})
-    _write(tx, step, shard, part)
+class Waiting(NamedTuple):
+    """How far a step is."""
+
+    missing: int
+    """Shards that have posted no part."""
+    homeless: int
+    """While parts are missing: shards that nobody alive holds."""
+    answer: bytes | None
+    """What the parts come to, once anybody has written it."""
+
+
+def post(tx: Transaction, step: Step, shard: int, token: int, part: bytes) -> Waiting:
+    """Write a shard's part, under its fence, and return how far the step is: one statement.
+
+    Raises FencedError; DiffersError for a second, other one.
+    """
+    return _write(tx, step, shard, token, part)
+
+
+def look(tx: Transaction, step: Step) -> Waiting:
+    """Return how far a step is: one statement, without parameters, as these take bytes."""
+    row = tx.execute(_STEP.format(*step, PARKED_AFTER)).fetchone()
+    assert row is not None
+    return _waiting(row[0])
 
 
 def parts(tx: Transaction, step: Step) -> list[bytes] | None:
     """Return all shards' parts, by shard; None while some are missing."""
-    row = tx.execute(
-        "SELECT (SELECT shards FROM gp4c.about) = count(*) FROM gp4c.report"
-        " WHERE cycle = %s AND step = %s AND shard >= 0",
-        step,
-    ).fetchone()
-    if row != (True,):
+    if missing(tx, step):
         return None
+    return told(tx, step)
+
+
+def told(tx: Transaction, step: Step) -> list[bytes]:
+    """Return the parts that are there, by shard: one statement."""
     rows = tx.execute(
         "SELECT body FROM gp4c.report WHERE cycle = %s AND step = %s AND shard >= 0 ORDER BY shard",
         step,
         binary=True,
     ).fetchall()
     return [bytes(body) for (body,) in rows]
+
+
+def addressed(tx: Transaction, step: Step, shards: Iterable[int]) -> list[tuple[int, Any]]:
+    """Return what the parts of a step have for some shards, as (shard, content), by sender.
+
+    Such a part is JSON: an object whose names are the shards that it has something for.
+    """
+    rows = tx.execute(
+        "SELECT n, convert_from(body, 'UTF8')::json -> n FROM gp4c.report, unnest(%s::text[]) AS n"
+        " WHERE cycle = %s AND step = %s AND shard >= 0 AND convert_from(body, 'UTF8')::jsonb ? n"
+        " ORDER BY shard",
+        ([str(shard) for shard in shards], *step),
+    ).fetchall()
+    return [(int(number), content) for number, content in rows]
 
 
 def missing(tx: Transaction, step: Step) -> list[int]:
@@ -59,7 +97,7 @@ def missing(tx: Transaction, step: Step) -> list[int]:
 
 def put_answer(tx: Transaction, step: Step, body: bytes) -> None:
     """Write what the parts come to. Raises DiffersError if another worker found something else."""
-    _write(tx, step, ANSWER, body)
+    _write(tx, step, ANSWER, 0, body)
 
 
 def answer(tx: Transaction, step: Step) -> bytes | None:
@@ -72,18 +110,26 @@ def part(tx: Transaction, step: Step, shard: int) -> bytes | None:
     return _read(tx, step, shard)
 
 
-def _write(tx: Transaction, step: Step, shard: int, body: bytes) -> None:
-    first = tx.execute(
-        "INSERT INTO gp4c.report (cycle, step, shard, body) VALUES (%b, %b, %b::smallint, %b) ON CONFLICT "
-        "DO NOTHING",
-        (*step, shard, body),
-    ).rowcount
-    if not first and _read(tx, step, shard) != body:
+def _write(tx: Transaction, step: Step, shard: int, token: int, body: bytes) -> Waiting:
+    row = tx.execute(
+        "SELECT gp4c.post(%b, %b, %b, %b, %b, %b)", (*step, shard, token, body, PARKED_AFTER), binary=True
+    ).fetchone()
+    assert row is not None
+    if row[0] == b"lost":
+        refuse_lost([shard])
+    if row[0] == b"differs":
         whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
         raise DiffersError(
             f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written first: "
             "workers must find the same. Let all of them run the same versions, also of NumPy."
         )
+    return _waiting(row[0])
+
+
+def _waiting(told: bytes) -> Waiting:
+    """Of ``missing homeless``, and behind that nothing, or ``a`` and the answer."""
+    missing, homeless, rest = bytes(told).split(b" ", 2)
+    return Waiting(int(missing), int(homeless), rest[1:] if rest else None)
 
 
 def _read(tx: Transaction, step: Step, shard: int) -> bytes | None:

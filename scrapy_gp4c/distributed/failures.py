@@ -103,15 +103,25 @@ class Failures:
         forms = {
             form
             for secret in secrets
-            for form in (secret, quote(secret), quote(secret, ""), quote_plus(secret))
+            for form in (
+                secret,
+                " ".join(secret.split()),
+                quote(secret),
+                quote(secret, ""),
+                quote_plus(secret),
+            )
         }
         self._secret = sorted(forms, key=len, reverse=True)
 
     def hidden(self, text: str) -> str:
         """Return a text without passwords, on one line."""
+        text = " ".join(self._without(text).split())
+        return self._without(text)  # a message may have broken lines within one
+
+    def _without(self, text: str) -> str:
         for secret in self._secret:
             text = text.replace(secret, "***")
-        return " ".join(text.split())
+        return text
 
     def told(self, error: psycopg.Error) -> LedgerError:
         """Return the error of ours for one of psycopg's."""

@@ -29,8 +29,8 @@ class Flusher:
         self._number = 0
         self._waiting: Flush | None = None
         self._sent: Future[Flushed] | None = None
-        self.is_done = False
-        """Whether the ledger has that nothing is left to visit."""
+        self.is_done: bool | None = None
+        """Whether the ledger has that nothing is left to visit; None: as a former holder has told it."""
         self.failed: Callable[[Gp4cError], object] = lambda error: None
         """Called when nothing can be recorded any more."""
 
@@ -53,9 +53,9 @@ class Flusher:
         deferred.addCallbacks(lambda _: self._acknowledged(sent), lambda failure: self._lost(failure.value))
 
     def _next(self, done: bool) -> Flush | None:
-        consumed = self._post.consumed()
         progress = {}
         segments, letters = self._store.sealed(), self._post.letters()
+        consumed = self._post.consumed()
         if done != self.is_done and (done or segments or letters or consumed):
             progress = {one.shard_of.number: Progress(one.pages, done) for one in self._store.shards}
         if not (segments or letters or consumed or progress):
@@ -91,7 +91,7 @@ class Flusher:
         """Send all that is buffered and wait for it, once; what cannot be acknowledged now is lost."""
         for _ in range(2):  # the one on its way, and the last one
             if self._waiting is None:
-                self._waiting = self._next(done=self.is_done)
+                self._waiting = self._next(done=bool(self.is_done))
             if self._waiting is None:
                 return
             try:

@@ -22,14 +22,15 @@ class MoreShardsError(Gp4cError):
     """This worker is to take shards over."""
 
 
-class NoShardError(LedgerError):
-    """All shards have living holders: this worker has nothing to do until the next cycle."""
+class NothingDueError(Exception):
+    """There is nothing for this worker to do now; says why."""
 
 
-async def take_shards(link: Link, at_cycle_end: bool) -> dict[int, Lease]:
+async def take_shards(link: Link, at_cycle_end: bool, settle: float = SETTLE) -> dict[int, Lease]:
     """Take the shards that this worker is assigned; returns when every shard has a living holder.
 
-    Raises NoShardError where others have them all, LedgerError for parked shards.
+    ``settle``: share of the lease in which the workers must have been the same.
+    Raises NothingDueError where others have them all, LedgerError for parked shards.
     """
     since, alive = time.monotonic(), frozenset[str]()
     while True:
@@ -41,7 +42,7 @@ async def take_shards(link: Link, at_cycle_end: bool) -> dict[int, Lease]:
         _refuse_parked(assignment)
         held = {row.shard: row.token for row in view.shards if row.instance == link.worker.instance}
         wanted = assignment.of(link.worker.name)
-        is_settled = time.monotonic() - since >= SETTLE * link.worker.lease_s
+        is_settled = time.monotonic() - since >= settle * link.worker.lease_s
         if is_settled:
             too_many = {shard: token for shard, token in held.items() if shard not in wanted}
             if too_many:
@@ -50,7 +51,7 @@ async def take_shards(link: Link, at_cycle_end: bool) -> dict[int, Lease]:
                 await link.surely(leases.take, link.worker, shard)
             if wanted == held.keys() and not homeless(view):
                 if not held:
-                    raise NoShardError(
+                    raise NothingDueError(
                         "all shards have living holders: there is nothing for this worker to do now."
                     )
                 return {one.shard: one for one in await link.surely(leases.holdings, link.worker)}

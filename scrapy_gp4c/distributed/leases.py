@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import FencedError, LedgerError, NameTakenError
 
+WAITING: Final = "waiting"
+"""Instance of who waits for the next cycle, see `scrapy_gp4c.distributed.waiting`; its name is free."""
 PARKED_AFTER: Final = 3
 """Holders in a row that died with a shard: then nobody takes it until `unpark`."""
 
@@ -84,14 +86,15 @@ def register(tx: Transaction, worker: Worker, copies: Iterable[int] = ()) -> Non
         "INSERT INTO gp4c.worker AS w (name, instance, expires, copies)"
         " VALUES (%(name)s, %(instance)s, clock_timestamp() + make_interval(secs => %(lease)s), %(copies)s)"
         " ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, expires = excluded.expires,"
-        " copies = excluded.copies, draining = w.draining AND w.instance = excluded.instance,"
+        " copies = excluded.copies, draining = w.draining AND w.instance IN (excluded.instance, %(waits)s),"
         " flush = CASE WHEN w.instance = excluded.instance THEN w.flush END"
-        " WHERE w.instance = excluded.instance OR w.expires < clock_timestamp() RETURNING true",
+        " WHERE w.instance IN (excluded.instance, %(waits)s) OR w.expires < clock_timestamp() RETURNING true",
         {
             "name": worker.name,
             "instance": worker.instance,
             "lease": worker.lease_s,
             "copies": sorted(copies),
+            "waits": WAITING,
         },
     ).fetchone()
     if row is None:
@@ -119,7 +122,7 @@ def renew(tx: Transaction, worker: Worker, flush: bytes | None = None) -> None:
 
 
 def leave(tx: Transaction, worker: Worker) -> None:
-    """Give up all that a worker holds, and its name."""
+    """Give up all that a worker holds, and its name; of one that drains the ledger goes on knowing it."""
     held = [lease.shard for lease in holdings(tx, worker)]
     lock(tx, held)
     tx.execute(
@@ -127,7 +130,7 @@ def leave(tx: Transaction, worker: Worker) -> None:
         " WHERE holder = %s AND instance = %s",
         worker[:2],
     )
-    tx.execute("DELETE FROM gp4c.worker WHERE name = %s AND instance = %s", worker[:2])
+    tx.execute("DELETE FROM gp4c.worker WHERE name = %s AND instance = %s AND NOT draining", worker[:2])
 
 
 def drain(tx: Transaction, name: str) -> None:
@@ -136,10 +139,7 @@ def drain(tx: Transaction, name: str) -> None:
     Raises LedgerError for an unknown one.
     """
     if tx.execute("UPDATE gp4c.worker SET draining = true WHERE name = %s", (name,)).rowcount != 1:
-        raise LedgerError(
-            f"the ledger knows no worker {name!r}. Between cycles it knows none: give the name while a cycle "
-            "is open, as its status has it, or end that worker's join (SIGTERM)."
-        )
+        raise LedgerError(f"the ledger knows no worker {name!r}. Give a name that status has.")
 
 
 def unpark(tx: Transaction, shard: int) -> None:
@@ -147,11 +147,12 @@ def unpark(tx: Transaction, shard: int) -> None:
     tx.execute("UPDATE gp4c.shard SET deaths = 0 WHERE shard = %s", (shard,))
 
 
-def look(tx: Transaction) -> View:
-    """Return who lives and who holds what."""
+def look(tx: Transaction, waiting: bool = False) -> View:
+    """Return who lives and who holds what; ``waiting``: with who waits for the next cycle."""
     workers = tx.execute(
         "SELECT name, instance, extract(epoch FROM expires - clock_timestamp())::float8, draining, copies"
-        " FROM gp4c.worker ORDER BY name"
+        " FROM gp4c.worker WHERE %s OR instance <> %s ORDER BY name",
+        (waiting, WAITING),
     ).fetchall()
     shards = tx.execute(
         "SELECT shard, token, holder, instance, deaths, pages, cycle, seq, done FROM gp4c.shard ORDER BY "

@@ -42,9 +42,20 @@ class LedgerThread:
         """
         return self._executor.submit(lambda: self._connection.call(work, *args, **kwargs))
 
+    def post_single(
+        self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Do work of one statement, as `Connection.single` does; else as `post`."""
+        return self._executor.submit(lambda: self._connection.single(work, *args, **kwargs))
+
     def call(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Post work and wait for it: for jobs of many transactions in other threads."""
         done: Future[T] = self.post(work, *args, **kwargs)
+        return done.result()
+
+    def single(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Post work of one statement and wait for it."""
+        done: Future[T] = self.post_single(work, *args, **kwargs)
         return done.result()
 
     def close(self) -> None:

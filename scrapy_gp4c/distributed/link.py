@@ -45,13 +45,28 @@ class Link:
         """Do work in a transaction of its own, once."""
         return fired(self.thread.post(work, *args, **kwargs))
 
+    def single(
+        self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Deferred[T]:
+        """Do work of one statement, once: a fifth of the bytes of `ask`."""
+        return fired(self.thread.post_single(work, *args, **kwargs))
+
     async def surely(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Do work, again and again while the ledger is away; raises what else goes wrong."""
+        return await self._again(lambda: self.ask(work, *args, **kwargs))
+
+    async def surely_single(
+        self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Do work of one statement; else as `surely`."""
+        return await self._again(lambda: self.single(work, *args, **kwargs))
+
+    async def _again(self, ask: Callable[[], Deferred[T]]) -> T:
         while True:
             try:
-                return await self.ask(work, *args, **kwargs)
+                return await ask()
             except (LedgerAwayError, LedgerFullError):
                 if self.failure is not None:
                     raise self.failure from None
@@ -70,7 +85,7 @@ class Link:
         while not self._ended.wait(self.worker.lease_s / RENEWALS):
             sent = self.clock.now()
             try:
-                self.thread.call(leases.renew, self.worker)
+                self.thread.single(leases.renew, self.worker)
                 self.clock.renewed(sent)
             except (LedgerAwayError, LedgerFullError):
                 continue
@@ -90,20 +105,13 @@ class Link:
         """Tell whether the lease lets this worker send anything."""
         return self.failure is None and self.clock.left_s > 0
 
-    def close(self, *, leave: bool, keep_name: bool = False) -> None:
-        """End; ``leave``: give up all shards first. What goes wrong with that, the lease's end mends.
-
-        ``keep_name``: the ledger goes on knowing the worker, which is drained.
-        """
+    def close(self, *, leave: bool) -> None:
+        """End; ``leave``: give up all shards first. What goes wrong with that, the lease's end mends."""
         self._ended.set()
         if leave:
             with suppress(LedgerError, CancelledError, RuntimeError):
-                self.thread.call(_give_up if keep_name else leases.leave, self.worker)
+                self.thread.call(leases.leave, self.worker)
         self.thread.close()
-
-
-def _give_up(tx: Transaction, worker: Worker) -> None:
-    leases.release(tx, {lease.shard: lease.token for lease in leases.holdings(tx, worker)})
 
 
 def fired(future: Future[T]) -> Deferred[T]:

@@ -235,7 +235,7 @@ def read_log(
     one that is missing before the last.
     """
     while True:
-        rows = calls.call(_segments, cycle, shard, first)
+        rows = calls.single(_segments, cycle, shard, first)
         for one, sha256 in rows:
             if one.seq != first:
                 raise segments.damaged(cycle, shard, first, f"it is missing, and segment {one.seq} is there")

@@ -122,7 +122,85 @@ $$;
 REVOKE ALL ON FUNCTION gp4c.open_log(integer), gp4c.drop_log(integer), gp4c.retire(integer) FROM PUBLIC;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS,)
+# What is asked often takes one short statement and gets one short row. Nothing here needs an owner's rights,
+# but for `drop_log`, which now looks at a shard's first segment only.
+_ECONOMY: Final = """
+ALTER TABLE gp4c.object ADD COLUMN log bigint NOT NULL DEFAULT 0;
+CREATE OR REPLACE FUNCTION gp4c.drop_log(number integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM gp4c.cycle WHERE cycle = number AND closed IS NOT NULL)
+        OR EXISTS (
+            SELECT FROM gp4c.shard AS s WHERE NOT EXISTS (
+                SELECT FROM gp4c.object AS o
+                WHERE o.shard = s.shard AND o.cycle = number AND o.kind = 'cycle')
+            AND EXISTS (SELECT FROM gp4c.log AS l WHERE l.cycle = number AND l.shard = s.shard))
+    THEN RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE IF EXISTS gp4c.log_%s', number);
+    RETURN true;
+END $$;
+CREATE FUNCTION gp4c.homeless(parked integer) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    at timestamptz = clock_timestamp();  -- once: else both tables cannot be joined by a hash
+BEGIN
+    RETURN (SELECT count(*) FROM gp4c.shard AS s WHERE s.deaths < parked AND NOT EXISTS (
+        SELECT FROM gp4c.worker AS w
+        WHERE w.name = s.holder AND w.instance = s.instance AND w.expires >= at));
+END $$;
+CREATE FUNCTION gp4c.look(own text, parked integer) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    number integer;
+    ended timestamptz;
+BEGIN
+    SELECT c.cycle, c.closed INTO number, ended FROM gp4c.cycle AS c ORDER BY c.cycle DESC LIMIT 1;
+    RETURN concat_ws(' ', coalesce(number, 0), gp4c.homeless(parked),
+        CASE WHEN number IS NULL OR ended IS NOT NULL THEN 'closed' END,
+        CASE WHEN number <= (SELECT min(done) FROM gp4c.shard) AND NOT EXISTS (SELECT FROM gp4c.mail)
+            THEN 'ended' END,
+        CASE WHEN EXISTS (SELECT FROM gp4c.shard AS s WHERE s.instance = own AND EXISTS (
+            SELECT FROM gp4c.mail AS m WHERE m.receiver = s.shard)) THEN 'mail' END,
+        CASE WHEN EXISTS (SELECT FROM gp4c.worker WHERE instance = own AND draining) THEN 'draining' END);
+END $$;
+CREATE FUNCTION gp4c.step(of_cycle integer, of_step text, parked integer) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    missing bigint;
+    answer bytea;
+BEGIN
+    SELECT r.body INTO answer FROM gp4c.report AS r
+        WHERE r.cycle = of_cycle AND r.step = of_step AND r.shard = -1;
+    IF FOUND THEN
+        RETURN convert_to('0 0 a', 'UTF8') || answer;
+    END IF;
+    SELECT (SELECT shards FROM gp4c.about) - count(*) INTO missing
+        FROM gp4c.report AS r WHERE r.cycle = of_cycle AND r.step = of_step AND r.shard >= 0;
+    RETURN convert_to(
+        concat(missing, ' ', CASE WHEN missing > 0 THEN gp4c.homeless(parked) ELSE 0 END, ' '), 'UTF8');
+END $$;
+CREATE FUNCTION gp4c.post(
+    of_cycle integer, of_step text, of_shard integer, held bigint, part bytea, parked integer) RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE
+    raised bigint;
+BEGIN
+    IF of_shard >= 0 THEN
+        SELECT token INTO raised FROM gp4c.shard WHERE shard = of_shard FOR UPDATE;
+        IF raised IS DISTINCT FROM held THEN
+            RETURN convert_to('lost', 'UTF8');
+        END IF;
+    END IF;
+    INSERT INTO gp4c.report (cycle, step, shard, body) VALUES (of_cycle, of_step, of_shard, part)
+        ON CONFLICT DO NOTHING;
+    IF NOT FOUND AND part IS DISTINCT FROM (
+        SELECT body FROM gp4c.report WHERE cycle = of_cycle AND step = of_step AND shard = of_shard)
+    THEN RETURN convert_to('differs', 'UTF8');
+    END IF;
+    RETURN gp4c.step(of_cycle, of_step, parked);
+END $$;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY)
 """The n-th, from 1 on, makes version n of version n - 1."""
 
 GRANTS: Final = (

@@ -52,6 +52,17 @@ class Stored(NamedTuple):
     size: int
     sha256: bytes
     place: str
+    log: int
+    """Bytes that the segments of a cycle had in the log; 0 for a snapshot."""
+
+
+class Copies(NamedTuple):
+    """What a shard is built from."""
+
+    snapshot: Stored | None
+    """The newest one; None: a shard without pages."""
+    cycles: tuple[Stored, ...]
+    """Those that were closed after it, oldest first."""
 
 
 class Owned(NamedTuple):
@@ -61,9 +72,10 @@ class Owned(NamedTuple):
     token: int
 
 
-def put(calls: Calls, place: Place, owned: Owned, kind: Kind, cycle: int, path: Path) -> Stored:
+def put(calls: Calls, place: Place, owned: Owned, kind: Kind, cycle: int, path: Path, log: int = 0) -> Stored:
     """Store a file as an object of a shard, read it back, and register it; the same one again is the same.
 
+    ``log``: bytes of the log that it stands for.
     Raises FencedError if the shard is another's by now: nothing is registered then.
     """
     sha256, size = hashlib.sha256(), 0
@@ -72,8 +84,8 @@ def put(calls: Calls, place: Place, owned: Owned, kind: Kind, cycle: int, path: 
         size += len(chunk)
     prefix = _prefix(calls.call(about).ledger, owned.shard)
     name = f"{prefix}{kind}-{cycle:06d}-{owned.token}-{sha256.hexdigest()[:16]}"
-    stored = Stored(name, owned.shard, kind, cycle, owned.token, size, sha256.digest(), place.label)
-    if stored in calls.call(registered, owned.shard):
+    stored = Stored(name, owned.shard, kind, cycle, owned.token, size, sha256.digest(), place.label, log)
+    if calls.call(_is_registered, name):
         return stored
     place.write(name, _chunks(path))
     for _ in _checked(place, stored):
@@ -104,11 +116,34 @@ def get(place: Place, stored: Stored, path: Path) -> None:
 def registered(tx: Transaction, shard: int | None = None) -> list[Stored]:
     """Return the registered objects of one shard, or of all, oldest first."""
     rows = tx.execute(
-        "SELECT name, shard, kind, cycle, token, size, sha256, place FROM gp4c.object"
-        " WHERE shard = %s OR %s::int IS NULL ORDER BY registered, name",
-        (shard, shard),
+        _STORED + " WHERE shard = %s OR %s::int IS NULL ORDER BY registered, name", (shard, shard)
     ).fetchall()
     return [Stored._make(row) for row in rows]
+
+
+def copies(tx: Transaction, shard: int, after: int | None = None) -> Copies:
+    """Return what a shard is built from; ``after``: the cycles after this one, not those after the snapshot.
+
+    Raises LedgerDamagedError where a cycle is missing between others.
+    """
+    newest = tx.execute(
+        _STORED + " WHERE shard = %s AND kind = 'snapshot' ORDER BY cycle DESC, registered DESC LIMIT 1",
+        (shard,),
+    ).fetchone()
+    snapshot = None if newest is None else Stored._make(newest)
+    if after is None:
+        after = 0 if snapshot is None else snapshot.cycle
+    rows = tx.execute(
+        _STORED + " WHERE shard = %s AND kind = 'cycle' AND cycle > %s ORDER BY cycle, registered DESC",
+        (shard, after),
+    ).fetchall()
+    cycles = {one.cycle: one for one in map(Stored._make, rows)}  # of several, the first that was registered
+    if missing := set(range(after + 1, max(cycles, default=after) + 1)) - cycles.keys():
+        raise LedgerDamagedError(
+            f"shard {shard} has no object of cycle {min(missing)}, and later ones: it cannot be built. "
+            "Restore the ledger's database from a backup, or the shard from a worker's directory that has it."
+        )
+    return Copies(snapshot, tuple(cycles.values()))
 
 
 def clean(calls: Calls, place: Place, owned: Owned) -> int:
@@ -127,6 +162,13 @@ def clean(calls: Calls, place: Place, owned: Owned) -> int:
     for name in {*gone, *left}:
         place.delete(name)
     return len({*gone, *left})
+
+
+_STORED: Final = "SELECT name, shard, kind, cycle, token, size, sha256, place, log FROM gp4c.object"
+
+
+def _is_registered(tx: Transaction, name: str) -> bool:
+    return tx.execute("SELECT FROM gp4c.object WHERE name = %s", (name,)).fetchone() is not None
 
 
 def _prefix(ledger: str, shard: int) -> str:
@@ -169,8 +211,8 @@ def _checked(place: Place, stored: Stored) -> Iterator[bytes]:
 def _register(tx: Transaction, stored: Stored) -> None:
     fence(tx, {stored.shard: stored.token})
     tx.execute(
-        "INSERT INTO gp4c.object (name, shard, kind, cycle, token, size, sha256, place)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING",
+        "INSERT INTO gp4c.object (name, shard, kind, cycle, token, size, sha256, place, log)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING",
         stored,
     )
 

@@ -16,12 +16,14 @@ from scrapy_gp4c.crawling.undivided import check_divisible
 from scrapy_gp4c.distributed import closing, cycles, schema
 from scrapy_gp4c.distributed.catching_up import Home, caught_up, opened
 from scrapy_gp4c.distributed.cycles import Code, Decided, Joined
-from scrapy_gp4c.distributed.holding import MoreShardsError, NoShardError, take_shards, watch
+from scrapy_gp4c.distributed.holding import SETTLE, MoreShardsError, NothingDueError, take_shards, watch
 from scrapy_gp4c.distributed.leases import Lease, new_worker
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.part import Part
 from scrapy_gp4c.distributed.places import place_of
-from scrapy_gp4c.distributed.rounds import POLL_S, Exchange, SharedRounds
-from scrapy_gp4c.distributed.shared_run import Part, SharedRun
+from scrapy_gp4c.distributed.quotas import with_quotas
+from scrapy_gp4c.distributed.rounds import LONGEST_S, Exchange, SharedRounds
+from scrapy_gp4c.distributed.shared_run import SharedRun
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.distributed.standing import begun, standing
 from scrapy_gp4c.errors import SettingsError
@@ -32,10 +34,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
-
-
-class NothingDueError(Exception):
-    """There is nothing for this worker to do now; says why."""
 
 
 async def open_shared_run(
@@ -50,13 +48,17 @@ async def open_shared_run(
     worker = new_worker(settings.worker or socket.gethostname(), settings.lease_s)
     link = Link(settings.ledger, worker)
     extra = {"spider": spider}
-    try:
+
+    async def opened_part(only: int | None = None) -> Part:
         while True:
             try:
-                return await _Opening(crawler, settings, spider, link).run(enqueue, version)
+                return await Opening(crawler, settings, spider, link).run(version, only)
             except MoreShardsError as error:
                 logger.info("%s", error, extra=extra)
-    except (NothingDueError, NoShardError) as error:
+
+    try:
+        return SharedRun(crawler, enqueue, spider, await opened_part(), link, opened_part)
+    except NothingDueError as error:
         logger.info("%s", error, extra=extra)
         link.close(leave=True)
         return None
@@ -79,16 +81,20 @@ def check_alone(crawler: Crawler, settings: Settings) -> None:
         )
 
 
-class _Opening:
+class Opening:
     """One attempt to open a run."""
 
     def __init__(self, crawler: Crawler, settings: Settings, spider: Spider, link: Link) -> None:
+        """Take the crawl, and the worker's link, on which it is entered, or will be."""
         self._crawler, self._settings, self._spider, self._link = crawler, settings, spider, link
         self._held: dict[int, Lease] = {}
         self._extra = {"spider": spider}
 
-    async def run(self, enqueue: Enqueue, version: str) -> SharedRun:
-        """Raises what `open_shared_run` raises, NothingDueError, NoShardError and MoreShardsError."""
+    async def run(self, version: str, only: int | None) -> Part:
+        """Raises what `open_shared_run` raises, NothingDueError and MoreShardsError.
+
+        ``only``: the cycle that a run is in, which takes shards over; it goes on in no other.
+        """
         link, settings = self._link, self._settings
         about = await link.ask(schema.about)
         check_divisible(settings, about.shards)
@@ -96,30 +102,33 @@ class _Opening:
         if not link.is_entered:
             await link.enter(home.copies())
         await self._refuse_what_is_not_due()
-        self._held = await take_shards(link, (await link.surely(standing)).last.closed)
+        at_cycle_end = only is None and (await link.surely(standing)).last.closed
+        self._held = await take_shards(link, at_cycle_end, SETTLE if only is None else 0.0)
         with ExitStack() as stack:
             now = await link.surely(standing)
             if now.last.closed and not now.is_complete:
                 await self._close(home, now.last.cycle)
                 await self._refuse_what_is_not_due()
+            if only is not None and now.last.closed:
+                raise NothingDueError(f"cycle {only} was closed by others: nothing is left to do in it")
             joined = await self._join(version)
+            if only not in (None, joined.cycle):
+                raise NothingDueError(f"cycle {only} was closed by others: the next one has begun")
             settings = as_decided(settings, joined.decided)
-            shards = [await opened(link, home, number, joined.cycle) for number in sorted(self._held)]
+            now_begun = await link.surely(begun, joined.cycle)
+            shards = [await opened(link, home, number, now_begun) for number in sorted(self._held)]
             for one in shards:
                 stack.callback(one.close)
                 one.wait()
             exchange = self._exchange(joined.cycle)
-            planners = await caught_up(
-                link, exchange, shards, await link.surely(begun, joined.cycle), settings
-            )
+            planners = await caught_up(link, exchange, shards, now_begun, settings)
             store = SharedStore(home.directory, shards)
             assert self._crawler.stats is not None
             rounds = SharedRounds(planners)
-            cycle = Cycle(store, settings, self._crawler.stats, planner=rounds)
-            part = Part(store, rounds, exchange, list(self._held.values()))
-            run = SharedRun(self._crawler, cycle, enqueue, self._spider, part, link, home)
+            own = with_quotas(settings, shards)
+            cycle = Cycle(store, own, self._crawler.stats, planner=rounds)
             stack.pop_all()
-        return run
+        return Part(cycle, store, rounds, exchange, list(self._held.values()), home)
 
     async def _refuse_what_is_not_due(self) -> None:
         now = await self._link.surely(standing)
@@ -152,18 +161,19 @@ class _Opening:
         ended = await self._link.surely(begun, number)
         exchange, settings = self._exchange(number), as_decided(self._settings, ended.decided)
         with ExitStack() as stack:
-            shards = [await opened(self._link, home, shard, number) for shard in sorted(self._held)]
+            shards = [await opened(self._link, home, shard, ended) for shard in sorted(self._held)]
             for one in shards:
                 stack.callback(one.close)
                 one.wait()
             behind = [one for one in shards if one.last_cycle < number]
             if behind:
                 await caught_up(self._link, exchange, behind, ended, settings)
-                await closing.close(exchange, self._link, behind, ended, settings)
+                assert ended.closed is not None
+                await closing.close(exchange, behind, ended.closed, settings)
             await closing.copy(self._link, home, shards, list(self._held.values()))
         while not (now := await self._link.surely(standing)).is_complete and now.last.cycle == number:
             await watch(self._link, self._held, None)
-            await sleep(POLL_S)
+            await sleep(LONGEST_S)
 
     def _exchange(self, cycle: int) -> Exchange:
         tokens = {shard: lease.token for shard, lease in self._held.items()}
@@ -174,7 +184,8 @@ class _Opening:
 
 
 CAPS: Final = (
-    "new_pages", "new_pages_per_site", "warmup_visits", "panel", "distance_bits", "gone_after",
+    "new_pages", "new_pages_per_site", "max_pages", "max_pages_per_site", "warmup_visits", "panel",
+    "distance_bits", "gone_after",
 )  # fmt: skip
 """Settings, beside those of the record, that are the same in all shards of a cycle: the opener's."""
 

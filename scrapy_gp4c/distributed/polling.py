@@ -1,12 +1,15 @@
-"""What a worker asks from time to time: one row, whatever the crawl's size."""
+"""What a worker asks once a second: a line of some twenty bytes, whatever the crawl's size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
+
+from psycopg import sql
 
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, Worker
+
+_LOOK = sql.SQL("SELECT gp4c.look({}, {})")
 
 
 class Poll(NamedTuple):
@@ -15,6 +18,8 @@ class Poll(NamedTuple):
     cycle: int
     """The last one; 0: none."""
     closed: bool
+    ended: bool
+    """Whether all shards are done with it and no letter is left: it may be closed."""
     mail: bool
     """Whether letters wait for this worker's shards."""
     homeless: int
@@ -22,18 +27,16 @@ class Poll(NamedTuple):
     draining: bool
 
 
-def poll(tx: Transaction, worker: Worker, shards: Iterable[int]) -> Poll:
-    """Return what may have changed, for a worker that holds these shards."""
-    row = tx.execute(
-        "SELECT coalesce(c.cycle, 0), c.cycle IS NULL OR c.closed IS NOT NULL,"
-        " EXISTS (SELECT FROM gp4c.mail WHERE receiver = ANY(%s)),"
-        " (SELECT count(*) FROM gp4c.shard AS s WHERE s.deaths < %s AND NOT EXISTS (SELECT FROM "
-        "gp4c.worker AS w"
-        " WHERE w.name = s.holder AND w.instance = s.instance AND w.expires >= clock_timestamp())),"
-        " coalesce((SELECT draining FROM gp4c.worker WHERE name = %s AND instance = %s), false)"
-        " FROM (SELECT max(cycle) AS last FROM gp4c.cycle) AS l LEFT JOIN gp4c.cycle AS c ON c.cycle = "
-        "l.last",
-        (sorted(shards), PARKED_AFTER, worker.name, worker.instance),
-    ).fetchone()
+def poll(tx: Transaction, worker: Worker) -> Poll:
+    """Return what may have changed for a worker; one statement, without parameters, as these take bytes."""
+    row = tx.execute(_LOOK.format(worker.instance, PARKED_AFTER)).fetchone()
     assert row is not None
-    return Poll(*row)
+    cycle, homeless, *flags = row[0].split()
+    return Poll(
+        int(cycle),
+        closed="closed" in flags,
+        ended="ended" in flags,
+        mail="mail" in flags,
+        homeless=int(homeless),
+        draining="draining" in flags,
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.begun import as_begun
@@ -13,18 +16,22 @@ from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
 
-POLL_S: Final = 0.1
-"""From one look for the others' parts to the next."""
+SHORTEST_S: Final = 0.02
+LONGEST_S: Final = 1.0
+"""From one look for the others' parts to the next: twice as long each time, up to that."""
+PATIENCE_S: Final = 1.0
+"""Before the parts of a step are put together by another worker than the one with shard 0."""
 Watch = Callable[[Sequence[int]], Any]
-"""Awaited while these shards are waited for; raises what makes that in vain."""
+"""Awaited while shards that are waited for have no holder; raises what makes that in vain."""
 
 
 class Exchange:
@@ -34,35 +41,99 @@ class Exchange:
         """Take own shards with their tokens."""
         self._link, self._cycle, self._tokens, self._watch = link, cycle, tokens, watch
 
-    async def all_parts(self, name: str, own: Mapping[int, bytes]) -> list[bytes]:
-        """Post own parts of a step; returns those of all shards, when they are there."""
+    async def agreed(
+        self,
+        name: str,
+        own: Mapping[int, bytes],
+        combine: Callable[[list[bytes]], bytes],
+        note: Callable[[Transaction, bytes], object] = lambda tx, found: None,
+    ) -> bytes:
+        """Post own parts of a step; returns what `combine` makes of those of all shards, by shard.
+
+        One worker gets all parts and writes the answer, and what `note` writes besides: the one that holds
+        shard 0, or any, should that one not come to it. The others get the answer alone.
+        """
         step = Step(self._cycle, name)
-        if own:
-            await self._link.surely(_post, step, self._tokens, own)
-        while (found := await self._link.surely(exchange.parts, step)) is None:
-            await self._watch(await self._link.surely(exchange.missing, step))
-            await sleep(POLL_S)
-        return found
+        complete_s: float | None = None
+        async for found in self._looks(step, own):
+            if found.answer is not None:
+                return found.answer
+            if found.missing:
+                continue
+            complete_s = time.monotonic() if complete_s is None else complete_s
+            if 0 in self._tokens or time.monotonic() - complete_s >= PATIENCE_S:
+                answer = combine(await self._link.surely_single(exchange.told, step))
+                await self._link.surely(_answer, step, answer, note)
+                return answer
+        raise AssertionError("a step without end")
+
+    async def addressed(self, name: str, own: Mapping[int, bytes]) -> list[tuple[int, Any]]:
+        """Post own parts of a step; returns what those of all shards have for own ones."""
+        step = Step(self._cycle, name)
+        async for found in self._looks(step, own):
+            if not found.missing:
+                break
+        return await self._link.surely_single(exchange.addressed, step, self._tokens)
 
     async def answer(self, name: str, own: Mapping[int, Part]) -> Answer:
         """Post own parts of a step of planning; returns what follows from all."""
-        parts = await self.all_parts(name, {shard: packed(part) for shard, part in own.items()})
-        told = combined([_part(raw) for raw in parts])
-        await self._link.surely(exchange.put_answer, Step(self._cycle, name), packed(told))
-        return told
+        told = await self.agreed(
+            name,
+            {shard: deflated(packed(part)) for shard, part in own.items()},
+            lambda parts: packed(combined([_part(inflated(raw)) for raw in parts])),
+        )
+        return cast(Answer, unpacked(told))
 
     async def is_complete(self, name: str) -> bool:
         """Tell whether all shards have posted their parts of a step."""
-        return not await self._link.surely(exchange.missing, Step(self._cycle, name))
+        return not (await self._link.surely_single(exchange.look, Step(self._cycle, name))).missing
 
     async def own_part(self, name: str, shard: int) -> bytes | None:
         """What a shard has posted for a step before, whoever held it."""
-        return await self._link.surely(exchange.part, Step(self._cycle, name), shard)
+        return await self._link.surely_single(exchange.part, Step(self._cycle, name), shard)
+
+    async def _looks(self, step: Step, own: Mapping[int, bytes]) -> AsyncIterator[Waiting]:
+        """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
+        found: Waiting | None = None
+        for shard in sorted(own):
+            token = self._tokens[shard]
+            found = await self._link.surely_single(exchange.post, step, shard, token, own[shard])
+        pause_s = SHORTEST_S
+        while True:
+            if found is None:
+                found = await self._link.surely_single(exchange.look, step)
+            yield found
+            if found.homeless or self._link.failure is not None:
+                await self._watch(await self._link.surely(exchange.missing, step))
+            await sleep(pause_s)
+            pause_s, found = min(LONGEST_S, 2 * pause_s), None
 
 
-def _post(tx: Transaction, step: Step, tokens: Mapping[int, int], own: Mapping[int, bytes]) -> None:
-    for shard in sorted(own):
-        exchange.post(tx, step, shard, tokens[shard], own[shard])
+def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:
+    exchange.put_answer(tx, step, answer)
+    note(tx, answer)
+
+
+_WIDTH: Final = 16
+"""Bytes of a candidate in a sketch: score and draw."""
+
+
+def deflated(part: bytes) -> bytes:
+    """A part of a plan in fewer bytes: as planes, since the first bytes of scores in order are much alike."""
+    behind = len(part) // _WIDTH * _WIDTH
+    planes = np.frombuffer(part, np.uint8, behind, len(part) - behind).reshape(-1, _WIDTH).T
+    return zlib.compress(part[: len(part) - behind] + planes.tobytes(), 9)
+
+
+def inflated(raw: bytes) -> bytes:
+    """Of `deflated`; raises PolicyError for other bytes."""
+    try:
+        part = zlib.decompress(raw)
+    except zlib.error as error:
+        raise PolicyError(f"expected a deflated part of a plan; found other bytes: {error}") from None
+    behind = len(part) // _WIDTH * _WIDTH
+    planes = np.frombuffer(part, np.uint8, behind, len(part) - behind).reshape(_WIDTH, -1).T
+    return part[: len(part) - behind] + planes.tobytes()
 
 
 def _part(raw: bytes) -> Part:
@@ -81,17 +152,17 @@ async def plan(
 
     What a shard has seen is settled by its first post: whoever plans the round again plans the same.
     """
-    name = begun_name(number)
-    own: dict[int, bytes] = {}
-    seen: dict[int, int] = {}
-    for one in planners:
-        shard = one.shard_of.number
-        raw = await exchange_.own_part(name, shard)
-        if raw is None:
-            raw = json.dumps([one.written_visits if number else 0, awaited]).encode()
-        own[shard], seen[shard] = raw, json.loads(raw)[0]
-    told = [json.loads(raw) for raw in await exchange_.all_parts(name, own)]
-    any_awaited = any(waits for _, waits in told)
+    name, any_awaited = begun_name(number), False
+    seen = {one.shard_of.number: 0 for one in planners}
+    if number:  # before round 0 nobody has seen anything
+        own: dict[int, bytes] = {}
+        for one in planners:
+            shard = one.shard_of.number
+            raw = await exchange_.own_part(name, shard)
+            if raw is None:
+                raw = json.dumps([one.written_visits, awaited]).encode()
+            own[shard], seen[shard] = raw, json.loads(raw)[0]
+        any_awaited = json.loads(await exchange_.agreed(name, own, _any_awaited))
     steps = {
         one.shard_of.number: planner.steps(
             one.cycles()[-1], _planned(one), any_awaited, seen[one.shard_of.number]
@@ -112,6 +183,10 @@ async def plan(
             except StopIteration as end:
                 ended.append(end.value)
     return ended[0]
+
+
+def _any_awaited(parts: Sequence[bytes]) -> bytes:
+    return json.dumps(any(json.loads(raw)[1] for raw in parts)).encode()
 
 
 def _planned(shard: LmdbShard) -> Planned:

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.counting import tell
-from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.distributed import closing, cycles, mail, rounds
-from scrapy_gp4c.distributed.catching_up import Home
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
 from scrapy_gp4c.distributed.flushing import MOST_WAITING, Flusher
-from scrapy_gp4c.distributed.holding import MoreShardsError, watch
-from scrapy_gp4c.distributed.leases import Lease
-from scrapy_gp4c.distributed.link import Link
+from scrapy_gp4c.distributed.holding import MoreShardsError, NothingDueError, watch
+from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.part import Again, Part
 from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.post import Post
-from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds
-from scrapy_gp4c.distributed.shared_store import SharedStore
-from scrapy_gp4c.distributed.standing import begun
+from scrapy_gp4c.distributed.taking_back import for_later, from_downloader
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.store.records import CycleRecord
 
 if TYPE_CHECKING:
-    from scrapy import Spider
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
@@ -41,53 +37,49 @@ TURN_S: Final = 0.2
 """From one look at what is to be done to the next."""
 FLUSH_S: Final = 1.0
 """From one flush to the next, and from one look at the ledger to the next."""
-MORE_SHARDS: Final = "gp4c_more_shards"
-"""Finish reason of a run that ends to begin again with shards that others have lost."""
+WAIT_S: Final = 0.02
+"""From one look for an acknowledgement to the next, before a round."""
 DRAINED: Final = "gp4c_drained"
 """Finish reason of a run whose worker gives up its shards."""
-
-
-class Part(NamedTuple):
-    """What a worker has of a cycle."""
-
-    store: SharedStore
-    rounds: SharedRounds
-    exchange: Exchange
-    leases: list[Lease]
 
 
 class SharedRun(Run):
     """What a worker's crawl does with requests."""
 
     def __init__(
-        self,
-        crawler: Crawler,
-        cycle: Cycle,
-        enqueue: Enqueue,
-        spider: Spider,
-        part: Part,
-        link: Link,
-        home: Home,
+        self, crawler: Crawler, enqueue: Enqueue, spider: Spider, part: Part, link: Link, again: Again
     ) -> None:
-        """Take an open cycle, in which own shards have caught up. Raises StoreError."""
-        super().__init__(crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
-        self._crawler, self._part, self._link, self._home = crawler, part, link, home
-        self._post = Post(cycle, part.store, self._admission.rebuilder, self.admit, self.stats)
-        self._admission.abroad = self._post
-        tokens = {lease.shard: lease.token for lease in part.leases}
-        self._flusher = Flusher(link, part.store, self._post, cycle.number, tokens)
-        self._flusher.failed = self._fail
-        part.store.on_full = lambda: self._flusher.start(done=False)
+        """Take what is to be done of an open cycle, in which own shards have caught up. Raises StoreError."""
+        self._crawler, self._link, self._again = crawler, link, again
         self._record: CycleRecord | None = None
         """What the cycle came to, once it is folded."""
-        self._busy: set[str] = set()
+        self._busy: dict[str, Deferred[None]] = {}
         """What is under way with the ledger."""
         self._turns = 0
         self._ending = False
+        self._moving = False
+        """Whether shards of others are to be taken: nothing is sent until they are."""
+        self._is_between = False
+        """Whether the store is closed for that."""
+        self._kept: list[Request] = []
+        """Requests that wait for that."""
         self.queue_is_empty: Callable[[], bool] = lambda: True
         """Whether Scrapy's queue is."""
+        self._work_on(part, spider, enqueue)
         self._calls = LoopingCall(self._turn)
         self._calls.start(TURN_S, now=False)
+
+    def _work_on(self, part: Part, spider: Spider, enqueue: Enqueue) -> None:
+        """Begin, or go on with other shards: all that has numbers of pages is made anew."""
+        cycle = part.cycle
+        super().__init__(self._crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
+        self._part = part
+        self._post = Post(cycle, part.store, self._admission, self.stats)
+        self._admission.abroad = self._post
+        tokens = {lease.shard: lease.token for lease in part.leases}
+        self._flusher = Flusher(self._link, part.store, self._post, cycle.number, tokens)
+        self._flusher.failed = self._fail
+        part.store.on_full = lambda: self._flusher.start(done=False)
 
     @property
     def has_more(self) -> bool:
@@ -106,18 +98,22 @@ class SharedRun(Run):
             self._fail(self._link.failure)
         if self.cycle.failure is not None or self._ending or self._record is not None:
             return
+        if self._moving:
+            self._move_on()
+            return
         self._turns += 1
         is_idle = self._is_idle()
         if is_idle:
             self.cycle.end_lost()
             self._feeder.end_unasked()
+        awaits = bool(self._post.awaited)  # what others go on with is a visit of this worker
         is_due = self._turns % max(1, round(FLUSH_S / TURN_S)) == 0
         if is_idle or is_due:
-            self._flusher.start(done=is_idle)
-        if is_due:  # each look costs the ledger a kilobyte, and closing locks the rows of all shards
+            self._flusher.start(done=is_idle and not awaits)
+        if is_due:
             self._once("poll", self._poll)
-            if is_idle and self._flusher.is_done and self._flusher.is_quiet:
-                self._once("close", self._close_cycle)
+            if awaits and self._flusher.is_quiet and self._is_quiet():
+                self._once("answers", self._end_unanswered)
         if not is_idle:
             self._wake()
 
@@ -125,18 +121,17 @@ class SharedRun(Run):
         """Begin something with the ledger, unless it is under way."""
         if name in self._busy:
             return
-        self._busy.add(name)
-        deferred: Deferred[None] = Deferred.fromCoroutine(work())
+        deferred = self._busy[name] = Deferred.fromCoroutine(work())
 
         def over(result: Any) -> None:
-            self._busy.discard(name)
-            if self._ending:
-                return
+            self._busy.pop(name, None)
             error = getattr(result, "value", None)
+            if self._ending or isinstance(error, CancelledError):
+                return
             if error is None:
                 self._wake()
             elif isinstance(error, MoreShardsError):
-                self._end(MORE_SHARDS, str(error))
+                self._move(str(error))
             elif not isinstance(error, LedgerAwayError | LedgerFullError):
                 self._fail(error if isinstance(error, Gp4cError) else Gp4cError(repr(error)))
 
@@ -160,6 +155,10 @@ class SharedRun(Run):
 
     def _is_idle(self) -> bool:
         """Tell whether nothing is left to visit, as far as is known here."""
+        return self._is_quiet() and not len(self._feeder) and self.cycle.rounds_over
+
+    def _is_quiet(self) -> bool:
+        """Tell whether nothing is queued or under way."""
         engine: Any = self._crawler.engine
         slot = getattr(engine, "_slot", None)
         return bool(
@@ -167,13 +166,11 @@ class SharedRun(Run):
             and not slot.inprogress
             and engine.scraper.slot.is_idle()
             and getattr(engine, "_start", None) is None
-            and not len(self._feeder)
             and self.queue_is_empty()
-            and self.cycle.rounds_over
         )
 
     async def _poll(self) -> None:
-        found = await self._link.ask(poll, self._link.worker, self._part.store.numbers)
+        found = await self._link.single(poll, self._link.worker)
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
         if found.mail:
@@ -181,6 +178,74 @@ class SharedRun(Run):
             self._post.receive(letters)
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
+        is_done = self._is_idle() and self._flusher.is_done and self._flusher.is_quiet
+        is_done = is_done and not self._post.awaited
+        if is_done and (found.closed or found.ended):  # closing locks the rows of all shards
+            self._once("close", self._close_cycle)
+
+    # --- shards that others have lost
+
+    def _move(self, line: str) -> None:
+        """Take them, once nothing is under way: pages have other numbers then."""
+        if not self._moving:
+            self._moving = True
+            logger.info("%s", line, extra=self.extra)
+            if "plan" in self._busy:  # the others may come to that round only when these shards have holders
+                self._busy["plan"].cancel()
+
+    def _keep(self, request: Request) -> bool:
+        self._kept.append(request)
+        return True
+
+    def next_request(
+        self, pop: Callable[[], Request | None], queued: Callable[[], Collection[str] | None]
+    ) -> Request | None:
+        """As `Run` does; before shards are taken, empty the queue instead."""
+        while self._moving and (request := pop()) is not None:
+            self._take_back(request)
+        return None if self._moving else super().next_request(pop, queued)
+
+    def _take_back(self, request: Request) -> None:
+        later = for_later(request)
+        if later is not None:
+            self._kept.append(later)
+
+    def _move_on(self) -> None:
+        """Let the ledger have all that was done, and then take the shards."""
+        assert self._crawler.engine is not None
+        for request in from_downloader(self._crawler.engine.downloader, self.cycle):
+            self._take_back(request)
+        if self._busy or not self._is_quiet():
+            self._wake()  # which empties the queue
+            return
+        self.cycle.end_lost()
+        self._flusher.start(done=False)
+        if self._flusher.is_quiet:
+            self._once("take over", self._take_over)
+
+    async def _take_over(self) -> None:
+        number, enqueue, spider = self.cycle.number, self._enqueue, self._spider
+        self._is_between, self.admit = True, self._keep
+        self._part.store.on_full = lambda: None
+        self._part.store.close()
+        try:
+            part = await self._again(number)
+        except NothingDueError as error:
+            self._end("finished", str(error))
+            return
+        self._work_on(part, spider, enqueue)
+        self._moving = self._is_between = False
+        kept, self._kept = self._kept, []
+        for request in kept:
+            asked, request.dont_filter = request.dont_filter, True  # Scrapy's filter has seen it
+            self.admit(request)
+            request.dont_filter = asked
+
+    async def _end_unanswered(self) -> None:
+        """End visits that nobody goes on with: where there is no letter at all, nobody will answer."""
+        awaited = list(self._post.awaited)
+        if await self._link.ask(mail.is_empty):
+            self._post.end_unanswered(awaited)
 
     # --- rounds and the end
 
@@ -193,18 +258,19 @@ class SharedRun(Run):
         part = self._part
         if not self._flusher.is_quiet or part.store.waiting:
             self._flusher.start(done=False)
-            return  # and again, when it is acknowledged
+            await sleep(WAIT_S)
+            return  # and again, until it is acknowledged
         number, awaited = part.rounds.planned_rounds, self.cycle.without_outcome > 0
         part.rounds.result = await rounds.plan(part.exchange, part.rounds.planners, number, awaited)
 
     async def _close_cycle(self) -> None:
         number = self.cycle.number
-        if not await self._link.ask(cycles.close, number):
-            return
-        ended = await self._link.surely(begun, number)
+        while (closed_s := await self._link.single(cycles.closed_s, number)) is None:
+            if not await self._link.ask(cycles.close, number):
+                return
         part = self._part
-        record = await closing.close(part.exchange, self._link, part.store.shards, ended, self.cycle.settings)
-        await closing.copy(self._link, self._home, part.store.shards, part.leases)
+        record = await closing.close(part.exchange, part.store.shards, closed_s, self.cycle.settings)
+        await closing.copy(self._link, part.home, part.store.shards, part.leases)
         part.store.reload()
         self._record = record
 
@@ -217,8 +283,8 @@ class SharedRun(Run):
             tell(cycle, self._record)
             logger.info("%s", messages.closing(cycle, self._record), extra=self.extra)
         else:
-            if cycle.failure is None:
+            if cycle.failure is None and not self._is_between:
                 cycle.end_lost()
                 self._flusher.last()
             logger.info("Cycle %d is interrupted; the next run goes on", cycle.number, extra=self.extra)
-        self._link.close(leave=True, keep_name=reason == DRAINED)
+        self._link.close(leave=True)

@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.distributed import segments
+from scrapy_gp4c.distributed.guests import GuestHints, Guests
 from scrapy_gp4c.distributed.segments import Segment
+from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
 from scrapy_gp4c.scoring.draws import draws
-from scrapy_gp4c.scoring.growth import ELSEWHERE
+from scrapy_gp4c.scoring.growth import ELSEWHERE, GUESTS, START
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord, NewVisit
 from scrapy_gp4c.store.shards.part import Finder
@@ -46,6 +48,9 @@ class SharedStore(ShardedStore):
         self.waiting = 0
         """Visits that the ledger has not acknowledged."""
         self._unsealed = 0
+        self.guests = Guests()
+        """Pages of other workers whose visits go on here."""
+        self.hints = GuestHints(shards, self._numbers, self.guests)
         for one in shards:
             one.wait()
 
@@ -67,6 +72,9 @@ class SharedStore(ShardedStore):
 
     def record(self, visit: NewVisit) -> None:
         """Note one visit of the open cycle; raises ValueError for the second one of a page."""
+        if visit.page >= GUESTS:
+            self.guests.record(visit)
+            return
         super().record(visit)
         self.waiting += 1
         self._unsealed += 1
@@ -74,9 +82,8 @@ class SharedStore(ShardedStore):
             self.on_full()
 
     def commit(self) -> None:
-        """Let what is buffered go to the ledger as soon as it can."""
+        """Leave what is buffered to the flushes, which follow each other at their own pace."""
         self._committed_s = time.monotonic()
-        self.on_full()
 
     def sealed(self) -> tuple[Segment, ...]:
         """Seal what happened until now; a segment of each shard where there was anything."""
@@ -114,14 +121,57 @@ class SharedStore(ShardedStore):
         self._own[shard].find_elsewhere(local, finder)
         self._own[shard].note(local, "found_by", ELSEWHERE)
 
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note what the open cycle learnt of a page; who found it may be a guest."""
+        if what == "found_by" and GUESTS < value < START:
+            self.find_elsewhere(page, self.guests.of(int(value) - 1).finder)
+        else:
+            super().note(page, what, value)
+
     def key_and_shard(self, page: int) -> Finder:
         """A page as other workers know it."""
+        if page >= GUESTS:
+            return self.guests.of(page).finder
         shard, local = self._numbers.place(page)
         return Finder(self._own[shard].page(local).key, self._own[shard].shard_of.number)
 
     def shard_number(self, page: int) -> int:
         """Number of the shard of a page."""
         return self._own[self._numbers.place(page)[0]].shard_of.number
+
+    # --- guests
+
+    def page(self, page: int) -> PageRow:
+        """Columns of one page as the last finished cycle left them."""
+        return self.guests.row(page) if page >= GUESTS else super().page(page)
+
+    def visited(self, page: int) -> bool:
+        """Tell whether the page has an outcome in the open cycle, committed or not."""
+        if page >= GUESTS:
+            return self.guests.is_over(page)
+        return super().visited(page)
+
+    def validators(self, page: int) -> tuple[str | None, str | None]:
+        """ETag and Last-Modified of the page's copy; of a guest, whose request has them, none of any copy."""
+        return ("", "") if page >= GUESTS else super().validators(page)
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace the validators of a page, at the next commit."""
+        if page >= GUESTS:
+            self.guests.of(page).validators = etag, last_modified
+        else:
+            super().set_validators(page, etag, last_modified)
+
+    def body_sum(self, page: int) -> int | None:
+        """Sum of the body that the page's copy was made of, if kept; of a guest it is not known."""
+        return None if page >= GUESTS else super().body_sum(page)
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Replace the sum of the body that a page's copy was made of, at the next commit."""
+        if page >= GUESTS:
+            self.guests.of(page).body_sum = body_sum
+        else:
+            super().set_body_sum(page, body_sum)
 
     # --- the plan, of which every shard has its own
 
@@ -142,8 +192,9 @@ class SharedStore(ShardedStore):
             turn = np.full(len(whole), _TURNS.index(RANKED))
             for place, kind in enumerate(_TURNS):
                 turn[whole["kind"] == kind] = place
-            score = np.where(np.isnan(whole["score"]), 0.0, -whole["score"])
-            yield whole[np.lexsort((np.where(score != 0, np.concatenate(drawn), 0), score, turn))]
+            is_scored = ~np.isnan(whole["score"])
+            score = np.where(is_scored, -whole["score"], 0.0)
+            yield whole[np.lexsort((np.where(is_scored, np.concatenate(drawn), 0), score, turn))]
 
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles; that of the open one counts what these shards have of the plan."""

@@ -26,7 +26,7 @@ class Standing(NamedTuple):
 
     last: CycleState
     is_complete: bool
-    """Whether the last cycle is closed, and every shard has a copy as that cycle left it."""
+    """Whether the last cycle is closed, and every shard has an object of it."""
 
 
 def standing(tx: Transaction) -> Standing:
@@ -34,7 +34,7 @@ def standing(tx: Transaction) -> Standing:
     last = state(tx)
     row = tx.execute(
         "SELECT count(*) FROM gp4c.shard AS s WHERE NOT EXISTS (SELECT FROM gp4c.object AS o"
-        " WHERE o.shard = s.shard AND o.kind = 'snapshot' AND o.cycle = %s)",
+        " WHERE o.shard = s.shard AND o.kind IN ('cycle', 'snapshot') AND o.cycle = %s)",
         (last.cycle,),
     ).fetchone()
     return Standing(last, last.closed and (last.cycle == 0 or row == (0,)))
@@ -58,3 +58,11 @@ def appended(tx: Transaction, cycle: int, shard: int) -> int:
         "SELECT count(*) FROM gp4c.log WHERE cycle = %s AND shard = %s", (cycle, shard)
     ).fetchone()
     return int(row[0]) if row is not None else 0
+
+
+def finished(tx: Transaction, cycle: int) -> float | None:
+    """Return when a cycle was finished by its record, s since 1970; None while it has none."""
+    row = tx.execute("SELECT record FROM gp4c.cycle WHERE cycle = %s", (cycle,)).fetchone()
+    if row is None or row[0] is None:
+        return None
+    return float(json.loads(row[0])["finished"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.policies.policy import (
     NOBODY,
+    Block,
     Chosen,
     Cut,
     Evidence,
@@ -16,6 +18,7 @@ from scrapy_gp4c.policies.policy import (
     Round,
     Scorer,
 )
+from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import Best
 
 
@@ -44,9 +47,21 @@ class TopK:
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
-def scored_by(settings: PolicySettings, round: Round) -> Scorer:
+@dataclass(frozen=True)
+class Scored:
+    """A `Scorer`: a score function in a cycle."""
+
+    function: ScoreFunction
+    cycle: int
+
+    def __call__(self, block: Block) -> npt.NDArray[np.float64]:
+        """Scores of the pages of a block, ``[rows]``."""
+        return self.function.scores(block.state, self.cycle)
+
+
+def scored_by(settings: PolicySettings, round: Round) -> Scored:
     """The score function of the settings, in the cycle of a round."""
-    return lambda block: settings.score_function.scores(block.state, round.cycle)
+    return Scored(settings.score_function, round.cycle)
 
 
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:

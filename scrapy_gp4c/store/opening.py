@@ -28,17 +28,18 @@ from scrapy_gp4c.store.lmdb_store.restore import restore
 from scrapy_gp4c.store.lmdb_store.schema import OlderStoreError
 from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, Sealed, make_shard, shard_of_tables, sizes_of_shards
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
-from scrapy_gp4c.store.lmdb_store.splitting import split
+from scrapy_gp4c.store.lmdb_store.splitting import Progress, no_progress, split
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.uniting import unite
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.shards.directory import is_sharded, read_shards_file, shard_path
 from scrapy_gp4c.store.shards.part import ShardOf, is_a_shard
 from scrapy_gp4c.store.shards.sharded import ShardedStore
 
 __all__ = [
-    "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Sealed", "Sizes", "backup", "bring_back", "check",
-    "check_unused", "compact", "forget", "join", "new_shard", "open_shard", "open_sharded", "open_store",
-    "remove_leftovers", "repair", "restore", "shards_in", "split",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "LmdbShard", "Progress", "Sealed", "Sizes", "backup", "bring_back",
+    "check", "check_unused", "compact", "forget", "join", "new_shard", "no_progress", "open_shard",
+    "open_sharded", "open_store", "remove_leftovers", "repair", "restore", "shards_in", "split", "unite",
 ]  # fmt: skip
 
 

@@ -26,6 +26,10 @@ class WholePlan(TypedDict):
     """What all shards planned together."""
 
     shards: int
+    known: int
+    """Pages, before the cycle found any."""
+    new: int
+    """First visits, where `GP4C_NEW_PAGES` caps them; else 0."""
     rankable: int
     ranked: list[int]
     """By round."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, time
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import pytest_twisted
 from scrapy import Request as ScrapyRequest
 from scrapy import Spider
+from scrapy.core.downloader import Slot
+from scrapy.settings import Settings
 from twisted.web.http import Request
 
+from scrapy_gp4c.crawling.downloads import TURN_S, Downloads, Load
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.page_groups import PageGroups
@@ -155,3 +161,47 @@ async def test_a_host_without_others_is_not_planned_ahead_of(
         assert one["seen"] >= planned - 1
         planned += one["planned"]
     assert planned == SLOW_PAGES
+
+
+def downloads(delay_s: float, active: list[str], seen_s: float = 0.0) -> Downloads:
+    """Downloads of a crawler with requests to some hosts under way, all last asked at `seen_s`."""
+    slots = {host: Slot(8, delay_s, 0) for host in HOSTS}
+    for slot in slots.values():
+        slot.lastseen = seen_s
+    downloader = SimpleNamespace(
+        active=[ScrapyRequest(f"http://{host}/") for host in active],
+        slots=slots,
+        get_slot_key=lambda request: urlsplit(request.url).hostname,
+    )
+    crawler: Any = SimpleNamespace(
+        settings=Settings({"DOWNLOAD_DELAY": delay_s}), engine=SimpleNamespace(downloader=downloader)
+    )
+    return Downloads(crawler, len(HOSTS))
+
+
+def test_a_host_is_free_when_its_delay_has_passed() -> None:
+    """Until then a page of it would only wait in one of the downloader's places."""
+    assert downloads(30.0, OTHERS, time()).load([SLOW]) is Load.HELD
+    assert downloads(30.0, OTHERS, time() - 31).load([SLOW]) is Load.FREE
+    assert downloads(0.0, OTHERS, time()).load([SLOW]) is Load.FREE
+
+
+def test_a_host_with_a_delay_and_an_answer_out_is_busy() -> None:
+    """Scrapy's queue would give pages of others first."""
+    busy = downloads(0.1, HOSTS)
+    busy._downloader.slots[SLOW].transferring.update(busy._downloader.active[:1])
+    assert busy.load([SLOW]) is Load.BUSY
+
+
+def test_planning_ahead_takes_half_of_the_time() -> None:
+    """A round that took long is followed by a rest as long; short ones are planned in a row, for a while."""
+    one = downloads(0.1, HOSTS)
+    one.load(HOSTS)
+    assert not one.rests()
+    one.planned_ahead(False, monotonic() - TURN_S / 4)
+    assert not one.rests()
+    for _ in range(10):
+        one.planned_ahead(False, monotonic() - TURN_S / 4)
+    assert one.rests()
+    one.load([])
+    assert not one.rests(), "with nothing queued the policy has to go on"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,10 +25,12 @@ def test_parts_are_there_when_all_are(ledger: Connection) -> None:
         ledger.call(exchange.post, CUT, shard, token, b"part %d" % shard)
     assert ledger.call(exchange.parts, CUT) is None
     assert ledger.call(exchange.missing, CUT) == [1]
+    assert ledger.single(exchange.look, CUT) == (1, 1, None)
     ledger.call(exchange.put_answer, Step(1, "cut/0"), b"another step's")
     ledger.call(exchange.post, CUT, 1, taken(ledger, worker, 1).token, bytes(range(256)))
     assert ledger.call(exchange.parts, CUT) == [b"part 0", bytes(range(256)), b"part 2", b"part 3"]
     assert ledger.call(exchange.missing, CUT) == []
+    assert ledger.single(exchange.look, CUT) == (0, 0, None)
     assert ledger.call(exchange.answer, CUT) is None
 
 
@@ -37,6 +41,7 @@ def test_the_first_answer_counts(ledger: Connection) -> None:
     with pytest.raises(DiffersError, match=r"the combined answer for 'cut/1' of cycle 1 differs.*versions"):
         ledger.call(exchange.put_answer, CUT, b"0.5 8")
     assert ledger.call(exchange.answer, CUT) == b"0.5 7"
+    assert ledger.single(exchange.look, CUT).answer == b"0.5 7"
 
 
 def test_a_part_is_its_holders_to_post(ledger: Connection) -> None:
@@ -52,6 +57,18 @@ def test_a_part_is_its_holders_to_post(ledger: Connection) -> None:
     with pytest.raises(FencedError):
         ledger.call(exchange.post, Step(1, "cut/2"), 0, old, b"part")
     assert ledger.call(exchange.missing, Step(1, "cut/2")) == [0, 1, 2, 3]
+
+
+def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:
+    """Of all parts, by sender; numbers of 64 bits as they are."""
+    worker = joined(ledger)
+    parts = {0: {"1": [[2**64 - 1, 3]], "2": [[5, 1]]}, 1: {}, 2: {"1": [[7, 2]]}, 3: {"0": [[1, 1]]}}
+    for shard, part in parts.items():
+        ledger.single(
+            exchange.post, CUT, shard, taken(ledger, worker, shard).token, json.dumps(part).encode()
+        )
+    assert ledger.single(exchange.addressed, CUT, [1, 3]) == [(1, [[2**64 - 1, 3]]), (1, [[7, 2]])]
+    assert ledger.single(exchange.addressed, CUT, [3]) == []
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])

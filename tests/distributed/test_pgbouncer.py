@@ -33,17 +33,18 @@ def test_a_cycle_passes(
         for shard, (client, worker) in enumerate(zip(clients, workers, strict=True)):
             assert opened(client, worker).cycle == 1
             token = taken(client, worker, shard).token
-            client.call(exchange.post, Step(1, "cut"), shard, token, b"part")
+            client.single(exchange.post, Step(1, "cut"), shard, token, b"part")
             done = {shard: Progress(5, True)}
             client.call(
                 flush, worker, Flush(1, 1, {shard: token}, tuple(segments_of(shard, 2)), progress=done)
             )
             objects.put(clients[0], place, Owned(shard, token), "cycle", 1, tmp_path / "cycle")
+        assert clients[3].single(exchange.look, Step(1, "cut")) == (0, 0, None)
         assert clients[2].call(exchange.parts, Step(1, "cut")) == [b"part"] * 4
         assert len(list(read_log(clients[1], 1, 3))) == 2
         assert clients[3].call(cycles.close, 1)
         assert clients[0].call(cycles.drop_log, 1)
-        assert clients[0].call(poll, workers[0], [0]).closed
+        assert clients[0].single(poll, workers[0]).closed
 
 
 def test_timeouts_hold_for_one_transaction(

@@ -12,23 +12,24 @@ from tests.support.ledgers import joined, killed, opened, taken
 def test_what_others_did_is_seen(ledger: Connection) -> None:
     """Cycles, mail, deaths, and that one is to go."""
     one = joined(ledger)
-    assert ledger.call(poll, one, []) == Poll(0, True, mail=False, homeless=4, draining=False)
+    assert ledger.call(poll, one) == Poll(0, True, ended=False, mail=False, homeless=4, draining=False)
     two = joined(ledger, "two")
     opened(ledger, two)
     tokens = {shard: taken(ledger, one if shard < 2 else two, shard).token for shard in range(4)}
-    assert ledger.call(poll, one, [0, 1]) == Poll(1, False, mail=False, homeless=0, draining=False)
+    assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=False, homeless=0, draining=False)
     theirs = {shard: tokens[shard] for shard in (2, 3)}
     ledger.call(flush, two, Flush(1, 1, theirs, letters=(Letter(2, 1, b""),)))
     ledger.call(leases.drain, "one")
-    assert ledger.call(poll, one, [0, 1]) == Poll(1, False, mail=True, homeless=0, draining=True)
-    assert ledger.call(poll, two, [2, 3]) == Poll(1, False, mail=False, homeless=0, draining=False)
+    assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=True, homeless=0, draining=True)
+    assert ledger.call(poll, two) == Poll(1, False, ended=False, mail=False, homeless=0, draining=False)
     killed(ledger, two)
     ledger.call(lambda tx: tx.execute("UPDATE gp4c.shard SET deaths = 3 WHERE shard = 3"))
     ledger.call(lambda tx: tx.execute("DELETE FROM gp4c.mail"))
-    assert ledger.call(poll, one, [0, 1]) == Poll(1, False, mail=False, homeless=1, draining=True)
+    assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=False, homeless=1, draining=True)
     heir = taken(ledger, one, 2)
     done = dict.fromkeys((0, 1, 2), Progress(1, True))
     ledger.call(flush, one, Flush(1, 1, {0: tokens[0], 1: tokens[1], 2: heir.token}, progress=done))
     ledger.call(lambda tx: tx.execute("UPDATE gp4c.shard SET done = 1"))
+    assert ledger.single(poll, one) == Poll(1, False, ended=True, mail=False, homeless=0, draining=True)
     assert ledger.call(cycles.close, 1)
-    assert ledger.call(poll, one, [0, 1, 2]).closed
+    assert ledger.call(poll, one).closed

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from scrapy_gp4c.distributed import cycles, exchange, leases, mail, objects, schema
-from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerRightsError, LedgerSchemaError
 from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
+from scrapy_gp4c.distributed.migrations import MIGRATIONS
 from scrapy_gp4c.distributed.objects import Owned
 from scrapy_gp4c.distributed.places import Blobs
 from scrapy_gp4c.distributed.polling import poll
+from scrapy_gp4c.distributed.schema import VERSION
 from tests.support.ledgers import joined, opened, raised, segments_of, taken
 from tests.support.postgres import WORKER, Server
 
@@ -71,6 +73,27 @@ def test_a_newer_ledger_is_not_touched(server: Server, database: str, dsn: str) 
     connection.close()
 
 
+def test_an_older_ledger_is_brought_up_to_date(server: Server, database: str) -> None:
+    """By `create`, with what is in it; until then workers are told."""
+    owner = Connection(server.dsn(database))
+
+    def first_version(tx: Transaction) -> None:
+        tx.execute(MIGRATIONS[0].encode())
+        tx.execute("INSERT INTO gp4c.about (version, ledger, shards) VALUES (1, 'old', 4)")
+        tx.execute("INSERT INTO gp4c.shard (shard, pages) SELECT n, 7 FROM generate_series(0, 3) AS n")
+        tx.execute("INSERT INTO gp4c.object VALUES ('one', 0, 'snapshot', 1, 1, 1, '', 'the ledger', now())")
+
+    owner.call(first_version)
+    with pytest.raises(LedgerSchemaError, match=f"version 1 of .* works on version {VERSION}"):
+        owner.call(schema.check)
+    assert schema.create(owner, 4) == (VERSION, "old", 4)
+    assert [row.pages for row in owner.call(leases.look).shards] == [7] * 4
+    assert owner.single(poll, joined(owner)).homeless == 4
+    (stored,) = owner.call(objects.registered)
+    assert (stored.name, stored.log) == ("one", 0)
+    owner.close()
+
+
 @pytest.fixture
 def as_worker(server: Server, database: str, dsn: str, connect: Callable[..., Connection]) -> Connection:
     """The ledger under a worker's role, which has the documented rights."""
@@ -90,6 +113,7 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
     for shard, token in tokens.items():
         as_worker.call(exchange.post, Step(1, "cut"), shard, token, b"part")
     as_worker.call(exchange.put_answer, Step(1, "cut"), b"answer")
+    assert as_worker.single(exchange.look, Step(1, "cut")) == (0, 0, b"answer")
     assert as_worker.call(cycles.close, 1)
     as_worker.call(cycles.keep_record, 1, {"cycle": 1})
     assert not as_worker.call(cycles.drop_log, 1)
@@ -99,7 +123,7 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
         objects.put(as_worker, place, Owned(0, tokens[0]), kind, 1, tmp_path / "cycle")
     objects.clean(as_worker, place, Owned(0, tokens[0]))
     assert as_worker.call(cycles.drop_log, 1)
-    assert as_worker.call(poll, worker, tokens).closed
+    assert as_worker.single(poll, worker).closed
     as_worker.call(leases.drain, worker.name)
     as_worker.call(leases.unpark, 0)
     as_worker.call(leases.release, {0: tokens[0]})

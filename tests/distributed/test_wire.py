@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from scrapy_gp4c.distributed import exchange, leases
 from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.ledger import LEASE_S
+from scrapy_gp4c.distributed.link import RENEWALS
 from scrapy_gp4c.distributed.log import Flush, flush
 from scrapy_gp4c.distributed.polling import poll
+from scrapy_gp4c.distributed.rounds import LONGEST_S
 from scrapy_gp4c.distributed.segments import segment
+from scrapy_gp4c.distributed.shared_run import FLUSH_S
 from tests.support.ledgers import flush_of, joined, opened, taken, visits_of
 from tests.support.postgres import Server
 from tests.support.proxy import Proxy
@@ -63,14 +69,20 @@ def test_full_segments_take_at_most_40_bytes_a_visit(
 
 
 def test_leases_and_polling_take_few_bytes(counted: Connection, proxy: Proxy) -> None:
-    """A poll every 5 s and a renewal every 10 s: at most 500 B/s."""
+    """A look and a renewal as often as a run has them, and while it waits for others: 500 B/s."""
     worker = joined(counted)
     opened(counted, worker)
-    lease = taken(counted, worker, 0)
-    start = proxy.bytes
-    counted.call(poll, worker, [0])
-    polled = proxy.bytes - start
-    counted.call(flush, worker, Flush(1, 1, {0: lease.token}))
-    renewed = proxy.bytes - start - polled
-    print(f"bytes: a poll {polled}, a renewal {renewed}")
-    assert polled / 5 + renewed / 10 <= 500
+    taken(counted, worker, 0)
+
+    def taken_by(work: Callable[..., object], *arguments: object) -> int:
+        start = proxy.bytes
+        counted.single(work, *arguments)
+        return proxy.bytes - start
+
+    look, renewal = taken_by(poll, worker), taken_by(leases.renew, worker)
+    wait = taken_by(exchange.look, Step(1, "round/0/0"))
+    beat = renewal / (LEASE_S / RENEWALS)
+    print(f"bytes: a look {look}, a look for a step {wait}, a renewal {renewal}")
+    print(f"bytes/s: in a crawl {look / FLUSH_S + beat:.0f}, in a wait {wait / LONGEST_S + beat:.0f}")
+    assert look / FLUSH_S + beat <= 500
+    assert wait / LONGEST_S + beat <= 500

@@ -89,3 +89,40 @@ def test_from_an_empty_database_to_a_collected_store(project: Project) -> None:
         assert store.verify() == []
         assert store.last_cycle == 1
         assert store.pages > 5
+
+
+def test_a_worker_is_drained_between_cycles(project: Project) -> None:
+    """`status` lists who waits, `drain` ends its join; it may join again, and is gone when it ends."""
+    assert project.run("create", "--shards", "2")[0] == 0
+    words = ("join", "-s", "GP4C_WORKER=w1", "-s", f"GP4C_STORE={project.folder / 'w1'}")
+    worker = project.start(*words)
+    assert worker.stdout is not None
+    assert worker.stdout.readline().startswith("w1: cycle 1 is closed")
+    while not (found := checked("workers", project.run("status", "--json")[1]))["workers"]:
+        time.sleep(0.2)
+    (row,) = found["workers"]
+    assert (row["name"], row["draining"], row["shards"]) == ("w1", False, [])
+    assert project.run("drain", "w1") == (0, "", "")
+    _, errors = worker.communicate()
+    assert (worker.returncode, errors) == (0, "w1 is drained: it joins no more\n")
+    assert checked("workers", project.run("status", "--json")[1])["workers"] == []
+    again = project.start(*words)
+    while not (found := checked("workers", project.run("status", "--json")[1]))["workers"]:
+        time.sleep(0.2)
+    assert not found["workers"][0]["draining"]
+    again.send_signal(signal.SIGTERM)
+    again.communicate()
+    assert again.returncode == 0
+    assert checked("workers", project.run("status", "--json")[1])["workers"] == []
+
+
+def test_a_watch_ends_by_ctrl_c(project: Project) -> None:
+    """Without a word, and with the exit code of the last status."""
+    assert project.run("create", "--shards", "2")[0] == 0
+    watch = project.start("status", "--watch")
+    assert watch.stdout is not None
+    told = [watch.stdout.readline() for _ in range(5)]
+    assert sum(line.startswith("ledger ") for line in told) == 2, told
+    watch.send_signal(signal.SIGINT)
+    _, errors = watch.communicate()
+    assert (watch.returncode, errors) == (0, "")

@@ -55,7 +55,7 @@ def test_stopped_it_leaves_no_process(tmp_path):
         child = 0
         for _ in range(600):
             listed = subprocess.run(
-                ["ps", "-o", "pid=", "--ppid", str(started._process.pid)],
+                ["ps", "-o", "pid=", "--ppid", str(started.process.pid)],
                 capture_output=True, text=True, check=False,
             ).stdout.split()  # fmt: skip
             if listed:
@@ -68,9 +68,9 @@ def test_stopped_it_leaves_no_process(tmp_path):
         else:
             os.kill(child, signal.SIGKILL)
             assert started.end(60) == -signal.SIGKILL
-            started._process.stdin.close()
-            assert started._process.wait(60) == 0
-            started._process.stdout.close()
+            started.process.stdin.close()
+            assert started.process.wait(60) == 0
+            started.process.stdout.close()
         assert not Path(f"/proc/{child}").exists() or "zombie" in Path(f"/proc/{child}/status").read_text()
 
 

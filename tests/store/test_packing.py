@@ -75,3 +75,36 @@ def test_a_shard_is_built_again_from_what_it_sealed(tmp_path: Path) -> None:
         assert other.validators(0) == ("e", None)
         with pytest.raises(ValueError, match="expected new pages from 1 on"):
             other.apply(sealed, 0)
+
+
+def test_acknowledged_segments_are_written_together(tmp_path: Path) -> None:
+    """One transaction for a hundred visits, or before anybody asks how far the shard is."""
+    sizes = Sizes(commit_visits=2**31 - 1)
+    new_shard(tmp_path / "one", ShardOf(1, 4, "crawl"), sizes)
+    with open_shard(tmp_path / "one", 4, sizes) as one:
+        one.wait()
+        one.begin_cycle({"started": 1.0})
+
+        def transactions() -> int:
+            return int(one.environment.lmdb.info()["last_txnid"])
+
+        def visit(number: int, seq: int) -> None:
+            for key in range(number):
+                page = one.add_page(1000 * seq + key + 1, {"url": f"http://a/{seq}/{key}"})
+                one.record(NewVisit(page, "first", 1.0, "new", fingerprint=5))
+            assert one.seal(seq) is not None
+            one.write()
+
+        before = transactions()
+        for seq in range(3):
+            visit(33, seq)
+        assert transactions() == before
+        visit(1, 3)
+        assert transactions() == before + 1
+        visit(1, 4)
+        assert transactions() == before + 1
+        assert (one.applied, one.written_visits, transactions()) == (5, 101, before + 2)
+        visit(1, 5)
+        one.wait(False)
+        assert transactions() == before + 3
+        assert len(one.open_visits()) == 102

@@ -66,8 +66,9 @@ def _other_user() -> dict[str, Any]:
 class Server:
     """A running server, which tests may kill and start again."""
 
-    def __init__(self) -> None:
-        """Make its files and start it."""
+    def __init__(self, **settings: object) -> None:
+        """Make its files and start it; ``settings``: further ones of `postgresql.conf`."""
+        self.settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="gp4c-pg-"))
         self.user = _other_user()
         if self.user:
@@ -107,6 +108,7 @@ class Server:
             "max_connections": 60,
             "shared_buffers": "16MB",
             "deadlock_timeout": "50ms",
+            **self.settings,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:

@@ -116,10 +116,9 @@ class OpenCycle(OpenRequests):
         if self.waits:
             return
         self.seal()
-        if not self._sealed:
-            return
-        self.before_commit()
-        self.write(len(self._sealed))
+        if self._sealed:
+            self.before_commit()
+            self.write(len(self._sealed))
 
     def write(self, batches: int) -> None:
         """Write what was sealed first, so many times, in one transaction; else as `commit`."""

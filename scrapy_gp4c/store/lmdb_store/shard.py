@@ -28,6 +28,9 @@ FINDER_BYTES: Final = struct.Struct("<HQ")
 """Shard and key of a page that found another."""
 _ORIGIN_ROWS: Final = 2**18
 """Pages whose origins are one value."""
+TOGETHER: Final = 100
+"""Visits, or segments, from which on what was acknowledged is written: a transaction for each flush of some
+visits costs more than these."""
 _ROOM: Final = 2**36
 """Address space that a shard may take at least: a thousand of them are half of what a process has."""
 
@@ -52,6 +55,10 @@ class LmdbShard(Store):
             self.close()
             raise StoreError(f"expected {path} to be a shard; found a store of its own. Split it first.")
         self.shard_of = found
+        self._sealed_visits: list[int] = []
+        """Visits of what was sealed and is not written, oldest first."""
+        self._acknowledged = 0
+        """How many of these may be written."""
 
     def find_elsewhere(self, page: int, finder: Finder) -> None:
         """Note who found a page, at the next commit."""
@@ -93,6 +100,7 @@ class LmdbShard(Store):
 
     def wait(self, waits: bool = True) -> None:
         """Write nothing but what `write` and `apply` write; False: as ever."""
+        self._settle()
         self._open.waits = waits
 
     def seal(self, number: int) -> Sealed | None:
@@ -101,11 +109,24 @@ class LmdbShard(Store):
         if sealed is None:
             return None
         sealed.applied = self._open.require(), number
+        self._sealed_visits.append(len(sealed.visits))
         return Sealed(sealed.visit_rows(), pack_rest(sealed))
 
     def write(self) -> None:
-        """Write what was sealed first. Raises StoreFullError; then it stays in memory."""
-        self._open.write(1)
+        """Let what was sealed first be written: together with what follows, but before anybody asks for it.
+
+        Raises StoreFullError; then it stays in memory.
+        """
+        self._acknowledged += 1
+        if max(self._acknowledged, sum(self._sealed_visits[: self._acknowledged])) >= TOGETHER:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Write what may be written."""
+        if self._acknowledged:
+            self._open.write(self._acknowledged)
+            del self._sealed_visits[: self._acknowledged]
+            self._acknowledged = 0
 
     def apply(self, sealed: Sealed, number: int) -> None:
         """Write a segment that was sealed elsewhere; raises ValueError where it does not go on here."""
@@ -116,6 +137,7 @@ class LmdbShard(Store):
     @property
     def applied(self) -> int:
         """How many segments of the open cycle are written."""
+        self._settle()
         with self.tables.transaction() as txn:
             told = self.tables.get_meta(txn, APPLIED)
         return told[1] + 1 if told is not None and told[0] == self._open.number else 0
@@ -129,6 +151,7 @@ class LmdbShard(Store):
     @property
     def written_visits(self) -> int:
         """How many visits of the open cycle are written: the first ones of `open_visits`."""
+        self._settle()
         return self._open.written_visits
 
     def copy_to(self, directory: Path) -> Path:
@@ -136,6 +159,14 @@ class LmdbShard(Store):
         with translated(self.path):
             self.environment.lmdb.copy(str(directory), compact=True)
         return directory / DATA
+
+    @property
+    def used_bytes(self) -> int:
+        """What is in use of its file: a copy takes about that."""
+        with self.tables.transaction() as txn:
+            tables = [txn.stat(table.handle) for table in self.tables.db.values()]
+        parts = "branch_pages", "leaf_pages", "overflow_pages"
+        return sum(table["psize"] * sum(table[part] for part in parts) for table in tables)
 
     def positions(self, number: int) -> npt.NDArray[np.uint32]:
         """Where the pages of its plan are in a round."""

@@ -1,0 +1,63 @@
+"""Score expressions in parts that stand still while a cycle goes on, and what is left of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.standing import MOVING, divided
+
+NAMES = ("n", "X", "t", "sad", "near", "site_now", "spent", "random", "rate_site", "cluster_recent")
+LEAVES = st.one_of(st.sampled_from(NAMES), st.sampled_from([0.0, 0.5, -3.0, 1e300]))
+
+
+def _trees(inner):
+    def of(name):
+        return st.tuples(*[inner] * PRIMITIVES[name].arity).map(
+            lambda parts: (name, *(token for part in parts for token in part))
+        )
+
+    return st.sampled_from(sorted(PRIMITIVES)).flatmap(of)
+
+
+TREES = st.recursive(LEAVES.map(lambda leaf: (leaf,)), _trees, max_leaves=12)
+
+
+def _state(rng, rows):
+    state = {name: rng.integers(0, 5, rows).astype(dtype) for name, dtype in terminals.STATE.items()}
+    return state | {name: rng.random(rows) for name in terminals.ROUND} | {"draw": rng.integers(0, 9, rows)}
+
+
+@given(tokens=TREES, seed=st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_the_parts_put_together_score_as_the_whole(tokens, seed):
+    """Bit for bit, also in later rounds, when only the moving columns have changed."""
+    function = functions.of_expression(Expression(tokens))
+    parts_of = divided(function)
+    rng = np.random.default_rng(seed)
+    state = _state(rng, 7)
+    parts = parts_of.parts(state, 9)
+    for _ in range(2):
+        out = np.empty(7)
+        parts_of.finish(parts, state, 9, out)
+        assert out.tobytes() == function.scores(state, 9).tobytes()
+        state |= {name: rng.random(7) for name in MOVING}
+
+
+def test_the_largest_parts_are_told_once():
+    """Equal ones share a name; numbers alone stay where they are; what moves is told by its terminals."""
+    found = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
+    assert {name: part.text for name, part in found.standing.items()} == {"standing_0": "t * (X + 0.5)"}
+    assert found.rest.text == "standing_0 * near + standing_0 / max(site_now, 2.0 * 3.0)"
+    assert found.moving == ("near", "site_now")
+    alone = divided(functions.load("t * X"))
+    assert (alone.rest.text, alone.moving) == ("standing_0", ())
+
+
+def test_a_callable_has_no_parts():
+    """Nobody can look into it."""
+    assert divided(functions.load("tests.scoring.test_functions.half_of_x")) is None
