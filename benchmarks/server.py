@@ -12,18 +12,40 @@ from contextlib import contextmanager
 from itertools import accumulate
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from typing import NamedTuple, Protocol
 
 WORDS_PER_PAGE = 1_500
 WORDS_PER_PARAGRAPH = 75
 VOCABULARY = 4_000
 
 
+class _Number(Protocol):
+    value: float
+
+
+class Pace(NamedTuple):
+    """What whoever measures a server-bound crawl says to the server, and hears of it, while it serves."""
+
+    delay_s: _Number
+    """From a request to its response."""
+    served: _Number
+    """Responses since it was last set to 0."""
+
+    @classmethod
+    def at_once(cls) -> Pace:
+        """No delay."""
+        context = get_context("spawn")
+        return cls(context.Value("d", 0.0, lock=False), context.Value("d", 0.0, lock=False))
+
+
 @contextmanager
-def server(pages: int | list[bytes], hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[int]:
+def server(
+    pages: int | list[bytes], hosts: Sequence[str] = ("127.0.0.1",), pace: Pace | None = None
+) -> Iterator[int]:
     """Serve /0 ... /<pages - 1> on every host, on one port, which is yielded; or pages with these bodies."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(pages, hosts, theirs), daemon=True)
+    process = context.Process(target=_serve, args=(pages, hosts, pace, theirs), daemon=True)
     process.start()
     try:
         if not ours.poll(60):
@@ -34,7 +56,7 @@ def server(pages: int | list[bytes], hosts: Sequence[str] = ("127.0.0.1",)) -> I
         process.join()
 
 
-def _serve(pages: int | list[bytes], hosts: Sequence[str], started: Connection) -> None:
+def _serve(pages: int | list[bytes], hosts: Sequence[str], pace: Pace | None, started: Connection) -> None:
     bodies = _pages(pages) if isinstance(pages, int) else pages
     responses = {f"/{number}".encode(): _response(page) for number, page in enumerate(bodies)}
 
@@ -42,7 +64,7 @@ def _serve(pages: int | list[bytes], hosts: Sequence[str], started: Connection) 
         loop = asyncio.get_running_loop()
         port = 0
         for host in hosts:
-            listener = await loop.create_server(lambda: _Protocol(responses), host, port)
+            listener = await loop.create_server(lambda: _Served(responses, pace), host, port)
             port = listener.sockets[0].getsockname()[1]
         started.send(port)
         await asyncio.Event().wait()  # until terminated
@@ -50,9 +72,9 @@ def _serve(pages: int | list[bytes], hosts: Sequence[str], started: Connection) 
     asyncio.run(run())
 
 
-class _Protocol(asyncio.Protocol):
-    def __init__(self, responses: dict[bytes, bytes]) -> None:
-        self._responses = responses
+class _Served(asyncio.Protocol):
+    def __init__(self, responses: dict[bytes, bytes], pace: Pace | None) -> None:
+        self._responses, self._pace = responses, pace
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,7 +86,20 @@ class _Protocol(asyncio.Protocol):
         while b"\r\n\r\n" in self._received:
             head, _, self._received = self._received.partition(b"\r\n\r\n")
             path = head.split(b" ", 2)[1]
-            self._transport.write(self._responses.get(path) or _NOT_FOUND)
+            self._answer(self._responses.get(path) or _NOT_FOUND)
+
+    def _answer(self, response: bytes) -> None:
+        if self._pace is None:
+            self._transport.write(response)
+        elif not self._pace.delay_s.value:
+            self._now(response)
+        else:
+            asyncio.get_running_loop().call_later(self._pace.delay_s.value, self._now, response)
+
+    def _now(self, response: bytes) -> None:
+        assert self._pace is not None
+        self._pace.served.value += 1
+        self._transport.write(response)
 
 
 def _response(body: bytes, status: str = "200 OK") -> bytes:

@@ -1,0 +1,78 @@
+"""What crawls leave behind, as it is exported, and in what two of them differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store.opening import open_store
+
+TIMES: Final = ("started", "finished", "seen_min")
+
+
+class Left(NamedTuple):
+    """What a way of crawling left behind."""
+
+    pages: dict[str, dict[str, Any]]
+    """URL -> what its line of the export says."""
+    records: list[dict[str, Any]]
+
+
+class Found(NamedTuple):
+    """What differs between two of them."""
+
+    pages: Counter[str]
+    """Field of a line -> pages whose lines differ in it; pages that only one has are ``page``."""
+    records: Counter[str]
+    """Field of a record -> cycles."""
+
+    def beyond(self, other: Found) -> list[str]:
+        """Fields that differ here, and not there."""
+        return sorted((self.pages.keys() - other.pages.keys()) | (self.records.keys() - other.records.keys()))
+
+
+def left_in(store: Path) -> Left:
+    """Read what a store exports; a page's finder by its URL, not by the number of its line."""
+    with open_store(store, readonly=True) as opened:
+        if problems := opened.verify():
+            raise RuntimeError(f"{store}: {problems[0]}")
+        first, *rows = history_text.lines(opened)
+    urls, pages = [], []
+    for row in rows:
+        _, url, bits, told = row.split("\t")
+        urls.append(url)
+        pages.append({**json.loads(told), "bits": bits})
+    for page in pages:
+        if isinstance(number := page.get("found_by"), int):
+            page["found_by"] = urls[number - 1]
+        request = page.get("request", {})
+        page["referer"] = request.get("headers", {}).pop("Referer", None)
+        page["depth"] = request.get("meta", {}).pop("depth", None)
+    records = json.loads(first.removeprefix("# "))["cycles"]
+    for record in records:
+        record["rounds"] = [one for one in record["rounds"] if one["planned"]]
+    return Left(dict(zip(urls, pages, strict=True)), records)
+
+
+def compare(one: Left, other: Left) -> Found:
+    """Return in how many pages and cycles which fields differ, but for times."""
+    pages = Counter(page=len(one.pages.keys() ^ other.pages.keys()))
+    for url in one.pages.keys() & other.pages.keys():
+        pages.update(_differing(one.pages[url], other.pages[url]))
+    records = Counter(cycles=abs(len(one.records) - len(other.records)))
+    for first, second in zip(one.records, other.records, strict=False):
+        records.update(_differing(first, second))
+    return Found(+pages, +records)
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    names = one.keys() | other.keys()
+    return [name for name in names if name not in TIMES and one.get(name) != other.get(name)]
+
+
+def told(found: Counter[str]) -> str:
+    """A line of what differs."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "nothing"

@@ -1,0 +1,175 @@
+"""How one crawl grows with its workers, where the web's servers set the pace: each worker fetches 10 pages/s.
+
+    python -m benchmarks.workers_growth [--workers 1 2 4 8] [--pages 300] [--runs 3] [--policy top_k]
+
+The web grows with the workers: ``--pages`` a worker, on hosts that are spread evenly over 8 shards; each
+page is answered after 0.4 s, and a crawl sends 4 requests at a time. One process visits all pages without
+delays first; what is measured is the next cycle, at a budget of 1.0, from 5% of its pages to 95%: by one
+machine, with that store, and by workers, with shards made of it by ``create --from``, a PostgreSQL of the
+benchmark's own (fsync on) and processes of their own. Every fourth page links to a page of another host,
+which is mail where another worker has it. In the seconds of a whole cycle are also its opening, the
+processes' start and the copies at its end.
+
+Statements are those that ``pg_stat_statements`` counts, BEGIN, SET and COMMIT among them; CPU time is that
+of the processes, of PostgreSQL with all of its children, by ``/proc``. A turn is one callback of the event
+loop, by the CPU time of its thread, without Python's garbage collections: one of all objects takes 50 to 70
+ms in a crawl by one machine as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scrapy.settings import Settings as ScrapySettings
+
+from benchmarks.common import machine, median_ratio, verdict
+from benchmarks.server import Pace, server
+from benchmarks.watched_crawls import (
+    DELAY_S,
+    REQUESTS,
+    SHARDS,
+    Measured,
+    Turn,
+    Web,
+    crawl,
+    hosts_of,
+    measure,
+    settings,
+)
+from scrapy_gp4c.distributed import administration
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import USUAL
+from tests.support.postgres import Server
+
+GROWTH, WITHIN, EFFICIENCY, TURN_S = 0.9, 1.2, 0.95, 0.05
+"""Targets: pages/s, to those of one worker each; most to least per visit; of one machine's pages per CPU
+second; longest turn."""
+
+
+class Series:
+    """Crawls of one web: by one machine, and by workers."""
+
+    def __init__(self, workers: int, pages: int, policy: str | None, folder: Path, postgres: Server) -> None:
+        """Take an empty folder."""
+        self._workers, self._pages, self._folder, self._postgres = workers, pages, folder, postgres
+        self._policy = policy
+
+    def run(self, runs: int, alone: bool) -> Iterator[tuple[Measured | None, Measured]]:
+        """Yield what one machine took (where ``alone``), and the workers."""
+        pace = Pace.at_once()
+        hosts = hosts_of(self._workers)
+        with server(self._pages // SHARDS, hosts, pace) as port:
+            web = Web(self._workers, self._pages, port, pace)
+            first = self._folder / "first"
+            self._visit_all(web, first)
+            for run in range(runs):
+                folder = self._folder / str(run)
+                folder.mkdir()
+                one = None
+                if alone:
+                    shutil.copytree(first, folder / "one")
+                    one = measure(web, [settings(folder / "one", GP4C_POLICY=self._policy)], folder, None)
+                yield one, measure(web, self._divided(first, folder), folder, self._postgres)
+
+    def _visit_all(self, web: Web, store: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        web.pace.delay_s.value = 0.0
+        ours, theirs = context.Pipe(duplex=False)
+        given = settings(store, CONCURRENT_REQUESTS=32)
+        process = context.Process(target=crawl, args=(given, web.starts, f"{store}.log", theirs))
+        process.start()
+        ours.recv()
+        process.join()
+        if web.pace.served.value < web.pages:
+            raise RuntimeError(f"expected {web.pages} pages; found {web.pace.served.value:.0f}")
+
+    def _divided(self, store: Path, folder: Path) -> list[dict[str, Any]]:
+        """Make a ledger of a store; returns the workers' settings."""
+        dsn = self._postgres.dsn(self._postgres.database())
+        administration.create(Settings.load(ScrapySettings({"GP4C_LEDGER": dsn})), SHARDS, store, USUAL)
+        return [
+            settings(folder / name, GP4C_LEDGER=dsn, GP4C_WORKER=name, GP4C_POLICY=self._policy)
+            for name in (f"worker-{number + 1}" for number in range(self._workers))
+        ]
+
+
+def show(name: str, one: Measured) -> None:
+    """Print a row."""
+    print(
+        f"{name:12} {one.pages / one.seconds:8.1f} {one.pages / one.workers_s:12.1f}"
+        f" {one.statements / one.pages:15.2f} {1000 * one.postgres_s / one.pages:13.2f}"
+        f" {1000 * one.longest.cpu_s:12.1f} {one.whole_s:10.1f}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Print the figures; return 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="of a crawl (default: %(default)s)"
+    )
+    parser.add_argument("--pages", type=int, default=300, help="of a worker (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="pairs with one machine (default: %(default)s)")
+    parser.add_argument("--policy", help="GP4C_POLICY of all crawls (default: the add-on's, four rounds)")
+    arguments = parser.parse_args()
+    print(machine((*("scrapy", "twisted", "lmdb", "numpy"), "psycopg")))
+    print(f"\n{arguments.pages} pages a worker, {REQUESTS} requests at a time, {DELAY_S} s each")
+    print("crawl         pages/s  pages/CPU s  statements/page  PostgreSQL ms  longest turn   whole, s")
+    pairs: list[tuple[float, float]] = []
+    found: dict[int, Measured] = {}
+    longest = Turn(0.0, 0.0, "")
+    postgres = Server(shared_preload_libraries="pg_stat_statements")
+    try:
+        postgres.execute("CREATE EXTENSION pg_stat_statements")
+        for workers in sorted(arguments.workers):
+            alone = workers == min(arguments.workers)
+            with tempfile.TemporaryDirectory(prefix="gp4c-growth-") as folder:
+                series = Series(workers, arguments.pages, arguments.policy, Path(folder), postgres)
+                for one, many in series.run(arguments.runs if alone else 1, alone):
+                    if one is not None:
+                        show("one machine", one)
+                        pairs.append((many.pages / many.workers_s, one.pages / one.workers_s))
+                    show(f"{workers} worker{'s' * (workers > 1)}", many)
+                    found[workers] = many
+                    longest = max(longest, many.longest, key=lambda turn: turn.cpu_s)
+    finally:
+        postgres.stop()
+    return 0 if judge(found, pairs, longest) else 1
+
+
+def judge(found: dict[int, Measured], pairs: list[tuple[float, float]], longest: Turn) -> bool:
+    """Print what was to hold; tell whether it does."""
+    fewest, most = min(found), max(found)
+    speed = {workers: one.pages / one.seconds for workers, one in found.items()}
+    ratio = speed[most] / speed[fewest]
+    holds = verdict(f"pages/s, {most} workers / {fewest}", ratio, GROWTH * most / fewest, at_least=True)
+    for name, per_page in {
+        "statements": [one.statements / one.pages for one in found.values()],
+        "CPU of PostgreSQL": [one.postgres_s / one.pages for one in found.values()],
+    }.items():
+        holds &= verdict(
+            f"{name} per visit, most / least", max(per_page) / min(per_page), WITHIN, at_least=False
+        )
+    spread = ", ".join(
+        f"{worker / one:.3f}" for worker, one in sorted(pairs, key=lambda pair: pair[0] / pair[1])
+    )
+    print(f"pages per CPU second, one worker / one machine, pair by pair: {spread}")
+    holds &= verdict(
+        "pages per CPU second, one worker / one machine", median_ratio(pairs), EFFICIENCY, at_least=True
+    )
+    holds &= verdict("longest turn while crawling, seconds", longest.cpu_s, TURN_S, at_least=False)
+    if longest.cpu_s > TURN_S:
+        print(f"  that of {longest.name}")
+    return holds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
