@@ -28,7 +28,9 @@ class _Passing:
 
 @given(
     seed=st.integers(0, 2**32),
-    score=st.sampled_from(["t * X", "t * near", "random", "t * rate_site * surprise_dir + spent", "X"]),
+    score=st.sampled_from(
+        ["t * X", "t * near", "random", "t * rate_site * surprise_dir + spent", "X", "-near"]
+    ),
     ties=st.sampled_from(["random", "order"]),
     block_rows=st.integers(1, 30),
     k=st.integers(0, 40),
@@ -50,7 +52,7 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows
         settings_ = PolicySettings(functions.load(score), arranged.seed)
         for cycle, salt in zip(arranged.scored_cycles.tolist(), arranged.salts, strict=True):
             evidence.begin(cycle, salt)
-            for number in range(3):
+            for number in range(5):
                 scores_of = scored_by(settings_, Round(cycle, number, k))
                 one = best_candidates(scores_of, min(k, 10), evidence)
                 other = best_candidates(scores_of, min(k, 10), _Passing(evidence))

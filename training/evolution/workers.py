@@ -28,11 +28,12 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.backends import dask_client, no_word_of_lost_work
+from training.evolution.dask_pool import DaskPool
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import TextFitness, Values, load_measure
 from training.replaying.arranged import ArrangedHistory
 
-MOST_TEXTS: Final = 160
+MOST_TEXTS: Final = 640
 """Texts of a task, at most: the more are replayed together, the more they share."""
 LEAST_TEXTS: Final = 20
 """Texts for which another worker is worth a task."""
@@ -104,6 +105,11 @@ def _work_away(task: Task) -> Report:
     return work(task)
 
 
+def _work_with(task: Task, payload: bytes | None) -> Report:
+    """`work` on a cluster, where the training set comes beside the task."""
+    return work(task._replace(payload=payload))
+
+
 def _keep(key: Key, arranged: ArrangedHistory) -> TextFitness:
     while len(_FITNESSES) >= MOST_FITNESSES:
         _FITNESSES.pop(next(iter(_FITNESSES)))
@@ -127,7 +133,7 @@ class Evaluator:
         policy: str = TOP_K.text,
         compiled: Path | None = None,
     ) -> None:
-        """Take the training sets and the `joblib.Parallel` to run on (see `workers`).
+        """Take the training sets, and what runs tasks (see `workers`).
 
         ``compiled``: see `training.evolution.compiling.compiled_beside`.
         """
@@ -200,6 +206,10 @@ class Evaluator:
         for task in range(tasks):
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
+    def _missing(self, report: Report) -> bytes | None:
+        """The training set that a worker lacked; None: it had it."""
+        return self._payloads[report.task.number] if report.answers is None else None
+
     def _counted(self, report: Report) -> Report:
         self.replays += report.replays
         self.replay_s += report.replay_s
@@ -210,9 +220,12 @@ class Evaluator:
         function = work if self._parallel.n_jobs == 1 else _work_away
         again: list[Task] = []
         try:
+            if isinstance(self._parallel, DaskPool):
+                yield from map(self._counted, self._parallel.run(_work_with, tasks, self._missing))
+                return
             for report in self._parallel(joblib.delayed(function)(task) for task in tasks):
-                if report.answers is None:
-                    again.append(report.task._replace(payload=self._payloads[report.task.number]))
+                if (payload := self._missing(report)) is not None:
+                    again.append(report.task._replace(payload=payload))
                 else:
                     yield self._counted(report)
             if again:
@@ -227,14 +240,12 @@ class Evaluator:
 
 @contextmanager
 def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) -> Iterator[Any]:
-    """A `joblib.Parallel` for an `Evaluator`, with its workers.
+    """A `joblib.Parallel` for an `Evaluator`, with its workers; on a cluster, a `DaskPool`.
 
     ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``loky`` (processes of this
     machine), ``dask`` (with ``scheduler``, the address of a cluster's scheduler), or any other that joblib
     knows. Raises LearningError when the backend or the cluster is not there.
     """
-    options = {"return_as": "generator_unordered", "pre_dispatch": "all", "batch_size": 1}
-    client: Any = None
     if jobs == 0:
         raise LearningError(
             "jobs must be a number of processes from 1 on, or -1 for one per processor; found 0"
@@ -243,19 +254,20 @@ def workers(jobs: int = 1, backend: str = "loky", scheduler: str | None = None) 
         raise LearningError(f"a scheduler address goes with the backend 'dask'; found backend {backend!r}")
     if backend == "dask":
         client = dask_client(scheduler)
-        jobs = -1
-    try:
         try:
-            config = joblib.parallel_config(backend=backend, n_jobs=jobs)
-        except (ValueError, ImportError) as error:
-            raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
-        with config, no_word_of_lost_work(), warnings.catch_warnings():
-            # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
-            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-            if not get_active_backend()[0].supports_return_generator:
-                options["return_as"] = "list"  # the answers of a generation come all at once
-            with joblib.Parallel(**options) as parallel:
-                yield parallel
-    finally:
-        if client is not None:
+            yield DaskPool(client)
+        finally:
             client.close()
+        return
+    try:
+        config = joblib.parallel_config(backend=backend, n_jobs=jobs)
+    except (ValueError, ImportError) as error:
+        raise LearningError(f"joblib cannot use the backend {backend!r}: {error}") from error
+    options = {"return_as": "generator_unordered", "pre_dispatch": "all", "batch_size": 1}
+    with config, no_word_of_lost_work(), warnings.catch_warnings():
+        # loky replaces a worker that grows, in case it leaks; ours grow by the training sets they keep.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+        if not get_active_backend()[0].supports_return_generator:
+            options["return_as"] = "list"  # the answers of a generation come all at once
+        with joblib.Parallel(**options) as parallel:
+            yield parallel

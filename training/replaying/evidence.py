@@ -20,6 +20,7 @@ from scrapy_gp4c.scoring.draws import salted_draws
 from training.histories.neighbours import Groups
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Ints
+from training.replaying.round_scores import RoundScores
 from training.replaying.selection import Selection
 
 BLOCK_ROWS: Final = 16_384
@@ -86,7 +87,7 @@ class ReplayEvidence:
         self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
         self._open = np.ones(arranged.pages, np.bool_)
-        self._scores = np.empty(arranged.pages)
+        self._scores = RoundScores(arranged.pages)
         self._selection = Selection(arranged.pages)
         self._visits = Found(*(np.empty(arranged.pages, one) for one in ("u4", "u1", "u1")))
 
@@ -107,6 +108,8 @@ class ReplayEvidence:
         self._cycle, self.salt = cycle, salt
         self.visited = 0
         self._open[:] = True
+        self._scores.begin()
+        self._selection.begin()
 
     @property
     def is_regrouped(self) -> bool:
@@ -174,13 +177,12 @@ class ReplayEvidence:
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
         related = self._related()
-        for rows in self._blocks():
-            self._scores[rows] = scores_of(self._block(rows, related))
-        self._scores[self.visited_pages()] = -np.inf
-        chosen = self._selection.best(self._scores, min(k, len(self._pages) - self.visited), self._ties)
+        every = self._scores.tell(scores_of, ((rows, self._block(rows, related)) for rows in self._blocks()))
+        every[self._visits.pages[: self.visited]] = -np.inf
+        chosen = self._selection.best(every, min(k, len(self._pages) - self.visited), self._ties)
         if not len(chosen):
             return NOBODY
-        scores = self._scores[chosen]
+        scores = every[chosen]
         return Chosen(chosen, scores, Cut(float(scores[-1]), int(self._ties(chosen[-1:])[0])))
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
