@@ -125,8 +125,11 @@ class Surroundings:
 
     def _tree(self, group: Array) -> Grouping:
         """The store knows directories by their keys alone: where one is, says the URL of a page in it."""
-        _, first, position = np.unique(group, return_index=True, return_inverse=True)
-        places = [place_of_url(stored["url"]) for stored in self._store.requests(first)]
+        first, rows = np.full(int(group.max(initial=0)) + 1, -1), np.arange(len(group))
+        first[group[::-1]] = rows[::-1]  # what is written last stays: the first page of a directory
+        is_used = first >= 0
+        position, first = (np.cumsum(is_used) - 1)[group], first[is_used]
+        places = (place_of_url(stored["url"]) for stored in self._store.requests(first))
         return trees.of_directories(position, ((place.site, place.directory) for place in places))
 
     @cached_property

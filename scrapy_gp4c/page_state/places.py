@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 PREFIXES: Final = 3
 """Levels between a site and its directories: the pages whose paths share 1, 2, 3 segments."""
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,60}")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,60})://([^/?#]*)(.*)", re.DOTALL)
+"""Scheme, what stands before the path, and the rest."""
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
@@ -46,12 +47,14 @@ class Place(NamedTuple):
 
 def place_of_url(url: str) -> Place:
     """The place of a URL: by host and port, without what else stands before the path."""
-    scheme, found, rest = url.partition("://")
-    if not found or not _SCHEME.fullmatch(scheme):
+    found = _URL.match(url)
+    if found is None:
         return Place("", directory_of(url))
-    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
-    site = rest[:end].rpartition("@")[2].lower()
-    return Place(site.removesuffix(_DEFAULT_PORTS.get(scheme.lower(), "\n")), directory_of(rest[end:]))
+    scheme, host, rest = found.groups()
+    site = host.rpartition("@")[2].lower()
+    if ":" in site:
+        site = site.removesuffix(_DEFAULT_PORTS.get(scheme.lower(), "\n"))
+    return Place(site, directory_of(rest))
 
 
 def place_of_page(site: str, page: str) -> Place:

@@ -22,8 +22,8 @@ class Tree:
     def __init__(self) -> None:
         """Begin with no site."""
         self._parent: list[int] = []
-        self._children: list[list[int]] = []
-        self._numbers: dict[tuple[int, str], int] = {}
+        self._children: list[dict[str, int]] = []
+        """Of each directory, by the segment that they add."""
         self._roots: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -37,16 +37,16 @@ class Tree:
         *segments, last = directory.split("/")
         assert not last or last.endswith("?")
         for segment in segments:
-            known = self._numbers.get((node, segment))
+            children = self._children[node]
+            known = children.get(segment)
             if known is None:
-                known = self._numbers[node, segment] = self._add(node)
-                self._children[node].append(known)
+                known = children[segment] = self._add(node)
             node = known
         return node
 
     def _add(self, parent: int) -> int:
         self._parent.append(parent)
-        self._children.append([])
+        self._children.append({})
         return len(self._parent) - 1
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
@@ -61,7 +61,7 @@ class Tree:
                     found[up + down] += nodes
                 if d >= 0 and down == up:
                     break
-                nodes = [child for node in nodes for child in self._children[node] if child != came]
+                nodes = [child for node in nodes for child in self._children[node].values() if child != came]
                 if not nodes:
                     break
             came, ancestor = ancestor, self._parent[ancestor]

@@ -113,7 +113,7 @@ class Follow:
     def _ask(self, evidence: Evidence) -> None:
         """Ask for all that may be needed, so that what nobody knows is missed at once, not by chance."""
         if self.following.phi != 0:
-            evidence.grouping(self.following.near)
+            _ = evidence.grouping(self.following.near).by_group  # sorted now: a later round holds up a crawl
         if self.following.phi == "pra":
             evidence.popularity()
 

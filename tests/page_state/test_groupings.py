@@ -34,6 +34,19 @@ def test_pages_of_groups_come_group_by_group(number: list[int], asked: list[int]
     assert found.dtype == np.uint32
 
 
+@given(
+    st.lists(st.one_of(st.integers(NOWHERE, 4), st.integers(65_530, 65_545), st.just(131_075)), max_size=50)
+)
+def test_pages_are_in_the_order_of_many_groups(number: list[int]) -> None:
+    """Ascending within each, those in none before all: as one stable sort of the numbers has them."""
+    order, begin = Grouping(np.array(number, np.intp), 131_076).by_group
+    assert order.tolist() == sorted(range(len(number)), key=number.__getitem__)
+    assert len(begin) == 131_077
+    for group in {0, 131_075, *number} - {NOWHERE}:
+        own = [page for page, other in enumerate(number) if other == group]
+        assert order[begin[group] : begin[group + 1]].tolist() == own
+
+
 @given(NUMBERS.filter(bool), st.integers(-5, 5), st.data())
 def test_rings_of_pages_are_those_of_their_groups(number: list[int], d: int, data: st.DataObject) -> None:
     """The page's own group is at 0, itself included; a page in no group has no rings at all."""
