@@ -17,10 +17,13 @@ from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Found, Pages, Planned, Scorer
 from scrapy_gp4c.scoring import terminals, worth
 from scrapy_gp4c.scoring.draws import salted_draws
+from scrapy_gp4c.scoring.standing import Level
+from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Ints
-from training.replaying.round_scores import RoundScores
+from training.replaying.own_states import OwnStates
+from training.replaying.round_scores import RoundScores, Shared
 from training.replaying.selection import Selection
 
 BLOCK_ROWS: Final = 16_384
@@ -65,18 +68,17 @@ class ReplayEvidence:
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         self._is_related = bool(related)
         self._group, self._directories = arranged.neighbours.groups if related else NO_GROUPS
+        self._numbers_of_groups = np.arange(len(self._directories))
         self._is_predicted = any(name.startswith("surprise") for name in related)
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
-        self.state = {
-            name: values[arranged.pattern] for name, values in arranged.first_state(tuple(kept)).items()
-        }
+        self.states = OwnStates(arranged.first_state(tuple(kept)), arranged.pattern)
         self._worth = _Worth(arranged, columns) if not worth.COLUMNS.keys().isdisjoint(columns) else None
+        self._beside: dict[str, Array] = {"group": self._group} if related else {}
         if self._worth is not None:
-            self.state |= self._worth.state
-        self._columns = self.state | ({"group": self._group} if related else {})
+            self._beside |= self._worth.state
         self._neighbours = arranged.neighbours
         if len(arranged.weights.values):
-            self._columns["weight"] = arranged.weights.values
+            self._beside["weight"] = arranged.weights.values
         self._clusters: Grouping | None = None
         self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
@@ -94,14 +96,14 @@ class ReplayEvidence:
     def _take_clusters(self) -> None:
         """Count by the clusters of now what the last cycles' visits found."""
         self._clusters = self._neighbours.grouping("cluster")
-        self._columns["cluster"] = self._clusters.number
+        self._beside["cluster"] = self._clusters.number
         self._clustered = [count_changes(self._clusters.number[pages], found) for pages, found in self._told]
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
         anew = self._arranged.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
-            copies = self.state["last_cycle"].astype(np.int64)
+            copies = self.states["last_cycle"][:].astype(np.int64)
             self._neighbours = self._neighbours.regrouped(anew.group(copies))
             if self._clusters is not None:
                 self._take_clusters()
@@ -109,7 +111,6 @@ class ReplayEvidence:
         self.visited = 0
         self._open[:] = True
         self._scores.begin()
-        self._selection.begin()
 
     @property
     def is_regrouped(self) -> bool:
@@ -141,14 +142,14 @@ class ReplayEvidence:
             return NO_VISITS
         predicted = np.zeros(len(visited))
         if self._is_predicted:
-            state = {name: self.state[name][visited] for name in ("E", "T", "last_cycle")}
+            state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
             predicted = terminals.change_probability(state, self._cycle)
         return count_visits(self._group[visited], self.found(), predicted)
 
     def _site_sums(self) -> SiteSums:
         site = self._directories.site[self._group]
         expected, cycles = (
-            np.bincount(site, self.state[name], self._directories.sites).astype(np.float64)
+            np.bincount(site, self.states[name][:], self._directories.sites).astype(np.float64)
             for name in ("E", "T")
         )
         return SiteSums(expected, cycles)
@@ -165,7 +166,7 @@ class ReplayEvidence:
             yield slice(start, min(start + BLOCK_ROWS, len(self._pages)))
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
-        state = RoundState(self._columns, rows, related, self._draw)
+        state = RoundState({**self._beside, **self.states}, rows, related, self._draw)
         pages = self._pages[rows]
         return Block(pages, state, lambda own: self._ties(pages[own]))
 
@@ -177,7 +178,16 @@ class ReplayEvidence:
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
         related = self._related()
-        every = self._scores.tell(scores_of, ((rows, self._block(rows, related)) for rows in self._blocks()))
+        shared = {
+            Level.OWN: Shared(
+                RoundState(self.states.columns, slice(None), related, self._draw), self.states.number
+            ),
+            Level.DIRECTORY: Shared(
+                RoundState({"group": self._numbers_of_groups}, slice(None), related, self._draw), self._group
+            ),
+        }
+        blocks = ((rows, self._block(rows, related)) for rows in self._blocks())
+        every = self._scores.tell(scores_of, shared, blocks)
         every[self._visits.pages[: self.visited]] = -np.inf
         chosen = self._selection.best(every, min(k, len(self._pages) - self.visited), self._ties)
         if not len(chosen):
@@ -248,9 +258,10 @@ class ReplayEvidence:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]
         visited = self.visited_pages()
-        seen = {name: values[visited] for name, values in self.state.items()}
         if self._worth is not None:
+            seen = {name: values[visited] for name, values in self._worth.state.items()}
+            seen["last_cycle"] = self.states["last_cycle"][visited]
             self._worth.observe(seen, visited, self._cycle)
-        terminals.observe(seen, self.found(), self._cycle)
-        for name, values in seen.items():
-            self.state[name][visited] = values
+            for name, values in self._worth.state.items():
+                values[visited] = seen[name]
+        self.states.observe(visited, self.found(), self._cycle)

@@ -60,6 +60,16 @@ def highest(scores, k, counts, bins, above, among):
 
 
 @njit(cache=True)
+def at_least(scores, least, rows):
+    """How many scores are not below `least`; their rows, ascending, are written to `rows`: ``[P + 1]``."""
+    found = 0
+    for i in range(len(scores)):
+        rows[found] = i
+        found += scores[i] >= least
+    return found
+
+
+@njit(cache=True)
 def in_order(scores, ties):
     """Places, best first: by score descending, then ties ascending, then place; int64 ``[P]``.
 
