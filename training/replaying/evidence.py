@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from training.replaying.metrics import Ints
 from training.replaying.own_states import OwnStates
 from training.replaying.round_scores import RoundScores, Shared
 from training.replaying.selection import Selection
+from training.replaying.window import Window
 
 BLOCK_ROWS: Final = 16_384
 """Pages scored at a time: so many that their columns stay in the processor's caches."""
@@ -86,6 +88,7 @@ class ReplayEvidence:
             self._told = [(np.arange(arranged.pages), row) for row in begun[::-1]]
             self._take_clusters()
         self._finished = list(arranged.warmup_visits) if related else []
+        self._window = Window(self._directories, self._finished)
         self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
         self._open = np.ones(arranged.pages, np.bool_)
@@ -103,7 +106,7 @@ class ReplayEvidence:
         """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
         anew = self._arranged.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
-            copies = self.states["last_cycle"][:].astype(np.int64)
+            copies = self.states["last_cycle"].astype(np.int64)
             self._neighbours = self._neighbours.regrouped(anew.group(copies))
             if self._clusters is not None:
                 self._take_clusters()
@@ -124,11 +127,13 @@ class ReplayEvidence:
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
-        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._arranged.k)
+        now = self._counted()
+        recent = Recent(self._cycle, self._finished, now, self.visited / self._arranged.k)
+        window = self._window.so_far(now)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
-        return Related(self._directories, recent, self._site_sums, clustered)
+        return Related(self._directories, recent, self._site_sums, clustered, window=window.__getitem__)
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         """What this cycle's visits tell of clusters."""
@@ -140,7 +145,7 @@ class ReplayEvidence:
         visited = self.visited_pages()
         if not len(visited) or not self._is_related:
             return NO_VISITS
-        predicted = np.zeros(len(visited))
+        predicted = None
         if self._is_predicted:
             state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
             predicted = terminals.change_probability(state, self._cycle)
@@ -149,7 +154,7 @@ class ReplayEvidence:
     def _site_sums(self) -> SiteSums:
         site = self._directories.site[self._group]
         expected, cycles = (
-            np.bincount(site, self.states[name][:], self._directories.sites).astype(np.float64)
+            np.bincount(site, self.states[name], self._directories.sites).astype(np.float64)
             for name in ("E", "T")
         )
         return SiteSums(expected, cycles)
@@ -166,7 +171,8 @@ class ReplayEvidence:
             yield slice(start, min(start + BLOCK_ROWS, len(self._pages)))
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
-        state = RoundState({**self._beside, **self.states}, rows, related, self._draw)
+        columns = ChainMap(self.states, self._beside)  # type: ignore[arg-type]  # nobody writes to it
+        state = RoundState(columns, rows, related, self._draw)
         pages = self._pages[rows]
         return Block(pages, state, lambda own: self._ties(pages[own]))
 
@@ -253,7 +259,9 @@ class ReplayEvidence:
     def observe(self) -> None:
         """Add the cycle's visits to the state of their pages and groups."""
         if self._is_related:
-            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
+            counted = self._counted()
+            self._window.finish(counted)
+            self._finished = [counted, *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]

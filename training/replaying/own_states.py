@@ -15,25 +15,12 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import mix
 from scrapy_gp4c.scoring.terminals import Array
 
-Rows = npt.NDArray[Any] | slice
 SLACK: Final = 4096
 """States beyond twice as many as pages are in, by which they may grow until the others are dropped."""
 
 
-class StateColumn:
-    """A state column of pages."""
-
-    def __init__(self, values: Array, number: npt.NDArray[np.intp]) -> None:
-        """Take its values in the states, ``[N]``, and the state that each page is in, ``[P]``."""
-        self._values, self._number = values, number
-
-    def __getitem__(self, rows: Rows) -> Array:
-        """Values of some pages, ``[rows]``: no view."""
-        return np.asarray(self._values.take(self._number[rows]))
-
-
-class OwnStates(Mapping[str, StateColumn]):
-    """State columns of P pages by name, and the N states that these are in."""
+class OwnStates(Mapping[str, Array]):
+    """State columns of P pages by name, each ``[P]``, and the N states that these are in."""
 
     def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
         """Take the columns of the first states, ``[N]``, and the state of each page, ``[P]``."""
@@ -41,10 +28,14 @@ class OwnStates(Mapping[str, StateColumn]):
         """Columns of `scrapy_gp4c.scoring.terminals.STATE` in the states, each ``[N]``."""
         self.number = number.astype(np.intp)
         """``[P]``: the state that each page is in."""
+        self._of_pages: dict[str, Array] = {}
         self._most = 2 * self.states + SLACK
 
-    def __getitem__(self, name: str) -> StateColumn:
-        return StateColumn(self.columns[name], self.number)
+    def __getitem__(self, name: str) -> Array:
+        column = self._of_pages.get(name)
+        if column is None:  # from now on it is kept up to date
+            column = self._of_pages[name] = self.columns[name].take(self.number)
+        return column
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns
@@ -61,7 +52,7 @@ class OwnStates(Mapping[str, StateColumn]):
         return len(next(iter(self.columns.values())))
 
     def observe(self, pages: npt.NDArray[Any], changed: npt.NDArray[np.bool_], cycle: int) -> None:
-        """Add a judged visit to some pages: ``pages``, distinct, and whether each had changed, ``[visits]``."""
+        """Add a judged visit to distinct pages; whether each had changed: both ``[visits]``."""
         if not len(pages):
             return
         moved = 2 * self.number[pages] + changed
@@ -74,7 +65,10 @@ class OwnStates(Mapping[str, StateColumn]):
         self.columns = {
             name: np.concatenate((values, after[name][kept])) for name, values in self.columns.items()
         }
-        self.number[pages] = target[moved]
+        number = target[moved]
+        self.number[pages] = number
+        for name, column in self._of_pages.items():
+            column[pages] = self.columns[name].take(number)
         if self.states > self._most:
             self._drop()
 
@@ -89,7 +83,7 @@ class OwnStates(Mapping[str, StateColumn]):
 
 
 def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows that differ, and for each row which of those it is equal to: by a hash, and without if it fails."""
+    """Rows that differ, and for each row which of those it equals; all of them where a hash cannot tell."""
     hashed = np.zeros(len(next(iter(state.values()))), np.uint64)
     bits = [values.astype(np.float64).view(np.uint64) for values in state.values()]
     with np.errstate(over="ignore"):

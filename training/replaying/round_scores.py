@@ -75,9 +75,7 @@ class RoundScores:
         self._asked += 1
         return self._divided
 
-    def _multiplied(
-        self, whole: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[np.intp]]]
-    ) -> bool:
+    def _multiplied(self, whole: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[np.intp]]]) -> bool:
         """Score by the product of two tables, in one go; False: it is not one."""
         tokens = whole.rest.tokens
         if len(tokens) != 3 or tokens[0] != "*" or len(tables) != 2 or not tables.keys() >= {*tokens[1:]}:
