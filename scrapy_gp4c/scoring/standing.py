@@ -1,8 +1,8 @@
 """What of a score many pages share: told once for all of them, it need not be told page by page.
 
 Pages in equal own state are equal in what reads that state alone, pages of one directory in what reads
-tables of directories alone; and a number per page and cycle stands still in the rounds of the cycle. So an expression
-is cut into its largest parts of each kind, and what is left of it.
+tables of directories alone; and a number per page and cycle stands still in the rounds of the cycle. So an
+expression is cut into its largest parts of each kind, and what is left of it.
 """
 
 from __future__ import annotations
