@@ -107,7 +107,6 @@ def test_another_function_is_told_by_itself():
         "near * t",
         "near * near",
         "near",
-        "spent",
         "t + spent",
         "log(t) - near / X",
         "1e300 * X * (1e300 * near)",
