@@ -58,28 +58,26 @@ def directories(keys_of_sites: Array) -> Directories:
     return Directories(number.astype(np.intp, copy=False), len(keys))
 
 
-def count_visits(groups: Array, changed: Array, predicted: Array) -> npt.NDArray[Any]:
+def count_visits(groups: Array, changed: Array, predicted: Array | None) -> npt.NDArray[Any]:
     """What judged visits tell of the directories visited: dtype `GROUP_VISITS`, by number.
 
     ``groups``: of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: the probability of that
-    before the visit, ``[V]``. The one update of groups, as `terminals.observe` is that of pages.
+    before the visit, ``[V]``; None: nobody asks for it. The one update of groups, as `terminals.observe` is
+    that of pages.
     """
     if not len(groups):
         return NO_VISITS
     visits = np.bincount(groups)
-    numbers = np.flatnonzero(visits)
-    return _table(
-        numbers,
-        visits[numbers],
-        np.bincount(groups, changed)[numbers],
-        np.bincount(groups, whole_units(predicted))[numbers],
-    )
+    found = np.bincount(groups[changed], minlength=len(visits))
+    numbers = np.flatnonzero(visits > 0)  # of numbers it takes five times as long
+    expected = 0.0 if predicted is None else np.bincount(groups, whole_units(predicted))[numbers]
+    return _table(numbers, visits[numbers], found[numbers], expected)
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
     """`count_visits` where nothing is predicted, and some pages are in no group (a negative number)."""
     known = groups >= 0
-    return count_visits(groups[known], changed[known], np.zeros(int(known.sum())))
+    return count_visits(groups[known], changed[known], None)
 
 
 def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -88,13 +86,13 @@ def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if len(parts) < 2 or not len(joined):
         return joined
     group = joined["group"]
-    numbers = np.flatnonzero(np.bincount(group))
+    numbers = np.flatnonzero(np.bincount(group) > 0)
     return _table(
         numbers, *(np.bincount(group, joined[name])[numbers] for name in ("visits", "found", "predicted"))
     )
 
 
-def _table(numbers: Array, visits: Array, found: Array, predicted: Array) -> npt.NDArray[Any]:
+def _table(numbers: Array, visits: Array, found: Array, predicted: Array | float) -> npt.NDArray[Any]:
     table = np.empty(len(numbers), GROUP_VISITS)
     table["group"], table["visits"], table["found"], table["predicted"] = numbers, visits, found, predicted
     return table

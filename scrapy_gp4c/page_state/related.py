@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
 from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
-from scrapy_gp4c.page_state.shares import Sums, near, share, so_far, surprise
+from scrapy_gp4c.page_state.shares import Sums, share, shrunk, so_far, surprise
 from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.scoring import rates, weights, worth
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
@@ -60,15 +60,20 @@ class Related:
         site_sums: Callable[[], SiteSums],
         clustered: Clustered | None = None,
         claims: Callable[[], SiteClaims] | None = None,
+        window: Callable[[Level], Sums] | None = None,
     ) -> None:
-        """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing."""
+        """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing.
+
+        ``window``: sums of ``recent.window`` by level, from one who keeps them; None: nobody does.
+        """
         self._clustered = clustered
         self._claims = claims
         self._directories = directories
         self._recent = recent
         self._site_sums = site_sums
         self._tables: dict[str, Floats] = {}
-        self._window: Sums | None = None
+        self._window: dict[Level, Sums] = {}
+        self._kept = window
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,18 +122,27 @@ class Related:
 
     def window(self, level: Level) -> Sums:
         """Changes and visits of the last cycles and of this one so far, by directory or site."""
-        if self._window is None:
-            self._window = Sums(*self._sums(("found", "visits"), self._recent.window, "directory"))
-        if level == "directory":
-            return self._window
-        number, sites = self._directories.site, self._directories.sites
-        found, visits = (np.bincount(number, one, sites).astype(np.float64) for one in self._window)
-        return Sums(found, visits)
+        known = self._window.get(level)
+        if known is None:
+            if self._kept is not None:
+                known = self._kept(level)
+            elif level == "directory":
+                known = Sums(*self._sums(("found", "visits"), self._recent.window, level))
+            else:
+                number, sites = self._directories.site, self._directories.sites
+                found, visits = (
+                    np.bincount(number, one, sites).astype(np.float64) for one in self.window("directory")
+                )
+                known = Sums(found, visits)
+            self._window[level] = known
+        return known
 
     @property
     def crawl(self) -> Sums:
         """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers."""
-        return self._recent.in_crawl
+        if self._recent.crawl is not None:
+            return self._recent.in_crawl
+        return Sums(*(np.asarray(one.sum()) for one in self.window("site")))
 
     def since(self, level: Level) -> Sums:
         """Changes found and expected in the 0, 1, 2, ... last finished cycles and this one so far.
@@ -158,8 +172,9 @@ class Related:
         return np.asarray(table[self._directories.site])
 
     def _near(self) -> Floats:
-        directory, site = self.window("directory"), self.window("site")
-        return near(directory, Sums(*map(self._by_directory, site)), self.crawl)
+        # As `shares.near`, that of the sites told once for all their directories.
+        of_site = shrunk(self.window("site"), share(*self.crawl))
+        return shrunk(self.window("directory"), self._by_directory(of_site))
 
     def _share(self, level: Level) -> Floats:
         table = share(*self.window(level))

@@ -25,11 +25,14 @@ class Sums(NamedTuple):
     """Visits, or the changes that they were expected to find."""
 
 
+def shrunk(group: Sums, above: Floats) -> Floats:
+    """Share of the visits to a group that found changes, begun with the share `above`, as one visit."""
+    return np.asarray((group.found + above) / (group.tried + 1.0))
+
+
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
     """Share of the visits to a directory that found changes, shrunk to that of its site, and of the crawl."""
-    overall = share(*crawl)
-    of_site = (site.found + overall) / (site.tried + 1.0)
-    return np.asarray((directory.found + of_site) / (directory.tried + 1.0))
+    return shrunk(directory, shrunk(site, share(*crawl)))
 
 
 def so_far(now: Sums, window: Sums) -> Floats:

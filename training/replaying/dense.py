@@ -76,7 +76,7 @@ def replay_dense(
         evidence.begin(cycle, salt)
         _visit(planner, sampled, Round(cycle, 0, arranged.k), evidence, copies)
         visited, found = evidence.visited_pages(), evidence.found()
-        last = evidence.state["last_cycle"][visited]
+        last = evidence.states["last_cycle"][visited]
         changed = visited[found]
         row = {
             "visited": len(visited),

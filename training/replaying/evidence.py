@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,11 +18,15 @@ from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Found, Pages, Planned, Scorer
 from scrapy_gp4c.scoring import terminals, worth
 from scrapy_gp4c.scoring.draws import salted_draws
+from scrapy_gp4c.scoring.standing import Level
+from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Ints
-from training.replaying.round_scores import RoundScores
+from training.replaying.own_states import OwnStates
+from training.replaying.round_scores import RoundScores, Shared
 from training.replaying.selection import Selection
+from training.replaying.window import Window
 
 BLOCK_ROWS: Final = 16_384
 """Pages scored at a time: so many that their columns stay in the processor's caches."""
@@ -65,18 +70,17 @@ class ReplayEvidence:
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         self._is_related = bool(related)
         self._group, self._directories = arranged.neighbours.groups if related else NO_GROUPS
+        self._numbers_of_groups = np.arange(len(self._directories))
         self._is_predicted = any(name.startswith("surprise") for name in related)
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
-        self.state = {
-            name: values[arranged.pattern] for name, values in arranged.first_state(tuple(kept)).items()
-        }
+        self.states = OwnStates(arranged.first_state(tuple(kept)), arranged.pattern)
         self._worth = _Worth(arranged, columns) if not worth.COLUMNS.keys().isdisjoint(columns) else None
+        self._beside: dict[str, Array] = {"group": self._group} if related else {}
         if self._worth is not None:
-            self.state |= self._worth.state
-        self._columns = self.state | ({"group": self._group} if related else {})
+            self._beside |= self._worth.state
         self._neighbours = arranged.neighbours
         if len(arranged.weights.values):
-            self._columns["weight"] = arranged.weights.values
+            self._beside["weight"] = arranged.weights.values
         self._clusters: Grouping | None = None
         self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
@@ -84,6 +88,7 @@ class ReplayEvidence:
             self._told = [(np.arange(arranged.pages), row) for row in begun[::-1]]
             self._take_clusters()
         self._finished = list(arranged.warmup_visits) if related else []
+        self._window = Window(self._directories, self._finished)
         self._numbers = np.arange(arranged.pages, dtype=np.uint64)
         self._pages = self._numbers.astype(np.uint32)
         self._open = np.ones(arranged.pages, np.bool_)
@@ -94,14 +99,14 @@ class ReplayEvidence:
     def _take_clusters(self) -> None:
         """Count by the clusters of now what the last cycles' visits found."""
         self._clusters = self._neighbours.grouping("cluster")
-        self._columns["cluster"] = self._clusters.number
+        self._beside["cluster"] = self._clusters.number
         self._clustered = [count_changes(self._clusters.number[pages], found) for pages, found in self._told]
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
         anew = self._arranged.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
-            copies = self.state["last_cycle"].astype(np.int64)
+            copies = self.states["last_cycle"].astype(np.int64)
             self._neighbours = self._neighbours.regrouped(anew.group(copies))
             if self._clusters is not None:
                 self._take_clusters()
@@ -109,7 +114,6 @@ class ReplayEvidence:
         self.visited = 0
         self._open[:] = True
         self._scores.begin()
-        self._selection.begin()
 
     @property
     def is_regrouped(self) -> bool:
@@ -123,11 +127,13 @@ class ReplayEvidence:
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
-        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._arranged.k)
+        now = self._counted()
+        recent = Recent(self._cycle, self._finished, now, self.visited / self._arranged.k)
+        window = self._window.so_far(now)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
-        return Related(self._directories, recent, self._site_sums, clustered)
+        return Related(self._directories, recent, self._site_sums, clustered, window=window.__getitem__)
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         """What this cycle's visits tell of clusters."""
@@ -139,16 +145,16 @@ class ReplayEvidence:
         visited = self.visited_pages()
         if not len(visited) or not self._is_related:
             return NO_VISITS
-        predicted = np.zeros(len(visited))
+        predicted = None
         if self._is_predicted:
-            state = {name: self.state[name][visited] for name in ("E", "T", "last_cycle")}
+            state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
             predicted = terminals.change_probability(state, self._cycle)
         return count_visits(self._group[visited], self.found(), predicted)
 
     def _site_sums(self) -> SiteSums:
         site = self._directories.site[self._group]
         expected, cycles = (
-            np.bincount(site, self.state[name], self._directories.sites).astype(np.float64)
+            np.bincount(site, self.states[name], self._directories.sites).astype(np.float64)
             for name in ("E", "T")
         )
         return SiteSums(expected, cycles)
@@ -165,7 +171,8 @@ class ReplayEvidence:
             yield slice(start, min(start + BLOCK_ROWS, len(self._pages)))
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
-        state = RoundState(self._columns, rows, related, self._draw)
+        columns = ChainMap(self.states, self._beside)  # type: ignore[arg-type]  # nobody writes to it
+        state = RoundState(columns, rows, related, self._draw)
         pages = self._pages[rows]
         return Block(pages, state, lambda own: self._ties(pages[own]))
 
@@ -177,7 +184,16 @@ class ReplayEvidence:
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
         related = self._related()
-        every = self._scores.tell(scores_of, ((rows, self._block(rows, related)) for rows in self._blocks()))
+        shared = {
+            Level.OWN: Shared(
+                RoundState(self.states.columns, slice(None), related, self._draw), self.states.number
+            ),
+            Level.DIRECTORY: Shared(
+                RoundState({"group": self._numbers_of_groups}, slice(None), related, self._draw), self._group
+            ),
+        }
+        blocks = ((rows, self._block(rows, related)) for rows in self._blocks())
+        every = self._scores.tell(scores_of, shared, blocks)
         every[self._visits.pages[: self.visited]] = -np.inf
         chosen = self._selection.best(every, min(k, len(self._pages) - self.visited), self._ties)
         if not len(chosen):
@@ -243,14 +259,17 @@ class ReplayEvidence:
     def observe(self) -> None:
         """Add the cycle's visits to the state of their pages and groups."""
         if self._is_related:
-            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
+            counted = self._counted()
+            self._window.finish(counted)
+            self._finished = [counted, *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]
         visited = self.visited_pages()
-        seen = {name: values[visited] for name, values in self.state.items()}
         if self._worth is not None:
+            seen = {name: values[visited] for name, values in self._worth.state.items()}
+            seen["last_cycle"] = self.states["last_cycle"][visited]
             self._worth.observe(seen, visited, self._cycle)
-        terminals.observe(seen, self.found(), self._cycle)
-        for name, values in seen.items():
-            self.state[name][visited] = values
+            for name, values in self._worth.state.items():
+                values[visited] = seen[name]
+        self.states.observe(visited, self.found(), self._cycle)

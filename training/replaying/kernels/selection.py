@@ -16,8 +16,8 @@ _SIGN = np.int64(-(2**63))
 
 DIGIT_BITS = 11
 _DIGITS = 1 << DIGIT_BITS
-PASSES = 6
-"""Digits of 64 bits."""
+FIRST_PASSES = 3
+"""Digits by which scores are sorted at first."""
 _FEW = 48
 """Ties up to which sorting in place is fastest."""
 
@@ -60,26 +60,65 @@ def highest(scores, k, counts, bins, above, among):
 
 
 @njit(cache=True)
+def at_least(scores, least, rows):
+    """How many scores are not below `least`; their rows, ascending, are written to `rows`: ``[P + 1]``."""
+    found = 0
+    for i in range(len(scores)):
+        rows[found] = i
+        found += scores[i] >= least
+    return found
+
+
+@njit(cache=True)
 def in_order(scores, ties):
     """Places, best first: by score descending, then ties ascending, then place; int64 ``[P]``.
 
-    `scores`: float64 ``[P]``, not NaN; `ties`: uint64 ``[P]``. Sorts digit by digit, the lowest first.
+    `scores`: float64 ``[P]``, not NaN; `ties`: uint64 ``[P]``.
     """
     n = len(scores)
-    keys, others = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    places, other_places = np.empty(n, np.int64), np.empty(n, np.int64)
-    counts = np.zeros((PASSES, _DIGITS), np.int32)
-    mask = np.uint64(_DIGITS - 1)
+    keys = np.empty(n, np.uint64)
     bits = scores.view(np.int64)
+    lowest, highest = ~np.uint64(0), np.uint64(0)
     for i in range(n):
-        key = ~np.uint64(_ordered_bits(bits[i]))
-        keys[i] = key
-        places[i] = i
-        for which in range(PASSES):
-            counts[which, np.int64((key >> np.uint64(DIGIT_BITS * which)) & mask)] += 1
-    for which in range(PASSES):
+        keys[i] = ~np.uint64(_ordered_bits(bits[i]))
+        lowest = min(lowest, keys[i])
+        highest = max(highest, keys[i])
+    width = np.int64(0)
+    for i in range(n):
+        keys[i] -= lowest
+    while width < 64 and n and (highest - lowest) >> np.uint64(width):
+        width += 1
+    places = np.arange(n)
+    # Few scores are equal in so many bits and differ in the others.
+    low = max(0, width - FIRST_PASSES * DIGIT_BITS)
+    keys, places = _by_digits(keys, places, low, width)
+    if low and not _straightened(keys, places):
+        keys, places = _by_digits(keys, places, 0, width)
+    start = 0
+    while start < n:
+        stop = start + 1
+        while stop < n and keys[stop] == keys[start]:
+            stop += 1
+        if stop - start > 1:
+            _settle(places[start:stop], ties)
+        start = stop
+    return places
+
+
+@njit(cache=True)
+def _by_digits(keys, places, low, high):
+    """Keys and their places, sorted by the bits from `low` to `high`; equal ones stay in order."""
+    n = len(keys)
+    passes = (high - low + DIGIT_BITS - 1) // DIGIT_BITS
+    others, other_places = np.empty(n, np.uint64), np.empty(n, np.int64)
+    counts = np.zeros((passes, _DIGITS), np.int32)
+    mask = np.uint64(_DIGITS - 1)
+    for i in range(n):
+        for which in range(passes):
+            counts[which, np.int64((keys[i] >> np.uint64(low + DIGIT_BITS * which)) & mask)] += 1
+    for which in range(passes):
         at = counts[which]
-        shift = np.uint64(DIGIT_BITS * which)
+        shift = np.uint64(low + DIGIT_BITS * which)
         if n == 0 or at[np.int64((keys[0] >> shift) & mask)] == n:
             continue  # all have the same digit
         before = 0
@@ -95,15 +134,27 @@ def in_order(scores, ties):
             other_places[place] = places[i]
         keys, others = others, keys
         places, other_places = other_places, places
-    start = 0
-    while start < n:
-        stop = start + 1
-        while stop < n and keys[stop] == keys[start]:
-            stop += 1
-        if stop - start > 1:
-            _settle(places[start:stop], ties)
-        start = stop
-    return places
+    return keys, places
+
+
+@njit(cache=True)
+def _straightened(keys, places):
+    """Sort what is nearly in order, in place; False: it is too far from it, and is still not in order.
+
+    Places of equal keys stay in order.
+    """
+    left = 8 * len(keys)
+    for i in range(1, len(keys)):
+        key, place = keys[i], places[i]
+        at = i
+        while at > 0 and keys[at - 1] > key:
+            keys[at], places[at] = keys[at - 1], places[at - 1]
+            at -= 1
+            left -= 1
+        keys[at], places[at] = key, place
+        if left < 0:
+            return False
+    return True
 
 
 @njit(cache=True)

@@ -1,0 +1,96 @@
+"""The own states of the pages of a replay: few, so that each is kept once, and visits make new ones of them.
+
+As in `training.replaying.grouped`, but that pages are told one by one, by the number of their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.draws import mix
+from scrapy_gp4c.scoring.terminals import Array
+
+SLACK: Final = 4096
+"""States beyond twice as many as pages are in, by which they may grow until the others are dropped."""
+
+
+class OwnStates(Mapping[str, Array]):
+    """State columns of P pages by name, each ``[P]``, and the N states that these are in."""
+
+    def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
+        """Take the columns of the first states, ``[N]``, and the state of each page, ``[P]``."""
+        self.columns = dict(state)
+        """Columns of `scrapy_gp4c.scoring.terminals.STATE` in the states, each ``[N]``."""
+        self.number = number.astype(np.intp)
+        """``[P]``: the state that each page is in."""
+        self._of_pages: dict[str, Array] = {}
+        self._most = 2 * self.states + SLACK
+
+    def __getitem__(self, name: str) -> Array:
+        column = self._of_pages.get(name)
+        if column is None:  # from now on it is kept up to date
+            column = self._of_pages[name] = self.columns[name].take(self.number)
+        return column
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def states(self) -> int:
+        """N."""
+        return len(next(iter(self.columns.values())))
+
+    def observe(self, pages: npt.NDArray[Any], changed: npt.NDArray[np.bool_], cycle: int) -> None:
+        """Add a judged visit to distinct pages; whether each had changed: both ``[visits]``."""
+        if not len(pages):
+            return
+        moved = 2 * self.number[pages] + changed
+        used = np.flatnonzero(np.bincount(moved))
+        after = {name: values.take(used >> 1) for name, values in self.columns.items()}
+        terminals.observe(after, used & 1, cycle)
+        kept, state = _merged(after)
+        target = np.empty(int(used[-1]) + 1, np.intp)
+        target[used] = self.states + state
+        self.columns = {
+            name: np.concatenate((values, after[name][kept])) for name, values in self.columns.items()
+        }
+        number = target[moved]
+        self.number[pages] = number
+        for name, column in self._of_pages.items():
+            column[pages] = self.columns[name].take(number)
+        if self.states > self._most:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Forget the states that no page is in."""
+        kept = np.flatnonzero(np.bincount(self.number, minlength=self.states))
+        target = np.empty(self.states, np.intp)
+        target[kept] = np.arange(len(kept))
+        self.number[:] = target[self.number]
+        self.columns = {name: values[kept] for name, values in self.columns.items()}
+        self._most = 2 * len(kept) + SLACK
+
+
+def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows that differ, and for each row which of those it equals; all of them where a hash cannot tell."""
+    hashed = np.zeros(len(next(iter(state.values()))), np.uint64)
+    bits = [values.astype(np.float64).view(np.uint64) for values in state.values()]
+    with np.errstate(over="ignore"):
+        for own in bits:
+            hashed = mix(hashed + own)
+    _, kept, number = np.unique(hashed, return_index=True, return_inverse=True)
+    if any((own[kept][number] != own).any() for own in bits):
+        everything = np.arange(len(hashed))
+        return everything, everything
+    return kept, number
