@@ -36,7 +36,7 @@ SLOW_PAGES = 100
 PAGES_PER_HOST = 10
 CLUSTERS = 10
 OTHER_DELAY_S = 0.1
-"""Where it is too short for the machine, the CPU is what the other hosts wait for: crawl_overhead has that."""
+"""Where the machine is too slow for it, the others wait for the CPU: crawl_overhead measures that."""
 SLOW_HOST, *OTHER_HOSTS = (f"127.0.0.{number}" for number in range(1, 42))
 
 
@@ -163,8 +163,7 @@ def main() -> int:
         for run in range(arguments.runs):
             store = str(Path(directory, f"run-{run}"))
             stock, ours = (
-                in_fresh_process(crawl, port, delays_s, path, arguments.policy)
-                for path in (None, store)
+                in_fresh_process(crawl, port, delays_s, path, arguments.policy) for path in (None, store)
             )
             pairs.append((stock, ours))
     print(f"\n{arguments.policy}: {SLOW_PAGES} pages on a host with {delays_s[0]} s of delay, ", end="")

@@ -80,7 +80,7 @@ def test_samples_of_whole_groups_until_enough_are_sent(
 
 
 def test_rests_are_what_may_be_visited() -> None:
-    """In the order of the groups, within the budget; behind the first of them only what leaves enough spare."""
+    """In the order of the groups, within the budget; behind the first only what leaves enough spare."""
     web = Web(["http://h/"] * 9, [0] * 9, [1] * 9, [[]] * 9, [False] * 9, list(range(9)), [0] * 9)
     memory = web.memory()
     memory.visited = np.array([0, 1, 2, 4], np.uint32)
