@@ -66,8 +66,7 @@ class Greedy(_ByLevel):
             return plan_of([(SAMPLE, pages) for pages in parts])
         heard = Heard.of(evidence, grouping, members)
         order = in_order(heard.share, lambda rows: members.drawn[rows])
-        best = None if heard.is_all else 1  # a better one may be under way
-        near = rests(order[heard.whole[order]], members, round.remaining, evidence, best)
+        near = rests(order[heard.whole[order]], members, round.remaining, evidence, heard.awaited)
         lone = round.remaining - len(near) if heard.is_all else 0
         return plan_of([(NEIGHBOUR, near), (SAMPLE, loners(members, lone, evidence))])
 
@@ -105,8 +104,7 @@ class ByGroups(_ByLevel):
         fresh = samples(order[~heard.sampled[order]], members, each, self.in_flight, left - len(near))
         if not len(near) and not fresh:
             order = order[np.argsort(-heard.share[order], kind="stable")]
-            best = None if heard.is_all else 1
-            near = rests(order[heard.whole[order]], members, left, evidence, best)
+            near = rests(order[heard.whole[order]], members, left, evidence, heard.awaited)
             if heard.is_all:
                 fresh = [loners(members, left - len(near), evidence)]
         return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in fresh)])

@@ -136,6 +136,8 @@ class Heard:
     """``[G]``: and all of them are in."""
     share: Floats
     """``[G]``: changed samples / samples that told something; 0 of none."""
+    awaited: int
+    """Pages that are left of groups with a sample out: these may turn out to be better than the others."""
 
     @classmethod
     def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Heard:
@@ -150,7 +152,9 @@ class Heard:
             count(visits.pages[visits.kinds == SAMPLE]),
         )
         share = count(told.pages[told.changed]) / np.maximum(count(told.pages), 1)
-        return cls(sent > 0, (sent > 0) & (done >= sent), share)
+        sampled, whole = sent > 0, (sent > 0) & (done >= sent)
+        left = (np.diff(members.begin) - sent)[sampled & ~whole]
+        return cls(sampled, whole, share, int(left.sum()))
 
     @property
     def is_all(self) -> bool:
@@ -182,16 +186,20 @@ def samples(order: Numbers, members: Members, each: int, wanted: int, most: int)
     return parts
 
 
-def rests(
-    order: Numbers, members: Members, most: int, evidence: Evidence, groups: int | None = None
-) -> Pages:
-    """What is left of groups in an order, at most so many pages, of the first ``groups`` that have any."""
+def rests(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
+    """What is left of groups in an order, at most so many pages.
+
+    Behind the first group that has any, only what leaves ``spare`` pages for others: it would be fetched even
+    if all of these came first.
+    """
     found: list[Pages] = []
     for group in order.tolist():
-        if not most or len(found) == groups:
+        if not most:
             break
         pages = members.first(group)
         pages = pages[evidence.may_visit(pages)][:most]
+        if found and len(pages) > most - spare:
+            break
         if len(pages):
             found.append(pages)
             most -= len(pages)

@@ -80,14 +80,16 @@ def test_samples_of_whole_groups_until_enough_are_sent(
 
 
 def test_rests_are_what_may_be_visited() -> None:
-    """In the order of the groups, within the budget, and of the first groups alone that have any left."""
+    """In the order of the groups, within the budget; behind the first only what leaves enough spare."""
     web = Web(["http://h/"] * 9, [0] * 9, [1] * 9, [[]] * 9, [False] * 9, list(range(9)), [0] * 9)
     memory = web.memory()
     memory.visited = np.array([0, 1, 2, 4], np.uint32)
     members, order = some_members([3, 3, 3]), np.array([0, 1, 2])
     assert rests(order, members, 9, memory).tolist() == [3, 5, 6, 7, 8]
     assert rests(order[::-1], members, 4, memory).tolist() == [6, 7, 8, 3]
-    assert rests(order, members, 9, memory, 1).tolist() == [3, 5]
+    assert rests(order, members, 5, memory, 1).tolist() == [3, 5]
+    assert rests(order, members, 6, memory, 1).tolist() == [3, 5, 6, 7, 8]
+    assert rests(order, members, 2, memory, 9).tolist() == [3, 5], "the best group has its turn at once"
     assert rests(order, members, 0, memory).tolist() == []
 
 
@@ -104,10 +106,12 @@ def test_what_was_heard_of_groups() -> None:
     assert heard.sampled.tolist() == heard.whole.tolist() == [True, True, False]
     assert heard.share.tolist() == [0.5, 1.0, 0.0]
     assert heard.is_all
+    assert heard.awaited == 0
     memory.heard = 1  # only page 0 is in
     heard = Heard.of(memory, grouping, members)
     assert heard.whole.tolist() == [False, False, False]
     assert heard.share.tolist() == [1.0, 0.0, 0.0]
+    assert heard.awaited == 1, "page 3: nothing is left of the other group"
     assert not heard.is_all
     memory = web.memory()
     memory.visit(planned([3], NEIGHBOUR))

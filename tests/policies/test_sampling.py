@@ -235,6 +235,24 @@ def test_gsb_fetches_the_groups_with_most_changed_samples(web: Web, k: int, samp
     assert visits(f"gsb(sample={sample})", web, k) == greedy(web, k, sample)
 
 
+@given(web=webs(), k=st.integers(1, 60), heard=st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_gsb_plans_ahead_what_it_would_fetch_in_any_case(web: Web, k: int, heard: int) -> None:
+    """While samples are out the best group whose samples are in has its turn; others, if the budget lasts for
+    those that are out, too."""
+    memory = web.memory()
+    policy = table.load("gsb").make(PolicySettings(functions.load("t * X"), 1))
+    memory.visit(choose(policy, Round(CYCLE, 0, k), memory))
+    in_the_end = greedy(web, k, None)
+    out = {web.site[page] for page in memory.visited[heard:].tolist()}
+    memory.heard = heard
+    ahead = choose(policy, Round(CYCLE, 1, k - len(memory.visited)), memory).pages.tolist()
+    sites = list(dict.fromkeys(web.site[page] for page in ahead))
+    assert out.isdisjoint(sites)
+    assert all(page in in_the_end for page in ahead if web.site[page] != sites[0])
+    assert out or ahead == in_the_end[len(memory.visited) :]
+
+
 def group_by_group(web: Web, k: int, sample: int | None, threshold: float, in_flight: int) -> list[int]:
     """Groups by their mean nad: samples of several at a time, the rests of those that passed."""
     groups = web.groups()
