@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import TextResponse
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
@@ -21,7 +21,7 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.finders import mark, take_off
+from scrapy_gp4c.crawling.finders import mark, take_off, who_finds
 from scrapy_gp4c.crawling.run import hear, runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
@@ -33,7 +33,7 @@ from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 if TYPE_CHECKING:
     from typing import Self
 
-    from scrapy import Request
+    from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -53,9 +53,29 @@ class FinderMiddleware(BaseSpiderMiddleware):
         take_off(response)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the callback of `response`, or the spider's start, has yielded."""
-        mark(request, response)
+        """Mark a request that the spider's start has yielded."""
+        mark(request, who_finds(response))
         return request
+
+    def process_spider_output(
+        self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
+    ) -> Iterable[Any]:
+        """Mark the requests that the callback of a response yields: mostly many, by the same finder."""
+        finder = who_finds(response)
+        for one in result:
+            if isinstance(one, Request):
+                mark(one, finder)
+            yield one
+
+    async def process_spider_output_async(
+        self, response: Response | None, result: AsyncIterator[Any], spider: Spider | None = None
+    ) -> AsyncIterator[Any]:
+        """As `process_spider_output`."""
+        finder = who_finds(response)
+        async for one in result:
+            if isinstance(one, Request):
+                mark(one, finder)
+            yield one
 
 
 class FingerprintMiddleware:

@@ -20,13 +20,8 @@ _taken_off: WeakKeyDictionary[Response, int] = WeakKeyDictionary()
 """Response in its callback -> who found its request."""
 
 
-def mark(request: Request, response: Response | None) -> None:
-    """Let a spider's request carry who found it, as the column ``found_by`` has it; None: the spider's start.
-
-    A response that is no visit, of a POST say, hands on who found its own request; so do redirects, which end
-    the visit of the page that was asked for.
-    """
-    finder = START if response is None else _finder(response)
+def mark(request: Request, finder: int) -> None:
+    """Let a spider's request carry who found it, as the column ``found_by`` has it."""
     if finder != UNKNOWN:
         request.meta[FOUND_BY] = finder
     else:
@@ -41,7 +36,14 @@ def take_off(response: Response) -> None:
         _taken_off[response] = finder
 
 
-def _finder(response: Response) -> int:
+def who_finds(response: Response | None) -> int:
+    """Who finds what the callback of a response yields; None: the spider's start.
+
+    A response that is no visit, of a POST say, hands on who found its own request; so do redirects, which end
+    the visit of the page that was asked for.
+    """
+    if response is None:
+        return START
     asked = response.request
     visit = None if asked is None else asked.meta.get(META)
     if isinstance(visit, dict) and "page" in visit:
