@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_SETTLED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
+MAX_DROPPED: Final = 100
+"""Duplicates that the statistics may be behind; at the end of a run they have all."""
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
@@ -77,6 +79,8 @@ class Admission:
         self._duplicates: set[str | int] = set()
         """What tells a request apart at least cost, its URL or else its key, where the cycle visits its page:
         the next one is skipped, whatever is planned further."""
+        self._dropped = 0
+        """Duplicates that are not in the statistics yet."""
         self._settled: dict[str | int, str] = {}
         """The same of others -> why they are skipped in this round."""
         self._left_out: dict[str, int] = {}
@@ -220,11 +224,23 @@ class Admission:
 
     def _is_settled(self, request: Request, known_as: str | int) -> bool:
         """Tell whether a request is skipped like the one before it, and count it then."""
-        why = DUPLICATE if known_as in self._duplicates else self._settled.get(known_as)
-        if why is None or request.dont_filter:
+        if request.dont_filter:
+            return False
+        if known_as in self._duplicates:
+            self._dropped += 1
+            if self._dropped >= MAX_DROPPED:
+                self.tell_dropped()
+            return True
+        if (why := self._settled.get(known_as)) is None:
             return False
         self._stats.inc_value(why)
         return True
+
+    def tell_dropped(self) -> None:
+        """Add to the statistic of duplicates what it lacks: a call for each costs as much as the rest."""
+        if self._dropped:
+            self._stats.inc_value(DUPLICATE, self._dropped)
+            self._dropped = 0
 
     def _skip(self, known_as: str | int, why: str) -> bool:
         """Skip a request, and further ones of its page, which are most links of a site, at little cost."""

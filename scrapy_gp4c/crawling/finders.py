@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
+
+from scrapy import Request
 
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
 from scrapy_gp4c.scoring.growth import GUESTS, START
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_gp4c.store.page_store import PageStore
@@ -26,6 +28,15 @@ def mark(request: Request, finder: int) -> None:
         request.meta[FOUND_BY] = finder
     else:
         request.meta.pop(FOUND_BY, None)  # copied from another request
+
+
+def marked(result: Iterable[Any], response: Response | None) -> Iterator[Any]:
+    """Yield what the callback of a response does, its requests marked: mostly many, by the same finder."""
+    finder = who_finds(response)
+    for one in result:
+        if isinstance(one, Request):
+            mark(one, finder)
+        yield one
 
 
 def take_off(response: Response) -> None:

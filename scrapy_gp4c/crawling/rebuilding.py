@@ -54,7 +54,9 @@ class Rebuilder:
         self._fingerprint = crawler.request_fingerprinter.fingerprint
         self.by_url_alone = type(crawler.request_fingerprinter) is RequestFingerprinter
         """Whether pages are told apart as Scrapy does by default."""
-        self.hashes_plain = self.by_url_alone and self._fingerprint(Request(_PROBE)) == plain_fingerprint(_PROBE)
+        self.hashes_plain = self.by_url_alone and self._fingerprint(Request(_PROBE)) == plain_fingerprint(
+            _PROBE
+        )
         """Whether plain URLs have the fingerprints that `plain_fingerprint` makes."""
 
     def keys(self, request: Request) -> tuple[int, int]:

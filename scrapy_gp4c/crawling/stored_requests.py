@@ -72,7 +72,9 @@ _PLAIN: Final = (str, int, bool, type(None))
 """Types of values that JSON gives back as they are."""
 
 
-is_plain: Final = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9/._~-]*").fullmatch
+is_plain: Final = re.compile(
+    r"https?://[a-z0-9.-]+(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}))?(?:/(?!\.)[A-Za-z0-9._~-]*)+"
+).fullmatch
 """Matches URLs that Scrapy neither quotes, nor sorts, nor shortens before it hashes them; without secrets."""
 _HEAD: Final = b'{"body": "", "headers": {}, "method": "GET", "url": "'
 _TAIL: Final = b'"}'
@@ -84,7 +86,7 @@ def page_key(fingerprint: bytes) -> int:
 
 
 def plain_fingerprint(url: str) -> bytes:
-    """Fingerprint of a GET of a plain URL as Scrapy makes it unless told otherwise, in a tenth of the time."""
+    """Fingerprint of a GET of a plain URL as Scrapy makes it by default, in a tenth of the time."""
     return sha1(_HEAD + url.encode("utf-8", "replace") + _TAIL).digest()
 
 

@@ -60,8 +60,7 @@ class OpenCycle(OpenRequests):
         self._pending_keys: list[int] = []
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
-        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW
-        """Page and columns that were read last: a visit looks at its page's several times."""
+        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
         last, number = tables.last_record(txn), tables.last_cycle + 1
         self.number = number if last is not None and last["cycle"] == number else None
         self.pages = tables.merged_pages
