@@ -188,7 +188,7 @@ class OpenCycle(OpenRequests):
 
     def page(self, page: int) -> PageRow:
         """Columns of one page as of the last fold."""
-        if page == self._row[0]:
+        if page == self._row[0] and not self._tables.readonly:
             return self._row[1]
         self._check(page)
         if page >= self._tables.merged_pages:
