@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.finders import mark, take_off
+from scrapy_gp4c.crawling.finders import mark, marked, take_off, who_finds
 from scrapy_gp4c.crawling.run import hear, runs
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
 from scrapy_gp4c.errors import StoreError
@@ -33,12 +33,12 @@ from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
 if TYPE_CHECKING:
     from typing import Self
 
-    from scrapy import Request
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
-
+LATENCY: Final = "download_latency"  # other download handlers than Scrapy's may not measure it
 GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
@@ -53,9 +53,15 @@ class FinderMiddleware(BaseSpiderMiddleware):
         take_off(response)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the callback of `response`, or the spider's start, has yielded."""
-        mark(request, response)
+        """Mark a request that the spider's start, or a callback that awaits, has yielded."""
+        mark(request, who_finds(response))
         return request
+
+    def process_spider_output(
+        self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
+    ) -> Iterable[Any]:
+        """Mark what any other callback yields."""
+        return marked(result, response)
 
 
 class FingerprintMiddleware:
@@ -98,7 +104,7 @@ class FingerprintMiddleware:
             hear(self._crawler, response, visit)
         if (outcome := _outcome(request, response)) is not None:
             # What comes from a cache says nothing of the server.
-            latency_s = 0.0 if outcome == "excluded" else _latency_s(request)
+            latency_s = 0.0 if outcome == "excluded" else request.meta.get(LATENCY, 0.0)
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
         elif (same := _same(cycle, visit, response)) is not None:
             hear(self._crawler, response, visit)
@@ -226,7 +232,7 @@ def _judge(
     cycle: Cycle, visit: Claim, request: Request, response: Response, made: Read | Exception
 ) -> Mapping[str, object] | None:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
-    size_bytes, latency_s = len(response.body), _latency_s(request)
+    size_bytes, latency_s = len(response.body), request.meta.get(LATENCY, 0.0)
     if isinstance(made, Exception):
         whose = "its text cannot be read" if cycle.settings.features is None else "GP4C_FEATURES failed"
         logger.error("No fingerprint of %s: %s", response, whose, exc_info=made)
@@ -281,12 +287,6 @@ def _describe(cycle: Cycle, visit: Claim, response: Response, outcome: str) -> N
             cycle.store.set_description(visit.page, description(response))
     except StoreError as error:
         cycle.failure = error
-
-
-def _latency_s(request: Request) -> float:
-    """From request to response headers; other download handlers than Scrapy's may not measure it."""
-    latency_s: float = request.meta.get("download_latency", 0.0)
-    return latency_s
 
 
 def _unmark(request: Request) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.claims import Claim
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
 
 MAX_SETTLED: Final = 100_000
-"""Pages whose next request is skipped without a look into the store: about 20 MB."""
+"""Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
+MAX_DROPPED: Final = 100
+"""Duplicates that the statistics may be behind; at the end of a run they have all."""
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
@@ -74,25 +76,39 @@ class Admission:
         self._stats = cycle.stats
         self._weighing = Weighing(cycle.store, cycle.stats, rebuilder.credentials, spider)
         self._by_url_alone = rebuilder.by_url_alone
+        self._duplicates: set[str | int] = set()
+        """What tells a request apart at least cost, its URL or else its key, where the cycle visits its page:
+        the next one is skipped, whatever is planned further."""
+        self._dropped = 0
+        """Duplicates that are not in the statistics yet."""
         self._settled: dict[str | int, str] = {}
-        """What tells a request apart at least cost, its URL or else its key -> why it is skipped."""
+        """The same of others -> why they are skipped in this round."""
+        self._left_out: dict[str, int] = {}
+        """URL -> its page, for which a round had no visit."""
+        self._called_back: dict[int, tuple[Any, Any]] = {}
+        """Page -> callbacks of its stored request."""
         self.abroad: Abroad | None = None
         """Takes requests for pages of other workers; None: there are none."""
         self._asked_as: dict[int, int] = {}
         """Key of a page asked for with secrets in its URL -> key of that request, secrets and all."""
 
     def forget_settled(self) -> None:
-        """Look at pages anew that were skipped: a further round is planned."""
+        """Look at pages anew that no visit was planned for: a further round is planned."""
         self._settled.clear()
 
     def admit(self, request: Request) -> bool:
         """Queue, drop or pass a request; False when it is dropped."""
-        mark = request.meta.get(META)
+        mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
         if mark == PASSED or not is_page_request(request):
             return self._queue_untouched(request)
-        return self._admit_page(request)
+        if mark is not None:
+            weight = self._weighing.said_by(request)
+        # Before a fingerprint is made, which costs more; but what a request says of its page is to be noted.
+        if weight is None and self._by_url_alone and self._is_settled(request, request.url):
+            return False
+        return self._admit_page(request, weight)
 
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
@@ -118,19 +134,17 @@ class Admission:
             self._setup.queued()
         return queued
 
-    def _admit_page(self, request: Request) -> bool:
+    def _admit_page(self, request: Request, weight: float | None) -> bool:
         cycle, store = self._cycle, self._cycle.store
-        weight = self._weighing.said_by(request)
-        may_be_settled = weight is None  # else what it says is to be noted
-        if may_be_settled and self._by_url_alone and self._is_settled(request, request.url):
-            return False  # before a fingerprint is made, which costs more
         key, full_key = self.rebuilder.keys(request)
         if full_key != key and self._is_asked_otherwise(key, full_key, request):
             return self._queue_untouched(request)
         known_as = request.url if self._by_url_alone else key
-        if may_be_settled and not self._by_url_alone and self._is_settled(request, known_as):
+        if weight is None and not self._by_url_alone and self._is_settled(request, known_as):
             return False
-        page = store.find(key)
+        page = self._left_out.get(request.url)
+        if page is None:
+            page = store.find(key)
         if page is None and full_key != key:  # an earlier version told pages apart by their secrets
             page = store.find(full_key)
         finder = finder_of(request, store)
@@ -167,9 +181,11 @@ class Admission:
         else:
             claim = self._claim_known(page, stored)
             if claim is None:
+                if self._by_url_alone:
+                    _with_room(self._left_out)[request.url] = page
                 return self._skip(known_as, NOT_PLANNED)
         cycle.asked.add(page)
-        self._settle(known_as, DUPLICATE)
+        _with_room(self._duplicates).add(known_as)
         if self.queue_claim(request, claim):
             return True
         request.meta[META] = cycle.end(claim, "excluded")
@@ -184,9 +200,13 @@ class Admission:
             claim = cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
             self._count(messages.NOT_GIVEN, messages.not_given(stored))
+        callbacks = _callbacks(stored)
+        if claim is None and self._called_back.get(page) == callbacks:
+            return None
         known = store.request(page)
-        if stored != known and (claim is not None or _callbacks(stored) != _callbacks(known)):
+        if stored != known and (claim is not None or callbacks != _callbacks(known)):
             store.set_request(page, stored)
+        _with_room(self._called_back)[page] = callbacks
         return claim
 
     def _is_asked_otherwise(self, key: int, full_key: int, request: Request) -> bool:
@@ -194,9 +214,7 @@ class Admission:
 
         For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
         """
-        if len(self._asked_as) >= MAX_SETTLED:
-            self._asked_as.clear()
-        if request.dont_filter or self._asked_as.setdefault(key, full_key) == full_key:
+        if request.dont_filter or _with_room(self._asked_as).setdefault(key, full_key) == full_key:
             return False
         self._count(SECRET_DIFFERS, messages.secret_differs(self.rebuilder.credentials.url(request.url)))
         return True
@@ -206,21 +224,32 @@ class Admission:
 
     def _is_settled(self, request: Request, known_as: str | int) -> bool:
         """Tell whether a request is skipped like the one before it, and count it then."""
-        if request.dont_filter or (why := self._settled.get(known_as)) is None:
+        if request.dont_filter:
+            return False
+        if known_as in self._duplicates:
+            self._dropped += 1
+            if self._dropped >= MAX_DROPPED:
+                self.tell_dropped()
+            return True
+        if (why := self._settled.get(known_as)) is None:
             return False
         self._stats.inc_value(why)
         return True
 
+    def tell_dropped(self) -> None:
+        """Add to the statistic of duplicates what it lacks: a call for each costs as much as the rest."""
+        if self._dropped:
+            self._stats.inc_value(DUPLICATE, self._dropped)
+            self._dropped = 0
+
     def _skip(self, known_as: str | int, why: str) -> bool:
-        self._settle(known_as, why)
+        """Skip a request, and further ones of its page, which are most links of a site, at little cost."""
+        if why == DUPLICATE:
+            _with_room(self._duplicates).add(known_as)
+        else:
+            _with_room(self._settled)[known_as] = why
         self._stats.inc_value(why)
         return False
-
-    def _settle(self, known_as: str | int, why: str) -> None:
-        """Skip further requests of a page in this round, which are most links of a site, at little cost."""
-        if len(self._settled) >= MAX_SETTLED:
-            self._settled.clear()
-        self._settled[known_as] = why
 
     def queue_claim(self, request: Request, claim: Claim) -> bool:
         """Queue a claimed page; False when Scrapy's duplicate filter drops it, which it may do to new pages.
@@ -234,6 +263,16 @@ class Admission:
         queued = self._enqueue(request)
         request.dont_filter = dont_filter
         return queued
+
+
+Kept = TypeVar("Kept", set[Any], dict[Any, Any])
+
+
+def _with_room(kept: Kept) -> Kept:
+    """Return what is kept of pages, emptied where it has become too large."""
+    if len(kept) >= MAX_SETTLED:
+        kept.clear()
+    return kept
 
 
 def _callbacks(stored: StoredRequest) -> tuple[Any, Any]:

@@ -75,8 +75,8 @@ class Cycle:
         self._read_plan()
         self._new = NewPages(store, settings.new_pages, settings.new_pages_per_site)
         self._new.count(self._plan.of_kind("new"))
-        visited = store.open_visits()["page"] if self.resumed else np.empty(0, np.uint32)
-        self._new.count(np.setdiff1d(visited, self._plan.pages).tolist())
+        if self.resumed:
+            self._new.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())
 
     def _read_plan(self) -> None:
         """Take over the rounds that are planned by now."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
+
+from scrapy import Request
 
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
 from scrapy_gp4c.scoring.growth import GUESTS, START
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_gp4c.store.page_store import PageStore
@@ -20,17 +22,21 @@ _taken_off: WeakKeyDictionary[Response, int] = WeakKeyDictionary()
 """Response in its callback -> who found its request."""
 
 
-def mark(request: Request, response: Response | None) -> None:
-    """Let a spider's request carry who found it, as the column ``found_by`` has it; None: the spider's start.
-
-    A response that is no visit, of a POST say, hands on who found its own request; so do redirects, which end
-    the visit of the page that was asked for.
-    """
-    finder = START if response is None else _finder(response)
+def mark(request: Request, finder: int) -> None:
+    """Let a spider's request carry who found it, as the column ``found_by`` has it."""
     if finder != UNKNOWN:
         request.meta[FOUND_BY] = finder
     else:
         request.meta.pop(FOUND_BY, None)  # copied from another request
+
+
+def marked(result: Iterable[Any], response: Response | None) -> Iterator[Any]:
+    """Yield what the callback of a response does, its requests marked: mostly many, by the same finder."""
+    finder = who_finds(response)
+    for one in result:
+        if isinstance(one, Request):
+            mark(one, finder)
+        yield one
 
 
 def take_off(response: Response) -> None:
@@ -41,7 +47,14 @@ def take_off(response: Response) -> None:
         _taken_off[response] = finder
 
 
-def _finder(response: Response) -> int:
+def who_finds(response: Response | None) -> int:
+    """Who finds what the callback of a response yields; None: the spider's start.
+
+    A response that is no visit, of a POST say, hands on who found its own request; so do redirects, which end
+    the visit of the page that was asked for.
+    """
+    if response is None:
+        return START
     asked = response.request
     visit = None if asked is None else asked.meta.get(META)
     if isinstance(visit, dict) and "page" in visit:

@@ -54,6 +54,8 @@ MAX_NAMED: Final = 1_000
 """Sitemaps on other sites, named by robots.txt files, that are remembered."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
+_TELLING: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})
+"""Headers that say something of a page, as Scrapy spells them."""
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
 
 
@@ -107,8 +109,9 @@ class HintReader:
             self._warn(UNREADABLE, f"The hints in {response} cannot be read", error)
 
     def _read_headers(self, response: Response, page: int) -> None:
-        headers, pages = response.headers, np.array([page], np.uint32)
-        changed = headers.get("Last-Modified")
+        if _TELLING.isdisjoint(response.headers.keys()):  # as most answers
+            return
+        pages, changed = np.array([page], np.uint32), response.headers.get("Last-Modified")
         if changed is not None and not isnan(changed_s := mail_seconds_of(changed.decode("latin-1"))):
             self._cycle.store.hints.note(pages, "modified", np.clip([changed_s], 0.0, time.time()))
         if (span_s := span_of(response)) is not None:
@@ -117,7 +120,10 @@ class HintReader:
     def _read_body(self, response: Response) -> None:
         kind = kind_of(response)
         if kind is None:
-            path = urlsplit(response.url).path.lower()
+            path = response.url.lower()
+            if "robots.txt" not in path and "sitemap" not in path:
+                return
+            path = urlsplit(path).path
             if path == "/robots.txt":
                 self._read_robots(response)
             elif "sitemap" in path and path.endswith((".xml", ".xml.gz")):

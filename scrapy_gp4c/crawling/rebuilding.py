@@ -18,7 +18,9 @@ from scrapy_gp4c.crawling.stored_requests import (
     from_stored,
     header_bytes,
     is_page_request,
+    is_plain,
     page_key,
+    plain_fingerprint,
     to_stored,
 )
 from scrapy_gp4c.store.credentials import Credentials, names_in_header
@@ -33,6 +35,7 @@ HOOK: Final = "gp4c_request"
 """Method of a spider that gives planned requests what the store does not keep."""
 GIVING: Final = (HttpAuthMiddleware, DefaultHeadersMiddleware, CookiesMiddleware)
 """Middlewares of Scrapy that add what may be secret to requests, in their order."""
+_PROBE: Final = "https://h.example/a-b/C_d.e~1"
 
 
 class NotGivenError(ValueError):
@@ -51,9 +54,17 @@ class Rebuilder:
         self._fingerprint = crawler.request_fingerprinter.fingerprint
         self.by_url_alone = type(crawler.request_fingerprinter) is RequestFingerprinter
         """Whether pages are told apart as Scrapy does by default."""
+        self.hashes_plain = self.by_url_alone and self._fingerprint(Request(_PROBE)) == plain_fingerprint(
+            _PROBE
+        )
+        """Whether plain URLs have the fingerprints that `plain_fingerprint` makes."""
 
     def keys(self, request: Request) -> tuple[int, int]:
         """Key of the request's page, the same whatever its secrets; and the key of the request as it is."""
+        url = request.url
+        if self.hashes_plain and request.method == "GET" and not request.body and is_plain(url):
+            key = page_key(plain_fingerprint(url))
+            return key, key
         bare = self._bare(request)
         key = page_key(self._fingerprint(bare))
         return key, key if bare is request else page_key(self._fingerprint(request))

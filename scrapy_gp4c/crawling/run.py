@@ -242,6 +242,7 @@ class Run:
         What makes that impossible is noted in the cycle's `failure`.
         """
         cycle = self.cycle
+        self._admission.tell_dropped()
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
         cycle.commit()

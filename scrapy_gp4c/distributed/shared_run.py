@@ -278,6 +278,7 @@ class SharedRun(Run):
         """End the run; unless the cycle is folded, the next one goes on with it."""
         self._ending = True
         self._calls.stop()
+        self._admission.tell_dropped()
         cycle = self.cycle
         if self._record is not None:
             tell(cycle, self._record)

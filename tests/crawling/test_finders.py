@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.http import Response
 
-from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of, mark, take_off
+from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of, mark, take_off, who_finds
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
 from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -25,7 +25,7 @@ def response(**meta: Any) -> Response:
 def marked(found_in: Response | None, **meta: Any) -> Request:
     """A request that was found there."""
     request = Request("http://h/x", meta=meta)
-    mark(request, found_in)
+    mark(request, who_finds(found_in))
     return request
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -28,6 +28,7 @@ URLS = st.builds(
         ),
     ),
 )
+PLAIN_URLS = st.from_regex(r"https?://[a-z0-9.-]{1,9}(:[0-9]{1,5})?(/[aZ0._~-]{0,3}){1,4}", fullmatch=True)
 
 
 class Other(RequestFingerprinter):
@@ -72,3 +73,20 @@ def test_another_scrapy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     urls = ["http://h/a", "http://h/b"]
     expected = [page_key(Other().fingerprint(Request(url))) for url in urls]
     assert keys.of(urls).tolist() == keys.of(urls).tolist() == expected
+
+
+@given(st.lists(st.one_of(URLS, PLAIN_URLS), max_size=8))
+@example(["http://h.example/a/../b", "http://h.example/./", "http://h.example:080/a"])
+def test_pages_are_told_apart_as_scrapy_does(urls: list[str]) -> None:
+    """The short way to a key gives what Scrapy's fingerprinter does, of every URL without a secret."""
+    told = rebuilder(RequestFingerprinter())
+    assert told.hashes_plain
+    for url in urls:
+        try:
+            request = Request(url)
+        except ValueError:
+            continue
+        if told.credentials.url(request.url) == request.url:
+            key = page_key(RequestFingerprinter().fingerprint(request))
+            assert told.keys(request) == (key, key)
+            assert UrlKeys(told).of([url]).tolist() == [key if url.startswith(("http://", "https://")) else 0]

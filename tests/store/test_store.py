@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -124,3 +126,21 @@ def test_the_last_commit_is_synced_when_a_cycle_and_the_store_close(tmp_path: Pa
         reader.environment.lmdb = Watched(reader.environment.lmdb, calls)
     assert calls[-2:] == ["sync", "close"] or calls[-1] == "close"
     assert calls.count("sync") == 2
+
+
+def test_a_cycle_does_not_import_masked_arrays(tmp_path: Path) -> None:
+    """NumPy does so for some calls, which takes longer than opening and closing a store."""
+    lines = """
+import sys
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
+for cycle in range(2):
+    with Store(sys.argv[1]) as store:
+        store.look_over()
+        store.begin_cycle({})
+        page = store.add_page(cycle + 1, {"url": f"http://h.example/{cycle}"})
+        store.record(NewVisit(page, "first", time=0.0))
+        store.finish_cycle({})
+assert "numpy.ma" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", lines, str(tmp_path / "store")], check=True)

@@ -123,7 +123,7 @@ class Gains:
         """Add the gains of a cycle to the columns, a block in a transaction; twice is as once."""
         gains = self.of(cycle)
         of_block = gains["page"] // self._tables.block_rows
-        for number in np.unique(of_block).tolist():
+        for number in np.flatnonzero(np.bincount(of_block)).tolist():
             self._add(number, gains[of_block == number], cycle)
 
     def _add(self, number: int, own: Array, cycle: int) -> None:

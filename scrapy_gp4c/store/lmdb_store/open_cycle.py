@@ -60,6 +60,7 @@ class OpenCycle(OpenRequests):
         self._pending_keys: list[int] = []
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
+        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
         last, number = tables.last_record(txn), tables.last_cycle + 1
         self.number = number if last is not None and last["cycle"] == number else None
         self.pages = tables.merged_pages
@@ -187,12 +188,15 @@ class OpenCycle(OpenRequests):
 
     def page(self, page: int) -> PageRow:
         """Columns of one page as of the last fold."""
+        if page == self._row[0] and not self._tables.readonly:
+            return self._row[1]
         self._check(page)
         if page >= self._tables.merged_pages:
             return columns.NEW_ROW._replace(key=self._pending_keys[page - self._tables.merged_pages])
         block, index = divmod(page, self._tables.block_rows)
         with self._tables.transaction(buffers=True) as txn:
-            return columns.row(self._tables.block(txn, block), index)
+            self._row = page, columns.row(self._tables.block(txn, block), index)
+        return self._row[1]
 
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages discovered in the open cycle, in order."""
