@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.clusters import Clusters, GroupedPages
 from scrapy_gp4c.page_state import trees
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits, directories
@@ -30,6 +30,8 @@ Array = npt.NDArray[Any]
 
 UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent"))
 """Columns that are told without a look at other pages."""
+PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
+"""Columns that are told by those which every page has, and by its group."""
 NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""
 UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
@@ -39,8 +41,8 @@ UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
 class KnownPages(GroupedPages, Protocol):
     """What planning reads of the pages of a store; `scrapy_gp4c.store.page_store.PageStore` describes it."""
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield their columns."""
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """Yield their columns; ``names``: at least these; None: all."""
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns of some of them."""
@@ -73,6 +75,10 @@ class Surroundings:
         self._is_shrunk, self._is_claimed = "near" in columns, not KINDS_OF.keys().isdisjoint(columns)
         self._last: tuple[Found, Array] = NOTHING, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
+        self.of_pages = (
+            {"key", "group", "last_cycle", *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
+        )
+        """Columns of the pages themselves that are read; None: any may be."""
         self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
@@ -219,13 +225,13 @@ class LiveEvidence:
 
     def candidates(self) -> Iterator[Block]:
         """Yield the rankable pages that this cycle has neither planned nor visited, block by block."""
-        for first, columns in self._store.blocks():
+        for first, columns in self._store.blocks(self._surroundings.of_pages):
             keys = columns["key"]
             rows = np.flatnonzero(self._open[first : first + len(keys)])
-            # Copied: ties are asked for when the block is long gone.
-            ties_of = Draws(keys[rows], self._salt)
-            known = self._surroundings.columns(columns, slice(first, first + len(keys)))
             is_whole = len(rows) == len(keys)
+            # Copied: ties are asked for when the block is long gone.
+            ties_of = Draws(keys.copy() if is_whole else keys[rows], self._salt)
+            known = self._surroundings.columns(columns, slice(first, first + len(keys)))
             state = RoundState(
                 known, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
             )

@@ -6,7 +6,7 @@ visits change as a fold would change a store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Unpack
 
 import numpy as np
@@ -77,7 +77,7 @@ class InMemory:
         """P."""
         return len(self.state["key"])
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """All in one, which `fold` changes."""
         yield 0, self.state
 
@@ -159,9 +159,9 @@ class Imagined:
     def commit(self) -> None:
         """Write nothing."""
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """The pages before the cycle."""
-        return self._known.blocks()
+        return self._known.blocks(names)
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
         """Columns of some pages before the cycle."""

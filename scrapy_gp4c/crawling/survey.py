@@ -15,6 +15,11 @@ from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 
+READ: Final = {
+    "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle", "key",
+    "found_by", "brought_sum", "brought_cycles",
+}  # fmt: skip
+"""Columns that tell pages apart."""
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
 
@@ -40,7 +45,7 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     alive = copies = rankable_pages = 0
-    for first, columns in store.blocks():
+    for first, columns in store.blocks(READ):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
         awake = is_awake(columns, cycle)
         alive += len(awake) - int(np.count_nonzero(stage.gone))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Bools = npt.NDArray[np.bool_]
 
 MAX_WAIT_CYCLES: Final = 32
-_WAIT_CYCLES: Final = np.minimum(2.0 ** np.arange(-1.0, 255.0), MAX_WAIT_CYCLES)
+_WAIT_CYCLES: Final = np.clip(2.0 ** np.arange(-1.0, 255.0), 1, MAX_WAIT_CYCLES).astype(np.int32)
 """By the number of failures in a row, which is a byte: ``[256]``."""
 
 

@@ -7,7 +7,8 @@ other, each with one entry per page, so that the last block is simply shorter. N
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -48,8 +49,8 @@ _CODES: Final = {
 _FIELDS: Final = [struct.Struct("<" + _CODES[np.dtype(dtype).str[1:]]) for dtype in COLUMNS.values()]
 """One number of each column: reading one row this way costs a fifth of views on all columns."""
 _KEY: Final = struct.Struct("<Q")
-_KEY_AT: Final = sum(np.dtype(dtype).itemsize for dtype in [*COLUMNS.values()][: [*COLUMNS].index("key")])
-"""Bytes of one page before its key."""
+_BEGIN: Final = dict(zip(COLUMNS, accumulate((field.size for field in _FIELDS), initial=0), strict=False))
+"""Column -> bytes of one page before it."""
 
 
 class PageRow(NamedTuple):
@@ -94,6 +95,16 @@ def pack(columns: Mapping[str, Array]) -> bytes:
     return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in COLUMNS.items())
 
 
+def some_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
+    """Some of the columns ``[P]`` of a block, copied: its bytes may go."""
+    rows = len(block) // ROW_BYTES
+    return {
+        name: np.frombuffer(block, dtype, rows, rows * _BEGIN[name]).copy()
+        for name, dtype in COLUMNS.items()
+        if name in names
+    }
+
+
 def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Columns:
     """Columns ``[P]`` of a block as views on its bytes: read-only when these are."""
     rows = len(block) // sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
@@ -107,7 +118,7 @@ def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Co
 
 def key_at(block: bytes | memoryview, index: int) -> int:
     """Return the key of one page of a block."""
-    start = len(block) // ROW_BYTES * _KEY_AT + index * _KEY.size
+    start = len(block) // ROW_BYTES * _BEGIN["key"] + index * _KEY.size
     key: int = _KEY.unpack_from(block, start)[0]
     return key
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -179,9 +179,10 @@ class PageStore(Protocol):
     def page(self, page: int) -> PageRow:
         """Columns of one page as the last finished cycle left them."""
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
+        ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all, and others besides.
         Those of `scrapy_gp4c.scoring.worth.COLUMNS` are among them if anything was ever measured.
         """
 

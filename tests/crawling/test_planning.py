@@ -38,7 +38,7 @@ class Blocks:
         self.plans: list[npt.NDArray[Any]] = []
         self.counts: dict[str, Any] = {}
 
-    def blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def blocks(self, names: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the columns block by block."""
         for first in range(0, self.pages, self.block_rows):
             rows = self.rows[first : first + self.block_rows]

@@ -18,6 +18,7 @@ from scrapy_gp4c.page_state.columns import (
     new_columns,
     pack,
     row,
+    some_of,
     unpack,
 )
 from scrapy_gp4c.page_state.outcomes import (
@@ -68,6 +69,18 @@ def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
     strided = {name: np.repeat(values, 2)[::2] for name, values in columns.items()}
     other = {name: values.astype(values.dtype.newbyteorder(">")) for name, values in columns.items()}
     assert pack(strided) == pack(other) == pack(back) == packed
+
+
+@given(blocks(), st.sets(st.sampled_from(sorted(COLUMNS))))
+def test_some_columns_are_read_without_the_others(columns: Columns, names: set[str]) -> None:
+    """Bit for bit those that are asked for, and what becomes of the block's bytes is nothing to them."""
+    packed = bytearray(pack(columns))
+    found = some_of(memoryview(packed), names)
+    packed[:] = bytes(len(packed))
+    assert {name: values.tobytes() for name, values in found.items()} == {
+        name: columns[name].tobytes() for name in names
+    }
+    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in found.items())
 
 
 @given(blocks(least=1))

@@ -366,6 +366,9 @@ class StoreMachine(RuleBasedStateMachine):
                 assert {name: block[name][row].item() for name in COLUMNS} == page._asdict()
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
+        some = [(first, block["key"].tolist(), block["T"].tolist()) for first, block in self.store.blocks()]
+        found = list(self.store.blocks({"key", "T"}))
+        assert [(first, block["key"].tolist(), block["T"].tolist()) for first, block in found] == some
 
 
 TestStoreModel = StoreMachine.TestCase

@@ -8,7 +8,7 @@ front of them, a `PageStore`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -188,8 +188,10 @@ class Store(OpenPages):
 
     # --- pages
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """Yield the page columns block by block, see `PageStore.blocks`."""
+        if names is not None:
+            return self.tables.blocks(names)
         return self.weights.blocks(self.hints.blocks(self.gains.blocks()))
 
     def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:

@@ -6,7 +6,7 @@ docs/store.md describes keys and values. Numbers in keys are big-endian, so that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -272,12 +272,16 @@ class Tables:
         except ValueError as error:
             raise damaged(self.path, f"the requests of the pages {first} to {stop - 1}: {error}") from None
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
+
+        ``names``: these columns alone, copied out of the file; None: all.
+        """
         for block in range(-(-self.merged_pages // self.block_rows)):
-            with self.transaction() as txn:
+            with self.transaction(buffers=names is not None) as txn:
                 value = self.block(txn, block)
-            yield block * self.block_rows, columns.unpack(value)
+                state = columns.unpack(value) if names is None else columns.some_of(value, names)
+            yield block * self.block_rows, state
 
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None

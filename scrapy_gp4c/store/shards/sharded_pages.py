@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,8 +54,8 @@ class ShardedPages:
         page = None if finder is None else self._numbers.find(finder.key)
         return 0 if page is None else page + 1
 
-    def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``."""
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """Yield all page columns block by block: first page id, and read-only columns ``[rows]``."""
         for shard, one in enumerate(self._shards):
             for first, block in one.blocks():
                 pages = np.arange(first, first + len(block["key"]), dtype=np.uint32)
