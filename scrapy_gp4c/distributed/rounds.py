@@ -25,11 +25,13 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
 
-SHORTEST_S: Final = 0.02
+SHORTEST_S: Final = 0.01
 LONGEST_S: Final = 1.0
-"""From one look for the others' parts to the next: twice as long each time, up to that."""
-PATIENCE_S: Final = 1.0
-"""Before the parts of a step are put together by another worker than the one with shard 0."""
+WAITED: Final = 0.25
+"""From one look for the others' parts to the next: this share of what was waited so far, within those."""
+FIRST_S, PATIENCE_S = 0.05, 1.0
+"""Before the parts of a step are put together by the worker with shard 0, and by any: two parts that come at
+the same time may not see each other."""
 Watch = Callable[[Sequence[int]], Any]
 """Awaited while shards that are waited for have no holder; raises what makes that in vain."""
 
@@ -50,18 +52,22 @@ class Exchange:
     ) -> bytes:
         """Post own parts of a step; returns what `combine` makes of those of all shards, by shard.
 
-        One worker gets all parts and writes the answer, and what `note` writes besides: the one that holds
-        shard 0, or any, should that one not come to it. The others get the answer alone.
+        One worker gets all parts and writes the answer, and what `note` writes besides: the one whose part
+        was the last, or that holds shard 0, or any, should these not come to it. The others get the answer
+        alone.
         """
         step = Step(self._cycle, name)
         complete_s: float | None = None
+        is_first = True
         async for found in self._looks(step, own):
             if found.answer is not None:
                 return found.answer
             if found.missing:
+                is_first = False
                 continue
             complete_s = time.monotonic() if complete_s is None else complete_s
-            if 0 in self._tokens or time.monotonic() - complete_s >= PATIENCE_S:
+            patience_s = FIRST_S if 0 in self._tokens else PATIENCE_S
+            if is_first or time.monotonic() - complete_s >= patience_s:
                 answer = combine(await self._link.surely_single(exchange.told, step))
                 await self._link.surely(_answer, step, answer, note)
                 return answer
@@ -98,15 +104,15 @@ class Exchange:
         for shard in sorted(own):
             token = self._tokens[shard]
             found = await self._link.surely_single(exchange.post, step, shard, token, own[shard])
-        pause_s = SHORTEST_S
+        begun_s = time.monotonic()
         while True:
             if found is None:
                 found = await self._link.surely_single(exchange.look, step)
             yield found
             if found.homeless or self._link.failure is not None:
                 await self._watch(await self._link.surely(exchange.missing, step))
-            await sleep(pause_s)
-            pause_s, found = min(LONGEST_S, 2 * pause_s), None
+            await sleep(min(LONGEST_S, max(SHORTEST_S, WAITED * (time.monotonic() - begun_s))))
+            found = None
 
 
 def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:

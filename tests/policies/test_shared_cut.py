@@ -39,7 +39,7 @@ def taken(shards: list[Candidates], wanted: int) -> tuple[list[int], Range, int]
     ordered = [Ordered(*candidates, number) for number, candidates in enumerate(shards)]
     where, rounds = EVERYWHERE, 0
     while not where.is_found:
-        packed = [one.sketch(where, wanted).packed() for one in ordered]
+        packed = [one.sketch(where, wanted, len(ordered)).packed() for one in ordered]
         assert max(map(len, packed)) <= MOST_BYTES
         where = Range.unpacked(narrowed([Sketch.unpacked(raw) for raw in packed]).packed())
         rounds += 1
