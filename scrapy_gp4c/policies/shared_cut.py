@@ -189,9 +189,8 @@ def _expected_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
     """
     if inside <= POINTS:
         return _even_rows(inside)
-    near, far = [], 1 + math.isqrt(expected) // 8
+    rows, far = set(_even_rows(inside, EVEN).tolist()), 1 + math.isqrt(expected) // 8
     for _ in range((POINTS - EVEN) // 2):
-        near += [expected - far, expected + far]
+        rows |= {expected - far, expected + far}
         far += 1 + 3 * far // 8
-    rows = np.union1d(_even_rows(inside, EVEN), near)
-    return rows[(rows >= 0) & (rows < inside)].astype(np.int64)
+    return np.array(sorted(row for row in rows if 0 <= row < inside), np.int64)
