@@ -14,6 +14,7 @@ from twisted.internet.task import LoopingCall
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.counting import tell
+from scrapy_gp4c.crawling.downloads import Load
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.distributed import closing, cycles, mail, rounds
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
@@ -170,7 +171,8 @@ class SharedRun(Run):
         )
 
     async def _poll(self) -> None:
-        found = await self._link.single(poll, self._link.worker)
+        step = self._part.rounds.next_step(self.cycle.number)
+        found = await self._link.single(poll, self._link.worker, step)
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
         if found.mail:
@@ -178,6 +180,8 @@ class SharedRun(Run):
             self._post.receive(letters)
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
+        if found.asked:
+            self._once("plan", self._plan)
         is_done = self._is_idle() and self._flusher.is_done and self._flusher.is_quiet
         is_done = is_done and not self._post.awaited
         if is_done and (found.closed or found.ended):  # closing locks the rows of all shards
@@ -250,18 +254,25 @@ class SharedRun(Run):
     # --- rounds and the end
 
     def _may_plan(self) -> bool:
-        if self._part.rounds.result is None:
-            self._once("plan", self._plan)
-        return self._part.rounds.result is not None
+        """False: a round is asked for, and its pages come when all have planned it."""
+        if not self._part.rounds.is_light:
+            self._once("plan", self._ask)
+        return False
 
-    async def _plan(self) -> None:
-        part = self._part
-        if not self._flusher.is_quiet or part.store.waiting:
+    async def _ask(self) -> None:
+        """Ask for the next round, with all outcomes that are there."""
+        if not self._flusher.is_quiet or self._part.store.waiting:
             self._flusher.start(done=False)
             await sleep(WAIT_S)
             return  # and again, until it is acknowledged
+        await self._plan()
+
+    async def _plan(self) -> None:
+        """Plan the next round with all others, by what the ledger has of own visits by now."""
+        part = self._part
         number, awaited = part.rounds.planned_rounds, self.cycle.without_outcome > 0
         part.rounds.result = await rounds.plan(part.exchange, part.rounds.planners, number, awaited)
+        self._plan_round(Load.NONE)
 
     async def _close_cycle(self) -> None:
         number = self.cycle.number

@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange, leases
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, plan, planners_of
@@ -191,8 +191,8 @@ async def test_parts_of_all_are_waited_for(workers: list[Worker], ledger: Any) -
     assert await early == late == b"abcd"
     assert workers[0].waited == [2, 3]
     assert await workers[1].exchange.is_complete("step")
-    assert await workers[1].exchange.own_part("step", 0) == b"a"
-    assert await workers[1].exchange.own_part("other step", 0) is None
+    assert await workers[1].exchange.own_parts("step", [0, 3]) == {0: b"a", 3: b"d"}
+    assert await workers[1].exchange.own_parts("other step", [0]) == {}
 
 
 @pytest_twisted.ensureDeferred
@@ -201,7 +201,7 @@ async def test_another_puts_the_parts_together_in_the_end(workers: list[Worker],
     await both(*(one.begin() for one in workers))
     for shard in range(2):
         token = ledger.call(lambda tx, shard=shard: lock(tx, [shard]))[shard]
-        ledger.single(exchange.post, Step(4, "step"), shard, token, b"ab"[shard : shard + 1])
+        ledger.single(exchange.post, Step(4, "step"), [Posted(shard, token, b"ab"[shard : shard + 1])])
     noted: list[bytes] = []
 
     def note(tx: Any, answer: bytes) -> None:
