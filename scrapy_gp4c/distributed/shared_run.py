@@ -176,8 +176,8 @@ class SharedRun(Run):
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
         if found.mail:
-            letters = await self._link.ask(mail.waiting, self._part.store.numbers, self._post.known)
-            self._post.receive(letters)
+            numbers, known = self._part.store.numbers, self._post.known
+            self._post.receive(await self._link.single(mail.waiting, numbers, known))
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
         if found.asked:
