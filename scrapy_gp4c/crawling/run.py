@@ -200,7 +200,11 @@ class Run:
                 return False
             if not downloads.awaits(self.cycle.is_under_way):
                 return True
-        return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
+        return self.idle_since_s is not None and not self._is_patient(self.idle_since_s)
+
+    def _is_patient(self, since_s: float) -> bool:
+        """Tell whether a round that was due then waits for the outcomes that are missing."""
+        return monotonic() - since_s < PATIENCE_S
 
     def _note_and_enqueue(self, request: Request) -> bool:
         if self._downloads is not None and not self.cycle.rounds_over:

@@ -223,6 +223,8 @@ class SharedRounds:
         self._first = next(iter(planners.values()))
         self.result: bool | None = None
         """What the round came to that was planned with the others; None: there is none to take over."""
+        self.is_asked = False
+        """Whether another worker has asked for the next round."""
 
     @property
     def planned_rounds(self) -> int:
@@ -262,6 +264,11 @@ class SharedRounds:
         """Plan no further round."""
         for one in self.planners.values():
             one.stop()
+
+    async def plan_with(self, exchange_: Exchange, *, awaited: bool) -> None:
+        """Plan the next round with the others; the result is to be taken over."""
+        self.result = await plan(exchange_, self.planners, self.planned_rounds, awaited)
+        self.is_asked = False
 
     def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
         """Take over the round that was planned with the others."""
