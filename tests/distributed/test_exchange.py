@@ -59,6 +59,21 @@ def test_a_part_is_its_holders_to_post(ledger: Connection) -> None:
     assert ledger.call(exchange.missing, Step(1, "cut/2")) == [0, 1, 2, 3]
 
 
+def test_parts_of_several_shards_are_one_statement(ledger: Connection) -> None:
+    """Which tells how far the step is with all of them; one that was lost is named."""
+    worker = joined(ledger)
+    held = {shard: taken(ledger, worker, shard).token for shard in range(3)}
+    posts = [Posted(shard, token, b"%d" % shard) for shard, token in held.items()]
+    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None)
+    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None), "the same again is welcome"
+    assert ledger.single(exchange.parts_of, CUT, [0, 2, 3]) == {0: b"0", 2: b"2"}
+    with pytest.raises(DiffersError, match="the part of shard 1"):
+        ledger.single(exchange.post, CUT, [posts[0], posts[1]._replace(part=b"other")])
+    with pytest.raises(FencedError) as lost:
+        ledger.single(exchange.post, CUT, [posts[0], posts[2]._replace(token=held[2] - 1)])
+    assert lost.value.shards == (2,)
+
+
 def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:
     """Of all parts, by sender; numbers of 64 bits as they are."""
     worker = joined(ledger)
