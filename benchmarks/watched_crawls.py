@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -137,8 +138,11 @@ def cpu_s(pid: int) -> float:
 
 def family_cpu_s(pid: int) -> float:
     """The same, with its living children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_s(pid) + sum(cpu_s(int(child)) for child in children if Path(f"/proc/{child}").exists())
+    found = cpu_s(pid)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):  # it has ended meanwhile, and is in the parent's time
+            found += cpu_s(int(child))
+    return found
 
 
 class Web:

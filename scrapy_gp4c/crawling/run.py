@@ -160,26 +160,31 @@ class Run:
                 return False
             if not self._may_plan():
                 return False
-            self.idle_since_s = None
-            samples, begun_s = cycle.planned_kinds["sample"], monotonic()
-            try:
-                pages = cycle.plan_round()
-            except Gp4cError as error:
-                logger.critical("No further round in cycle %d: %s", cycle.number, error, extra=self.extra)
-                return False
-            self._asked_with = None if pages else cycle.without_outcome
-            if not pages and cycle.rounds[1] is None:
-                continue
-            if self._downloads is not None and load is not Load.NONE:
-                self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples, begun_s)
-            self._admission.forget_settled()
-            self.stats.set_value("gp4c/planned", cycle.planned)
-            logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
-            self._feeder.extend(pages)
-            self.feed()
-            if pages:
+            if self._plan_round(load):
                 return True
         return False
+
+    def _plan_round(self, load: Load) -> bool:
+        """Plan the next round, or take it over from who has; True if it has pages."""
+        cycle = self.cycle
+        self.idle_since_s = None
+        samples, begun_s = cycle.planned_kinds["sample"], monotonic()
+        try:
+            pages = cycle.plan_round()
+        except Gp4cError as error:
+            logger.critical("No further round in cycle %d: %s", cycle.number, error, extra=self.extra)
+            return False
+        self._asked_with = None if pages else cycle.without_outcome
+        if not pages and cycle.rounds[1] is None:
+            return False
+        if self._downloads is not None and load is not Load.NONE:
+            self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples, begun_s)
+        self._admission.forget_settled()
+        self.stats.set_value("gp4c/planned", cycle.planned)
+        logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
+        self._feeder.extend(pages)
+        self.feed()
+        return bool(pages)
 
     def _is_due(self) -> bool:
         """Tell whether free slots have waited long enough for the outcomes that are missing.
@@ -195,7 +200,11 @@ class Run:
                 return False
             if not downloads.awaits(self.cycle.is_under_way):
                 return True
-        return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
+        return self.idle_since_s is not None and not self._is_patient(self.idle_since_s)
+
+    def _is_patient(self, since_s: float) -> bool:
+        """Tell whether a round that was due then waits for the outcomes that are missing."""
+        return monotonic() - since_s < PATIENCE_S
 
     def _note_and_enqueue(self, request: Request) -> bool:
         if self._downloads is not None and not self.cycle.rounds_over:

@@ -6,7 +6,7 @@ a second one must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from psycopg import sql
@@ -39,12 +39,20 @@ class Waiting(NamedTuple):
     """What the parts come to, once anybody has written it."""
 
 
-def post(tx: Transaction, step: Step, shard: int, token: int, part: bytes) -> Waiting:
-    """Write a shard's part, under its fence, and return how far the step is: one statement.
+class Posted(NamedTuple):
+    """A shard's part of a step."""
+
+    shard: int
+    token: int
+    part: bytes
+
+
+def post(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
+    """Write parts of shards, by number, under their fences, and return how far the step is: one statement.
 
     Raises FencedError; DiffersError for a second, other one.
     """
-    return _write(tx, step, shard, token, part)
+    return _write(tx, step, posts)
 
 
 def look(tx: Transaction, step: Step) -> Waiting:
@@ -97,45 +105,44 @@ def missing(tx: Transaction, step: Step) -> list[int]:
 
 def put_answer(tx: Transaction, step: Step, body: bytes) -> None:
     """Write what the parts come to. Raises DiffersError if another worker found something else."""
-    _write(tx, step, ANSWER, 0, body)
+    _write(tx, step, [Posted(ANSWER, 0, body)])
 
 
 def answer(tx: Transaction, step: Step) -> bytes | None:
     """Return what the parts come to; None while nobody has written it."""
-    return _read(tx, step, ANSWER)
+    return parts_of(tx, step, [ANSWER]).get(ANSWER)
 
 
-def part(tx: Transaction, step: Step, shard: int) -> bytes | None:
-    """Return what a shard has posted, whoever held it; None while it has not."""
-    return _read(tx, step, shard)
+def parts_of(tx: Transaction, step: Step, shards: Sequence[int]) -> dict[int, bytes]:
+    """Return what some shards have posted, whoever held them: one statement."""
+    rows = tx.execute(
+        "SELECT shard, body FROM gp4c.report WHERE cycle = %s AND step = %s AND shard = ANY(%s)",
+        (*step, [*shards]),
+        binary=True,
+    ).fetchall()
+    return {shard: bytes(body) for shard, body in rows}
 
 
-def _write(tx: Transaction, step: Step, shard: int, token: int, body: bytes) -> Waiting:
-    row = tx.execute(
-        "SELECT gp4c.post(%b, %b, %b, %b, %b, %b)", (*step, shard, token, body, PARKED_AFTER), binary=True
-    ).fetchone()
-    assert row is not None
-    if row[0] == b"lost":
-        refuse_lost([shard])
-    if row[0] == b"differs":
-        whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
-        raise DiffersError(
-            f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written first: "
-            "workers must find the same. Let all of them run the same versions, also of NumPy."
-        )
-    return _waiting(row[0])
+def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
+    shards, tokens, parts = zip(*posts, strict=True)
+    rows = tx.execute(
+        "SELECT shard, gp4c.post(%b, %b, shard, token, body, %b)"
+        " FROM unnest(%b::int[], %b::bigint[], %b::bytea[]) AS n (shard, token, body)",
+        (*step, PARKED_AFTER, [*shards], [*tokens], [*parts]),
+        binary=True,
+    ).fetchall()
+    refuse_lost([shard for shard, told in rows if told == b"lost"])
+    for shard, told in rows:
+        if told == b"differs":
+            whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
+            raise DiffersError(
+                f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written "
+                "first: workers must find the same. Let all of them run the same versions, also of NumPy."
+            )
+    return _waiting(rows[-1][1])
 
 
 def _waiting(told: bytes) -> Waiting:
     """Of ``missing homeless``, and behind that nothing, or ``a`` and the answer."""
     missing, homeless, rest = bytes(told).split(b" ", 2)
     return Waiting(int(missing), int(homeless), rest[1:] if rest else None)
-
-
-def _read(tx: Transaction, step: Step, shard: int) -> bytes | None:
-    row = tx.execute(
-        "SELECT body FROM gp4c.report WHERE cycle = %s AND step = %s AND shard = %s",
-        (*step, shard),
-        binary=True,
-    ).fetchone()
-    return None if row is None else bytes(row[0])

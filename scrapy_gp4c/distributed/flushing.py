@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Final
 
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
-from scrapy_gp4c.distributed.link import Link, fired
+from scrapy_gp4c.distributed.link import Link, fired, sleep
 from scrapy_gp4c.distributed.log import Flush, Flushed, Progress, flush
 from scrapy_gp4c.distributed.post import Post
 from scrapy_gp4c.distributed.shared_store import SharedStore
@@ -15,6 +15,8 @@ from scrapy_gp4c.errors import Gp4cError
 
 MOST_WAITING: Final = 10_000
 """Visits that wait for the ledger, from which on a worker sends no request."""
+WAIT_S: Final = 0.02
+"""From one look for an acknowledgement to the next."""
 
 
 class Flusher:
@@ -51,6 +53,14 @@ class Flusher:
         self._sent = self._link.thread.post(flush, self._link.worker, self._waiting)
         deferred = fired(self._sent)
         deferred.addCallbacks(lambda _: self._acknowledged(sent), lambda failure: self._lost(failure.value))
+
+    async def settle(self) -> bool:
+        """Tell whether the ledger has all that was recorded; else send it, and wait for a moment."""
+        if self.is_quiet and not self._store.waiting:
+            return True
+        self.start(done=False)
+        await sleep(WAIT_S)
+        return False
 
     def _next(self, done: bool) -> Flush | None:
         progress = {}

@@ -179,33 +179,33 @@ def _same_as_before(tx: Transaction, cycle: int, one: Segment) -> None:
 
 
 def _mail(tx: Transaction, what: Flush) -> None:
-    if what.letters:
-        written = tx.execute(
-            "INSERT INTO gp4c.mail (cycle, sender, receiver, body) SELECT %b, l.*"
-            " FROM unnest(%b::smallint[], %b::smallint[], %b::bytea[]) AS l (sender, receiver, body)"
-            " WHERE l.receiver IN (SELECT shard FROM gp4c.shard)",
-            (
-                what.cycle,
-                [letter.sender for letter in what.letters],
-                [letter.receiver for letter in what.letters],
-                [letter.body for letter in what.letters],
-            ),
-        ).rowcount
-        if written != len(what.letters):
-            raise ValueError(
-                "expected letters to shards of the ledger; found one to another, which nobody reads"
-            )
-    if what.consumed:
-        gone = tx.execute(
-            "DELETE FROM gp4c.mail WHERE id = ANY(%s) AND receiver = ANY(%s)",
-            (sorted(what.consumed), sorted(what.tokens)),
-        ).rowcount
-        if gone != len(set(what.consumed)):
-            raise DiffersError(
-                f"of {len(what.consumed)} letters that were to be consumed, {gone} are there: others "
-                f"consumed "
-                "them. Rebuild the shards from the ledger."
-            )
+    """Send letters and delete those that are consumed, in one statement."""
+    if not (what.letters or what.consumed):
+        return
+    row = tx.execute(
+        "WITH gone AS (DELETE FROM gp4c.mail WHERE id = ANY(%b::bigint[]) AND receiver = ANY(%b::smallint[])"
+        " RETURNING 1), written AS (INSERT INTO gp4c.mail (cycle, sender, receiver, body) SELECT %b, l.*"
+        " FROM unnest(%b::smallint[], %b::smallint[], %b::bytea[]) AS l (sender, receiver, body)"
+        " WHERE l.receiver IN (SELECT shard FROM gp4c.shard) RETURNING 1)"
+        " SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM written)",
+        (
+            sorted(what.consumed),
+            sorted(what.tokens),
+            what.cycle,
+            [letter.sender for letter in what.letters],
+            [letter.receiver for letter in what.letters],
+            [letter.body for letter in what.letters],
+        ),
+    ).fetchone()
+    assert row is not None
+    gone, written = row
+    if written != len(what.letters):
+        raise ValueError("expected letters to shards of the ledger; found one to another, which nobody reads")
+    if gone != len(set(what.consumed)):
+        raise DiffersError(
+            f"of {len(what.consumed)} letters that were to be consumed, {gone} are there: others consumed "
+            "them. Rebuild the shards from the ledger."
+        )
 
 
 def _note_progress(tx: Transaction, what: Flush) -> None:

@@ -7,9 +7,13 @@ from typing import NamedTuple
 from psycopg import sql
 
 from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, Worker
 
 _LOOK = sql.SQL("SELECT gp4c.look({}, {})")
+_ASKED = sql.SQL(
+    "||CASE WHEN EXISTS(SELECT FROM gp4c.report WHERE cycle={} AND step={}) THEN ' asked' ELSE '' END"
+)
 
 
 class Poll(NamedTuple):
@@ -25,11 +29,17 @@ class Poll(NamedTuple):
     homeless: int
     """Shards, but for parked ones, that nobody alive holds: time to look, and to assign."""
     draining: bool
+    asked: bool = False
+    """Whether another worker has begun the step that was asked about."""
 
 
-def poll(tx: Transaction, worker: Worker) -> Poll:
-    """Return what may have changed for a worker; one statement, without parameters, as these take bytes."""
-    row = tx.execute(_LOOK.format(worker.instance, PARKED_AFTER)).fetchone()
+def poll(tx: Transaction, worker: Worker, step: Step | None = None) -> Poll:
+    """Return what may have changed for a worker; one statement, without parameters, as these take bytes.
+
+    ``step``: which others may have begun: the next round's; None: there is none.
+    """
+    look = _LOOK.format(worker.instance, PARKED_AFTER)
+    row = tx.execute(look if step is None else look + _ASKED.format(*step)).fetchone()
     assert row is not None
     cycle, homeless, *flags = row[0].split()
     return Poll(
@@ -39,4 +49,5 @@ def poll(tx: Transaction, worker: Worker) -> Poll:
         mail="mail" in flags,
         homeless=int(homeless),
         draining="draining" in flags,
+        asked="asked" in flags,
     )

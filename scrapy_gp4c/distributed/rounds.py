@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.begun import as_begun
+from scrapy_gp4c.crawling.plan_counts import spent_of
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Step, Waiting
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Planned
@@ -25,11 +26,13 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
 
-SHORTEST_S: Final = 0.02
+SHORTEST_S: Final = 0.015
 LONGEST_S: Final = 1.0
-"""From one look for the others' parts to the next: twice as long each time, up to that."""
-PATIENCE_S: Final = 1.0
-"""Before the parts of a step are put together by another worker than the one with shard 0."""
+WAITED: Final = 0.5
+"""From one look for the others' parts to the next: this share of what was waited so far, within those."""
+FIRST_S, PATIENCE_S = 0.05, 1.0
+"""Before the parts of a step are put together by the worker with shard 0, and by any: two parts that come at
+the same time may not see each other."""
 Watch = Callable[[Sequence[int]], Any]
 """Awaited while shards that are waited for have no holder; raises what makes that in vain."""
 
@@ -46,24 +49,31 @@ class Exchange:
         name: str,
         own: Mapping[int, bytes],
         combine: Callable[[list[bytes]], bytes],
-        note: Callable[[Transaction, bytes], object] = lambda tx, found: None,
+        note: Callable[[Transaction, bytes], object] | None = None,
     ) -> bytes:
         """Post own parts of a step; returns what `combine` makes of those of all shards, by shard.
 
-        One worker gets all parts and writes the answer, and what `note` writes besides: the one that holds
-        shard 0, or any, should that one not come to it. The others get the answer alone.
+        One worker gets all parts and writes the answer, and what `note` writes besides: the one whose part
+        was the last, or that holds shard 0, or any, should these not come to it. The others get the answer
+        alone.
         """
         step = Step(self._cycle, name)
         complete_s: float | None = None
+        is_first = True
         async for found in self._looks(step, own):
             if found.answer is not None:
                 return found.answer
             if found.missing:
+                is_first = False
                 continue
             complete_s = time.monotonic() if complete_s is None else complete_s
-            if 0 in self._tokens or time.monotonic() - complete_s >= PATIENCE_S:
+            patience_s = FIRST_S if 0 in self._tokens else PATIENCE_S
+            if is_first or time.monotonic() - complete_s >= patience_s:
                 answer = combine(await self._link.surely_single(exchange.told, step))
-                await self._link.surely(_answer, step, answer, note)
+                if note is None:
+                    await self._link.surely_single(exchange.put_answer, step, answer)
+                else:
+                    await self._link.surely(_answer, step, answer, note)
                 return answer
         raise AssertionError("a step without end")
 
@@ -88,25 +98,27 @@ class Exchange:
         """Tell whether all shards have posted their parts of a step."""
         return not (await self._link.surely_single(exchange.look, Step(self._cycle, name))).missing
 
-    async def own_part(self, name: str, shard: int) -> bytes | None:
-        """What a shard has posted for a step before, whoever held it."""
-        return await self._link.surely_single(exchange.part, Step(self._cycle, name), shard)
+    async def own_parts(self, name: str, shards: Sequence[int]) -> dict[int, bytes]:
+        """What shards have posted for a step before, whoever held them."""
+        return await self._link.surely_single(exchange.parts_of, Step(self._cycle, name), shards)
+
+    async def post(self, name: str, own: Mapping[int, bytes]) -> Waiting:
+        """Post own parts of a step, without waiting for the others; returns how far it is."""
+        posts = [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
+        return await self._link.surely_single(exchange.post, Step(self._cycle, name), posts)
 
     async def _looks(self, step: Step, own: Mapping[int, bytes]) -> AsyncIterator[Waiting]:
         """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
-        found: Waiting | None = None
-        for shard in sorted(own):
-            token = self._tokens[shard]
-            found = await self._link.surely_single(exchange.post, step, shard, token, own[shard])
-        pause_s = SHORTEST_S
+        found = await self.post(step.name, own) if own else None
+        begun_s = time.monotonic()
         while True:
             if found is None:
                 found = await self._link.surely_single(exchange.look, step)
             yield found
             if found.homeless or self._link.failure is not None:
                 await self._watch(await self._link.surely(exchange.missing, step))
-            await sleep(pause_s)
-            pause_s, found = min(LONGEST_S, 2 * pause_s), None
+            await sleep(min(LONGEST_S, max(SHORTEST_S, WAITED * (time.monotonic() - begun_s))))
+            found = None
 
 
 def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:
@@ -155,14 +167,14 @@ async def plan(
     name, any_awaited = begun_name(number), False
     seen = {one.shard_of.number: 0 for one in planners}
     if number:  # before round 0 nobody has seen anything
-        own: dict[int, bytes] = {}
-        for one in planners:
-            shard = one.shard_of.number
-            raw = await exchange_.own_part(name, shard)
-            if raw is None:
-                raw = json.dumps([one.written_visits, awaited]).encode()
-            own[shard], seen[shard] = raw, json.loads(raw)[0]
-        any_awaited = json.loads(await exchange_.agreed(name, own, _any_awaited))
+        told = await exchange_.own_parts(name, [*seen])
+        own = {one.shard_of.number: json.dumps([one.written_visits, awaited]).encode() for one in planners}
+        own |= told
+        seen = {shard: json.loads(raw)[0] for shard, raw in own.items()}
+        if any(planner.rounds is None for planner in planners.values()):  # which ask whether more will come
+            any_awaited = json.loads(await exchange_.agreed(name, own, _any_awaited))
+        elif len(told) < len(own):
+            await exchange_.post(name, own)
     steps = {
         one.shard_of.number: planner.steps(
             one.cycles()[-1], _planned(one), any_awaited, seen[one.shard_of.number]
@@ -211,6 +223,8 @@ class SharedRounds:
         self._first = next(iter(planners.values()))
         self.result: bool | None = None
         """What the round came to that was planned with the others; None: there is none to take over."""
+        self.is_asked = False
+        """Whether another worker has asked for the next round."""
 
     @property
     def planned_rounds(self) -> int:
@@ -232,10 +246,29 @@ class SharedRounds:
         """Tell whether no round is left to plan, or to take over."""
         return self.result is None and self._first.is_over
 
+    @property
+    def is_light(self) -> bool:
+        """Tell whether own shards have less than half of their share of what the rounds have chosen so far.
+
+        Then these were planned for others above all, who will ask for the next one when it is time.
+        """
+        counts = [one.cycles()[-1]["plan"] for one in self.planners]
+        own, of = sum(one["ranked"] for one in counts), next(iter(self.planners)).shard_of.shards
+        return 2 * own * of < spent_of(counts[0]) * len(counts)
+
+    def next_step(self, cycle: int) -> Step | None:
+        """The step by which others begin the next round; None: there is none."""
+        return None if self._first.is_over else Step(cycle, begun_name(self.planned_rounds))
+
     def stop(self) -> None:
         """Plan no further round."""
         for one in self.planners.values():
             one.stop()
+
+    async def plan_with(self, exchange_: Exchange, *, awaited: bool) -> None:
+        """Plan the next round with the others; the result is to be taken over."""
+        self.result = await plan(exchange_, self.planners, self.planned_rounds, awaited)
+        self.is_asked = False
 
     def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
         """Take over the round that was planned with the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Collection, Coroutine
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.defer import deferred_from_coro
@@ -14,12 +15,13 @@ from twisted.internet.task import LoopingCall
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.counting import tell
+from scrapy_gp4c.crawling.downloads import Load
 from scrapy_gp4c.crawling.run import Run
-from scrapy_gp4c.distributed import closing, cycles, mail, rounds
+from scrapy_gp4c.distributed import closing, cycles, mail
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
 from scrapy_gp4c.distributed.flushing import MOST_WAITING, Flusher
 from scrapy_gp4c.distributed.holding import MoreShardsError, NothingDueError, watch
-from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.part import Again, Part
 from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.post import Post
@@ -37,8 +39,6 @@ TURN_S: Final = 0.2
 """From one look at what is to be done to the next."""
 FLUSH_S: Final = 1.0
 """From one flush to the next, and from one look at the ledger to the next."""
-WAIT_S: Final = 0.02
-"""From one look for an acknowledgement to the next, before a round."""
 DRAINED: Final = "gp4c_drained"
 """Finish reason of a run whose worker gives up its shards."""
 
@@ -74,6 +74,7 @@ class SharedRun(Run):
         cycle = part.cycle
         super().__init__(self._crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
         self._part = part
+        self._unasked_s = monotonic()  # when nobody was known to have asked for the next round
         self._post = Post(cycle, part.store, self._admission, self.stats)
         self._admission.abroad = self._post
         tokens = {lease.shard: lease.token for lease in part.leases}
@@ -170,14 +171,21 @@ class SharedRun(Run):
         )
 
     async def _poll(self) -> None:
-        found = await self._link.single(poll, self._link.worker)
+        step = self._part.rounds.next_step(self.cycle.number)
+        found = await self._link.single(poll, self._link.worker, step)
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
         if found.mail:
-            letters = await self._link.ask(mail.waiting, self._part.store.numbers, self._post.known)
-            self._post.receive(letters)
+            numbers, known = self._part.store.numbers, self._post.known
+            self._post.receive(await self._link.single(mail.waiting, numbers, known))
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
+        own = self._part.rounds
+        own.is_asked = found.asked and step == own.next_step(self.cycle.number)  # else it is planned by now
+        if not own.is_asked:
+            self._unasked_s = monotonic()
+        elif not self._is_patient(self._unasked_s):
+            self._once("plan", self._plan)
         is_done = self._is_idle() and self._flusher.is_done and self._flusher.is_quiet
         is_done = is_done and not self._post.awaited
         if is_done and (found.closed or found.ended):  # closing locks the rows of all shards
@@ -250,18 +258,20 @@ class SharedRun(Run):
     # --- rounds and the end
 
     def _may_plan(self) -> bool:
-        if self._part.rounds.result is None:
-            self._once("plan", self._plan)
-        return self._part.rounds.result is not None
+        """False: a round is asked for, and its pages come when all have planned it."""
+        if self._part.rounds.is_asked or not self._part.rounds.is_light:
+            self._once("plan", self._ask)
+        return False
+
+    async def _ask(self) -> None:
+        """Ask for the next round, as soon as the ledger has all outcomes that are there."""
+        if await self._flusher.settle():
+            await self._plan()
 
     async def _plan(self) -> None:
-        part = self._part
-        if not self._flusher.is_quiet or part.store.waiting:
-            self._flusher.start(done=False)
-            await sleep(WAIT_S)
-            return  # and again, until it is acknowledged
-        number, awaited = part.rounds.planned_rounds, self.cycle.without_outcome > 0
-        part.rounds.result = await rounds.plan(part.exchange, part.rounds.planners, number, awaited)
+        """Plan the next round with all others, by what the ledger has of own visits by now."""
+        await self._part.rounds.plan_with(self._part.exchange, awaited=self.cycle.without_outcome > 0)
+        self._plan_round(Load.NONE)
 
     async def _close_cycle(self) -> None:
         number = self.cycle.number

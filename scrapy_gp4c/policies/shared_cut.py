@@ -2,9 +2,10 @@
 
 Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
 Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
-the one before; after at most 4 of them (up to 10 million candidates; 5 up to 400 million) it is found. All
-are pure functions, so that whoever has the sketches comes to the same range. Numbers are little-endian, and
-a sketch has at most 2,073 bytes.
+the one before; after at most 4 of them (up to 10 million candidates; 5 up to 400 million) it is found. Half
+of what the first sketches tell lies about where the last one would be if all shards had as many: pages are in
+shards by a hash, so that 2 are mostly enough. All are pure functions of whole numbers, so that whoever has
+the sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,073 bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import PolicyError
 
 POINTS: Final = 128
-"""Candidates that a sketch tells."""
+"""Candidates that a sketch tells at most."""
+EVEN: Final = 64
+"""Those of a first sketch that lie evenly; the others lie about the place that is expected."""
 POINT: Final = np.dtype([("score", "<f8"), ("draw", "<u8")])
 """A candidate: its score, finite, and what decides among equal scores."""
 _SKETCH: Final = struct.Struct("<QQQ")
@@ -79,7 +82,7 @@ class Sketch(NamedTuple):
     """Candidates before the range."""
     inside: int
     points: npt.NDArray[np.void]
-    """Dtype `POINT`: those at `_rows_told`."""
+    """Dtype `POINT`: those at `_even_rows`, or in a first sketch at `_expected_rows`."""
 
     def packed(self) -> bytes:
         """24 bytes, and 16 for each point."""
@@ -91,9 +94,9 @@ class Sketch(NamedTuple):
         if len(raw) < _SKETCH.size:
             raise PolicyError(f"expected a sketch of at least {_SKETCH.size} bytes; found {len(raw)}")
         wanted, before, inside = _SKETCH.unpack_from(raw)
-        expected = _SKETCH.size + POINT.itemsize * min(inside, POINTS)
-        if len(raw) != expected:
-            raise PolicyError(f"expected a sketch of {expected} bytes; found {len(raw)}")
+        most = _SKETCH.size + POINT.itemsize * min(inside, POINTS)
+        if len(raw) > most or (len(raw) - _SKETCH.size) % POINT.itemsize:
+            raise PolicyError(f"expected a sketch of whole points, in at most {most} bytes; found {len(raw)}")
         return cls(wanted, before, inside, np.frombuffer(raw, POINT, offset=_SKETCH.size))
 
 
@@ -117,10 +120,11 @@ class Ordered:
             return min(max(place.row + 1, first), last)
         return last if self._shard < place.shard else first
 
-    def sketch(self, within: Range, wanted: int) -> Sketch:
-        """Tell of those in a range, where so many of all shards' candidates are wanted."""
+    def sketch(self, within: Range, wanted: int, shards: int) -> Sketch:
+        """Tell of those in a range, where so many of the candidates of all these shards are wanted."""
         before, end = self.rows_upto(within.after), self.rows_upto(within.upto)
-        rows = before + _rows_told(end - before)
+        is_first = within == EVERYWHERE
+        rows = before + (_expected_rows(end, wanted // shards) if is_first else _even_rows(end - before))
         points = np.empty(len(rows), POINT)
         points["score"], points["draw"] = self._scores[rows], self._draws[rows]
         return Sketch(wanted, before, end - before, points)
@@ -129,7 +133,7 @@ class Ordered:
 def narrowed(sketches: Sequence[Sketch]) -> Range:
     """The range that follows from the sketches of all shards, in their order, of one range.
 
-    Raises PolicyError where shards do not want the same number.
+    Raises PolicyError where shards do not want the same number, or tell of too few candidates.
     """
     if len({sketch.wanted for sketch in sketches}) != 1:
         found = ", ".join(f"{number}: {sketch.wanted:,}" for number, sketch in enumerate(sketches))
@@ -139,7 +143,14 @@ def narrowed(sketches: Sequence[Sketch]) -> Range:
     left = min(wanted - before, sum(sketch.inside for sketch in sketches))
     if left <= 0:
         return Range(BEFORE_ALL, BEFORE_ALL, True, before)
-    rows = [_rows_told(sketch.inside) for sketch in sketches]
+    rows = [_even_rows(sketch.inside) for sketch in sketches]
+    if not before:  # behind the first ones a range begins at a candidate
+        rows = [_expected_rows(sketch.inside, wanted // len(sketches)) for sketch in sketches]
+    for number, (told, sketch) in enumerate(zip(rows, sketches, strict=True)):
+        if len(told) != len(sketch.points):
+            raise PolicyError(
+                f"expected {len(told)} points in the sketch of shard {number}; found {len(sketch.points)}"
+            )
     shard = np.repeat(np.arange(len(sketches)), [len(one) for one in rows])
     points = np.concatenate([sketch.points for sketch in sketches])
     order = np.lexsort((points["draw"], -points["score"]))  # stable: then by shard and row
@@ -165,7 +176,21 @@ def narrowed(sketches: Sequence[Sketch]) -> Range:
     return Range(place(np.searchsorted(most, left) - 1), upto, False, 0)
 
 
-def _rows_told(inside: int) -> npt.NDArray[np.int64]:
+def _even_rows(inside: int, points: int = POINTS) -> npt.NDArray[np.int64]:
     """Positions in a range that a sketch tells: the first, the last, and evenly between them."""
-    points = min(inside, POINTS)
+    points = min(inside, points)
     return np.arange(points) * (inside - 1) // max(points - 1, 1)
+
+
+def _expected_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
+    """Positions that a first sketch tells: some evenly, some about one, the closer the closer to it.
+
+    Beginning with an eighth of the standard deviation of a count of about so many.
+    """
+    if inside <= POINTS:
+        return _even_rows(inside)
+    rows, far = set(_even_rows(inside, EVEN).tolist()), 1 + math.isqrt(expected) // 8
+    for _ in range((POINTS - EVEN) // 2):
+        rows |= {expected - far, expected + far}
+        far += 1 + 3 * far // 8
+    return np.array(sorted(row for row in rows if 0 <= row < inside), np.int64)

@@ -122,7 +122,7 @@ def divided(candidates: Chosen, wanted: int, shard: Shard) -> Steps[Division]:
     ordered = Ordered(candidates.scores, ties, shard.number)
     where = EVERYWHERE
     while not where.is_found:
-        answer = yield ordered.sketch(where, wanted)
+        answer = yield ordered.sketch(where, wanted, shard.of)
         if not isinstance(answer, Range):
             raise PolicyError(f"expected a range as answer; found {answer!r}")
         where = answer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.errors import DiffersError, FencedError
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from tests.support.ledgers import joined, killed, taken
 
 CUT = Step(1, "cut/1")
@@ -22,12 +22,12 @@ def test_parts_are_there_when_all_are(ledger: Connection) -> None:
     worker = joined(ledger)
     tokens = {shard: taken(ledger, worker, shard).token for shard in (3, 0, 2)}
     for shard, token in tokens.items():
-        ledger.call(exchange.post, CUT, shard, token, b"part %d" % shard)
+        ledger.call(exchange.post, CUT, [Posted(shard, token, b"part %d" % shard)])
     assert ledger.call(exchange.parts, CUT) is None
     assert ledger.call(exchange.missing, CUT) == [1]
     assert ledger.single(exchange.look, CUT) == (1, 1, None)
     ledger.call(exchange.put_answer, Step(1, "cut/0"), b"another step's")
-    ledger.call(exchange.post, CUT, 1, taken(ledger, worker, 1).token, bytes(range(256)))
+    ledger.call(exchange.post, CUT, [Posted(1, taken(ledger, worker, 1).token, bytes(range(256)))])
     assert ledger.call(exchange.parts, CUT) == [b"part 0", bytes(range(256)), b"part 2", b"part 3"]
     assert ledger.call(exchange.missing, CUT) == []
     assert ledger.single(exchange.look, CUT) == (0, 0, None)
@@ -48,15 +48,30 @@ def test_a_part_is_its_holders_to_post(ledger: Connection) -> None:
     """A heir posts the same again; a former holder nothing."""
     worker = joined(ledger)
     old = taken(ledger, worker, 0).token
-    ledger.call(exchange.post, CUT, 0, old, b"part")
+    ledger.call(exchange.post, CUT, [Posted(0, old, b"part")])
     killed(ledger, worker)
     new = taken(ledger, joined(ledger, "two"), 0).token
-    ledger.call(exchange.post, CUT, 0, new, b"part")
+    ledger.call(exchange.post, CUT, [Posted(0, new, b"part")])
     with pytest.raises(DiffersError, match="the part of shard 0 for 'cut/1' of cycle 1 differs"):
-        ledger.call(exchange.post, CUT, 0, new, b"other")
+        ledger.call(exchange.post, CUT, [Posted(0, new, b"other")])
     with pytest.raises(FencedError):
-        ledger.call(exchange.post, Step(1, "cut/2"), 0, old, b"part")
+        ledger.call(exchange.post, Step(1, "cut/2"), [Posted(0, old, b"part")])
     assert ledger.call(exchange.missing, Step(1, "cut/2")) == [0, 1, 2, 3]
+
+
+def test_parts_of_several_shards_are_one_statement(ledger: Connection) -> None:
+    """Which tells how far the step is with all of them; one that was lost is named."""
+    worker = joined(ledger)
+    held = {shard: taken(ledger, worker, shard).token for shard in range(3)}
+    posts = [Posted(shard, token, b"%d" % shard) for shard, token in held.items()]
+    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None)
+    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None), "the same again is welcome"
+    assert ledger.single(exchange.parts_of, CUT, [0, 2, 3]) == {0: b"0", 2: b"2"}
+    with pytest.raises(DiffersError, match="the part of shard 1"):
+        ledger.single(exchange.post, CUT, [posts[0], posts[1]._replace(part=b"other")])
+    with pytest.raises(FencedError) as lost:
+        ledger.single(exchange.post, CUT, [posts[0], posts[2]._replace(token=held[2] - 1)])
+    assert lost.value.shards == (2,)
 
 
 def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:
@@ -64,9 +79,8 @@ def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:
     worker = joined(ledger)
     parts = {0: {"1": [[2**64 - 1, 3]], "2": [[5, 1]]}, 1: {}, 2: {"1": [[7, 2]]}, 3: {"0": [[1, 1]]}}
     for shard, part in parts.items():
-        ledger.single(
-            exchange.post, CUT, shard, taken(ledger, worker, shard).token, json.dumps(part).encode()
-        )
+        posted = Posted(shard, taken(ledger, worker, shard).token, json.dumps(part).encode())
+        ledger.single(exchange.post, CUT, [posted])
     assert ledger.single(exchange.addressed, CUT, [1, 3]) == [(1, [[2**64 - 1, 3]]), (1, [[7, 2]])]
     assert ledger.single(exchange.addressed, CUT, [3]) == []
 

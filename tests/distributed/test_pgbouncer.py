@@ -10,7 +10,7 @@ import pytest
 from scrapy_gp4c.distributed import cycles, exchange, leases, objects
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerAwayError
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.log import Flush, Progress, flush, read_log
 from scrapy_gp4c.distributed.objects import CHUNK, Owned
 from scrapy_gp4c.distributed.places import Blobs
@@ -33,7 +33,7 @@ def test_a_cycle_passes(
         for shard, (client, worker) in enumerate(zip(clients, workers, strict=True)):
             assert opened(client, worker).cycle == 1
             token = taken(client, worker, shard).token
-            client.single(exchange.post, Step(1, "cut"), shard, token, b"part")
+            client.single(exchange.post, Step(1, "cut"), [Posted(shard, token, b"part")])
             done = {shard: Progress(5, True)}
             client.call(
                 flush, worker, Flush(1, 1, {shard: token}, tuple(segments_of(shard, 2)), progress=done)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from scrapy_gp4c.distributed import cycles, leases
+from scrapy_gp4c.distributed import cycles, exchange, leases
 from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
 from scrapy_gp4c.distributed.polling import Poll, poll
 from tests.support.ledgers import joined, killed, opened, taken
@@ -33,3 +34,16 @@ def test_what_others_did_is_seen(ledger: Connection) -> None:
     assert ledger.single(poll, one) == Poll(1, False, ended=True, mail=False, homeless=0, draining=True)
     assert ledger.call(cycles.close, 1)
     assert ledger.call(poll, one).closed
+
+
+def test_who_asks_for_a_round_is_heard(ledger: Connection) -> None:
+    """As soon as one shard has begun the step that was asked about; of other steps nothing is told."""
+    one = joined(ledger)
+    opened(ledger, one)
+    step = Step(1, "round/1")
+    assert not ledger.single(poll, one, step).asked
+    ledger.single(exchange.post, step, [Posted(2, taken(ledger, one, 2).token, b"[3, true]")])
+    assert ledger.single(poll, one, step).asked
+    assert not ledger.single(poll, one, Step(1, "round/2")).asked
+    assert not ledger.single(poll, one).asked
+    assert ledger.single(poll, one, step)._replace(asked=False) == ledger.single(poll, one)

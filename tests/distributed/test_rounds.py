@@ -18,13 +18,14 @@ from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange, leases
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
-from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, plan, planners_of
+from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, begun_name, plan, planners_of
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN, RANKED
 from scrapy_gp4c.policies.policy import Planned
+from scrapy_gp4c.policies.steps import alone
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import LmdbShard, open_shard, shards_in, split
@@ -137,9 +138,9 @@ async def test_two_workers_plan_as_one_process(workers: list[Worker], crawled: P
         before: dict[Any, int] = {}
         for number in range(2):
             planned = Planned.of(np.concatenate([np.empty(0, PLAN), *whole.plan()])[["page", "kind"]])
-            alone = planner.plan(whole.cycles()[-1], planned)
+            by_one = planner.plan(whole.cycles()[-1], planned)
             found = await both(*(one.plan(number) for one in workers))
-            assert found == [alone, alone]
+            assert found == [by_one, by_one]
             shards = [shard for one in workers for shard in one.shards]
             parts = [rows(shard, before.get(shard, 0)) for shard in shards]
             assert sum(map(len, parts)) == len(set().union(*parts))
@@ -160,6 +161,62 @@ async def test_two_workers_plan_as_one_process(workers: list[Worker], crawled: P
             mine = ranked(SharedStore(crawled.parent, one.shards))
             assert len(mine) > 3
             assert mine == [one_key for one_key in order if one_key in set(mine)]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_round_is_that_of_one_process_with_the_same_marks(
+    workers: list[Worker], crawled: Path
+) -> None:
+    """One worker asks early; what comes in after a shard has told what it has seen is not seen."""
+    await both(*(one.begin() for one in workers))
+    await both(*(one.plan(0) for one in workers))
+    shards = [shard for one in workers for shard in one.shards]
+    with Store(crawled, sizes=SMALL) as whole:
+        whole.begin_cycle({**record_of(SETTINGS, None), "started": 86400.0 * 4})
+        planner = Planner(whole, as_begun(SETTINGS, whole.cycles()[-1]))
+        planner.plan(whole.cycles()[-1], Planned.of(np.empty(0, PLAN)))
+        before = {one: sum(len(chunk) for chunk in one.plan()) for one in (whole, *shards)}
+
+        def visit(pages: Sequence[int]) -> None:
+            for page in pages:
+                for store in (whole, *shards):
+                    local = store.find(key(page))
+                    if local is not None and not store.visited(local):
+                        store.record(NewVisit(local, "changed", 86400.0 * 4 + page, "other", 5 * page + 1))
+            for shard in shards:
+                shard.commit()
+
+        visit(range(0, 90, 9))
+        seen = len(whole.open_visits())
+        for one in workers:
+            marks = {shard.shard_of.number: b"[%d, true]" % shard.written_visits for shard in one.shards}
+            await one.exchange.post(begun_name(1), marks)
+        visit(range(0, 90, 4))
+        assert len(whole.open_visits()) > seen
+        planned = Planned.of(np.concatenate([np.empty(0, PLAN), *whole.plan()])[["page", "kind"]])
+        alone(planner.steps(whole.cycles()[-1], planned, True, seen))
+        step = workers[0].rounds.next_step(4)
+        assert step == Step(4, begun_name(1))
+        await both(*(one.rounds.plan_with(one.exchange, awaited=False) for one in workers))
+        parts = [rows(shard, before[shard]) for shard in shards]
+        assert set().union(*parts) == rows(whole, before[whole])
+        assert sum(map(len, parts)) > 3
+        assert [one.rounds.result for one in workers] == [True, True]
+        assert workers[0].rounds.next_step(4) is None, "no round is left"
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_little_of_a_round_leaves_it_to_others_to_ask(workers: list[Worker]) -> None:
+    """Less than half of an equal share of what the rounds have chosen."""
+    await both(*(one.begin() for one in workers))
+    await both(*(one.plan(0) for one in workers))
+    assert not any(one.rounds.is_light for one in workers)
+    shards = workers[0].shards
+    for shard in shards:
+        counts = shard.cycles()[-1]["plan"]
+        shard.amend_record(plan={**counts, "ranked": sum(counts["whole"]["ranked"]) // 10})
+    assert workers[0].rounds.is_light
+    assert not workers[1].rounds.is_light
 
 
 @pytest_twisted.ensureDeferred
@@ -191,8 +248,8 @@ async def test_parts_of_all_are_waited_for(workers: list[Worker], ledger: Any) -
     assert await early == late == b"abcd"
     assert workers[0].waited == [2, 3]
     assert await workers[1].exchange.is_complete("step")
-    assert await workers[1].exchange.own_part("step", 0) == b"a"
-    assert await workers[1].exchange.own_part("other step", 0) is None
+    assert await workers[1].exchange.own_parts("step", [0, 3]) == {0: b"a", 3: b"d"}
+    assert await workers[1].exchange.own_parts("other step", [0]) == {}
 
 
 @pytest_twisted.ensureDeferred
@@ -201,7 +258,7 @@ async def test_another_puts_the_parts_together_in_the_end(workers: list[Worker],
     await both(*(one.begin() for one in workers))
     for shard in range(2):
         token = ledger.call(lambda tx, shard=shard: lock(tx, [shard]))[shard]
-        ledger.single(exchange.post, Step(4, "step"), shard, token, b"ab"[shard : shard + 1])
+        ledger.single(exchange.post, Step(4, "step"), [Posted(shard, token, b"ab"[shard : shard + 1])])
     noted: list[bytes] = []
 
     def note(tx: Any, answer: bytes) -> None:

@@ -79,7 +79,8 @@ def test_leases_and_polling_take_few_bytes(counted: Connection, proxy: Proxy) ->
         counted.single(work, *arguments)
         return proxy.bytes - start
 
-    look, renewal = taken_by(poll, worker), taken_by(leases.renew, worker)
+    look = taken_by(poll, worker, Step(12, "round/3"))
+    renewal = taken_by(leases.renew, worker)
     wait = taken_by(exchange.look, Step(1, "round/0/0"))
     beat = renewal / (LEASE_S / RENEWALS)
     print(f"bytes: a look {look}, a look for a step {wait}, a renewal {renewal}")

@@ -39,7 +39,7 @@ def taken(shards: list[Candidates], wanted: int) -> tuple[list[int], Range, int]
     ordered = [Ordered(*candidates, number) for number, candidates in enumerate(shards)]
     where, rounds = EVERYWHERE, 0
     while not where.is_found:
-        packed = [one.sketch(where, wanted).packed() for one in ordered]
+        packed = [one.sketch(where, wanted, len(ordered)).packed() for one in ordered]
         assert max(map(len, packed)) <= MOST_BYTES
         where = Range.unpacked(narrowed([Sketch.unpacked(raw) for raw in packed]).packed())
         rounds += 1
@@ -110,6 +110,18 @@ def test_a_million_take_three_sketches(shards: int, tied: float) -> None:
         assert check(candidates, wanted) <= 3
 
 
+@pytest.mark.parametrize("shards", [2, 8, 64])
+def test_shards_of_a_hash_take_two_sketches(shards: int) -> None:
+    """Each has about as many of the best as any other, which the first sketch expects."""
+    rng = np.random.default_rng(shards)
+    number = np.sort(rng.integers(0, shards, 1_000_000))
+    scores, draws = rng.exponential(size=len(number)), rng.integers(0, 2**64, len(number), np.uint64)
+    bounds = np.searchsorted(number, np.arange(shards + 1)).tolist()
+    candidates = [in_order(scores[begin:end], draws[begin:end]) for begin, end in pairwise(bounds)]
+    for wanted in (50_000, 400_000):
+        assert check(candidates, wanted) <= 2
+
+
 def worst(pages: int, shards: int) -> list[Candidates]:
     """Shards of which each has what the others have not, one behind the other."""
     sizes = np.full(shards, pages // shards)
@@ -153,6 +165,12 @@ def test_shards_that_want_different_numbers_are_refused() -> None:
     empty = np.empty(0, POINT)
     with pytest.raises(PolicyError, match="0: 5, 1: 6"):
         narrowed([Sketch(5, 0, 0, empty), Sketch(6, 0, 0, empty)])
+
+
+def test_a_sketch_of_too_few_points_is_refused() -> None:
+    """Where its points are follows from how many candidates there are."""
+    with pytest.raises(PolicyError, match="expected 3 points in the sketch of shard 0; found 0"):
+        narrowed([Sketch(2, 0, 3, np.empty(0, POINT))])
 
 
 def test_nobody_is_before_all_and_all_are_before_behind_all() -> None:
