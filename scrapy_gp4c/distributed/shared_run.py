@@ -234,6 +234,7 @@ class SharedRun(Run):
     async def _take_over(self) -> None:
         number, enqueue, spider = self.cycle.number, self._enqueue, self._spider
         self._is_between, self.admit = True, self._keep
+        self._admission.tell_dropped()
         self._part.store.on_full = lambda: None
         self._part.store.close()
         try:
@@ -274,11 +275,10 @@ class SharedRun(Run):
         self._plan_round(Load.NONE)
 
     async def _close_cycle(self) -> None:
-        number = self.cycle.number
+        number, part = self.cycle.number, self._part
         while (closed_s := await self._link.single(cycles.closed_s, number)) is None:
             if not await self._link.ask(cycles.close, number):
                 return
-        part = self._part
         record = await closing.close(part.exchange, part.store.shards, closed_s, self.cycle.settings)
         await closing.copy(self._link, part.home, part.store.shards, part.leases)
         part.store.reload()
@@ -286,10 +286,9 @@ class SharedRun(Run):
 
     def close(self, reason: str) -> None:
         """End the run; unless the cycle is folded, the next one goes on with it."""
-        self._ending = True
+        cycle, self._ending = self.cycle, True
         self._calls.stop()
         self._admission.tell_dropped()
-        cycle = self.cycle
         if self._record is not None:
             tell(cycle, self._record)
             logger.info("%s", messages.closing(cycle, self._record), extra=self.extra)
