@@ -11,7 +11,7 @@ import pytest
 from scrapy_gp4c.distributed import cycles, exchange, leases, mail, objects, schema
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerRightsError, LedgerSchemaError
-from scrapy_gp4c.distributed.exchange import Step
+from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
 from scrapy_gp4c.distributed.migrations import MIGRATIONS
 from scrapy_gp4c.distributed.objects import Owned
@@ -111,7 +111,7 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
     done = {shard: Progress(1, True) for shard in tokens}
     as_worker.call(flush, worker, Flush(2, 1, tokens, consumed=(letter.id,), progress=done))
     for shard, token in tokens.items():
-        as_worker.call(exchange.post, Step(1, "cut"), shard, token, b"part")
+        as_worker.call(exchange.post, Step(1, "cut"), [Posted(shard, token, b"part")])
     as_worker.call(exchange.put_answer, Step(1, "cut"), b"answer")
     assert as_worker.single(exchange.look, Step(1, "cut")) == (0, 0, b"answer")
     assert as_worker.call(cycles.close, 1)

@@ -1,4 +1,4 @@
-"""Score expressions in parts that stand still while a cycle goes on, and what is left of them."""
+"""Score expressions in parts that many pages share, or that stand still in a cycle, and what is left."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
-from scrapy_gp4c.scoring.standing import MOVING, divided
+from scrapy_gp4c.scoring.standing import Level, divided
 
+MOVING = sorted({*terminals.ROUND} - {"draw", "site_rate", "cluster_recent"})
+"""Columns that change from round to round."""
 NAMES = ("n", "X", "t", "sad", "near", "site_now", "spent", "random", "rate_site", "cluster_recent")
 LEAVES = st.one_of(st.sampled_from(NAMES), st.sampled_from([0.0, 0.5, -3.0, 1e300]))
 
@@ -35,27 +37,41 @@ def _state(rng, rows):
 @given(tokens=TREES, seed=st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
 def test_the_parts_put_together_score_as_the_whole(tokens, seed):
-    """Bit for bit, also in later rounds, when only the moving columns have changed."""
+    """Bit for bit, also in later rounds, when only what is told of directories is told anew."""
     function = functions.of_expression(Expression(tokens))
-    parts_of = divided(function)
+    found = divided(function)
     rng = np.random.default_rng(seed)
     state = _state(rng, 7)
-    parts = parts_of.parts(state, 9)
-    for _ in range(2):
+    kept = {}
+    for number in range(2):
+        for level, parts in found.parts.items():
+            if not number or level is Level.DIRECTORY:
+                kept |= {name: found.told(name, level, state, 9) for name in parts}
         out = np.empty(7)
-        parts_of.finish(parts, state, 9, out)
+        found.finish(kept, state, 9, out)
         assert out.tobytes() == function.scores(state, 9).tobytes()
         state |= {name: rng.random(7) for name in MOVING}
 
 
+def _texts(found):
+    return [
+        {name: part.text for name, part in found.parts[level].items()}
+        for level in Level
+        if level in found.parts
+    ]
+
+
 def test_the_largest_parts_are_told_once():
-    """Equal ones share a name; numbers alone stay where they are; what moves is told by its terminals."""
+    """Equal ones share a name; numbers alone stay where they are."""
     found = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
-    assert {name: part.text for name, part in found.standing.items()} == {"standing_0": "t * (X + 0.5)"}
-    assert found.rest.text == "standing_0 * near + standing_0 / max(site_now, 2.0 * 3.0)"
-    assert found.moving == ("near", "site_now")
+    own, of_directories, still = _texts(found)
+    assert own == {"own_0": "t * (X + 0.5)"}
+    assert of_directories == {"directory_0": "max(site_now, 2.0 * 3.0)", "directory_1": "near"}
+    assert still == {}
+    assert found.rest.text == "own_0 * directory_1 + own_0 / directory_0"
+    assert found.reads == ()
     alone = divided(functions.load("t * X"))
-    assert (alone.rest.text, alone.moving) == ("standing_0", ())
+    assert (alone.rest.text, alone.reads) == ("own_0", ())
 
 
 def test_a_callable_has_no_parts():
