@@ -91,7 +91,7 @@ def crawl(given: dict[str, Any], starts: Sequence[str], log: str, turns: Connect
             noted.append(Turn(perf_counter(), taken, repr(self)[:200]))
 
     gc.callbacks.append(collecting)
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[method-assign] # every turn of the loop is timed
 
     class PageSpider(scrapy.Spider):
         name = "pages"

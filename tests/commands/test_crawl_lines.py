@@ -17,7 +17,7 @@ def status(**given: object) -> CrawlStatus:
             WorkerStatus("one", 20.0, False, [0, 1], [0], 5), WorkerStatus("other", -3.0, True, [2], [2], 1),
         ],
     }  # fmt: skip
-    return CrawlStatus(**{**usual, **given})  # type: ignore[arg-type]
+    return CrawlStatus(**{**usual, **given})  # type: ignore[arg-type] # of several types
 
 
 def test_whom_a_cycle_waits_for_is_named() -> None:

@@ -108,7 +108,7 @@ async def test_two_workers_close_as_one_process(
         assert alone["visited"] > 20
         assert {name: records[0]["plan"][name] for name in ("known", "copies", "panel", "ranked")} == {
             name: plan[name]
-            for name in ("known", "copies", "panel", "ranked")  # type: ignore[literal-required]
+            for name in ("known", "copies", "panel", "ranked")  # type: ignore[literal-required] # counts of a plan
         }
         whole.finish_cycle({**alone, "finished": ended.closed})
         everything = kept(whole)

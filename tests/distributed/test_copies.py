@@ -169,7 +169,7 @@ def test_snapshots_stay_within_three_times_the_log(logged: Logged, monkeypatch: 
     real = objects.put
 
     def counting(*arguments: object) -> objects.Stored:
-        stored = real(*arguments)  # type: ignore[arg-type]
+        stored = real(*arguments)  # type: ignore[arg-type] # whatever it is given
         if stored.kind == "snapshot":
             snapshots.append(stored.size)
         return stored

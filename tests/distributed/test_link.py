@@ -40,7 +40,7 @@ def linked(dsn: str) -> Iterator[Callable[..., Link]]:
 async def test_calls_are_done_beside_the_reactor(linked: Callable[..., Link]) -> None:
     """It goes on while a call is under way, and gets the result in its own thread."""
     link, turns = linked(), 0
-    waiting = link.ask(lambda tx: tx.execute("SELECT pg_sleep(0.3), 7").fetchone()[1])  # type: ignore[index]
+    waiting = link.ask(lambda tx: tx.execute("SELECT pg_sleep(0.3), 7").fetchone()[1])  # type: ignore[index] # there is a row
     while not waiting.called:
         turns += 1
         await sleep(0.01)

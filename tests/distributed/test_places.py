@@ -103,4 +103,4 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     place = Remote(f"file://{tmp_path}/file")
     with pytest.raises(LedgerError, match=r"object gp4c/7/one at file://.* cannot be written: .*Error"):
         place.write("gp4c/7/one", iter([b"x"]))
-    assert place_of(None, None).label == IN_LEDGER  # type: ignore[arg-type]
+    assert place_of(None, None).label == IN_LEDGER  # type: ignore[arg-type] # no link is needed

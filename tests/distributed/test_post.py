@@ -66,7 +66,7 @@ class Worker:
         self.stats = crawler.stats
         self.cycle = Cycle(self.store, settings, crawler.stats, planner=SharedRounds(planners))
         self.queue: list[Request] = []
-        crawler.get_downloader_middleware = lambda kind: None  # type: ignore[method-assign, assignment]
+        crawler.get_downloader_middleware = lambda kind: None  # type: ignore[method-assign, assignment] # it has no engine
         rebuilder = Rebuilder(crawler, spider, Credentials(SECRET_PARAMS))
         self.admission = Admission(self.cycle, rebuilder, SetupRequests(crawler), spider, self._enqueue)
         self.post = self.admission.abroad = Post(self.cycle, self.store, self.admission, crawler.stats)

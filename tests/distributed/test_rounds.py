@@ -110,6 +110,13 @@ def workers(dsn: str, crawled: Path, tmp_path: Path) -> Iterator[list[Worker]]:
         yield made
 
 
+def visit_once(store: PageStore, page: int) -> None:
+    """Find a page changed, where the store has it and the cycle has not visited it."""
+    local = store.find(key(page))
+    if local is not None and not store.visited(local):
+        store.record(NewVisit(local, "changed", 86400.0 * 4 + page, "other", 5 * page + 1))
+
+
 def rows(store: PageStore, first: int) -> set[Row]:
     """Kind, key and score, bit by bit, of the plan from a place on."""
     chunks = np.concatenate([np.empty(0, PLAN), *store.plan()])[first:]
@@ -149,9 +156,7 @@ async def test_two_workers_plan_as_one_process(workers: list[Worker], crawled: P
             before = {one: sum(len(chunk) for chunk in one.plan()) for one in (whole, *shards)}
             for page in range(0, 90, 7):
                 for store in (whole, *shards):
-                    local = store.find(key(page))
-                    if local is not None and not store.visited(local):
-                        store.record(NewVisit(local, "changed", 86400.0 * 4 + page, "other", 5 * page + 1))
+                    visit_once(store, page)
             for shard in shards:
                 shard.commit()
         order = ranked(whole)
@@ -180,9 +185,7 @@ async def test_a_round_is_that_of_one_process_with_the_same_marks(
         def visit(pages: Sequence[int]) -> None:
             for page in pages:
                 for store in (whole, *shards):
-                    local = store.find(key(page))
-                    if local is not None and not store.visited(local):
-                        store.record(NewVisit(local, "changed", 86400.0 * 4 + page, "other", 5 * page + 1))
+                    visit_once(store, page)
             for shard in shards:
                 shard.commit()
 

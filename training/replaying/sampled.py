@@ -78,9 +78,10 @@ class _Draws:
     """The draws of a cycle, and who comes first by them."""
 
     def __init__(self, evidence: ReplayEvidence) -> None:
-        from training.replaying.kernels import sampling  # compiles: only when it is used
+        from training.replaying.kernels import sampling, selection  # compile: only when they are used
 
         self.kernels: Any = sampling
+        self._at_least: Any = selection.at_least
         self.evidence = evidence
         self.drawn = np.empty(evidence.pages, np.uint64)
         self._found = np.empty(evidence.pages + 1, np.uint32)
@@ -94,7 +95,7 @@ class _Draws:
         count = 0
         while count < min(wanted, len(self.drawn)):
             bound = np.uint64(2.0**64 * (1.0 - share)) if share < 1.0 else np.uint64(0)
-            count = self.kernels.at_least(self.drawn, bound, self._found)
+            count = self._at_least(self.drawn, bound, self._found)
             share = min(1.0, 2.0 * share)
         pages = self._found[:count]
         # Sorting numbers takes a third of the time of sorting positions by them: each carries its position.

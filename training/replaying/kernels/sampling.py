@@ -29,16 +29,6 @@ def draw(salt, drawn):
 
 
 @njit(cache=True, nogil=True)
-def at_least(drawn, bound, found):
-    """Pages that draw a number or more, ascending, into `found`, uint32 ``[P + 1]``; how many."""
-    count = 0
-    for page in range(len(drawn)):
-        found[count] = page
-        count += drawn[page] >= bound
-    return count
-
-
-@njit(cache=True, nogil=True)
 def follow(turns, follows, drawn, places, rings, choices, visits):
     """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.follow`; returns the number of visits.
 

@@ -59,13 +59,13 @@ def highest(scores, k, counts, bins, above, among):
     return certain, maybe
 
 
-@njit(cache=True)
-def at_least(scores, least, rows):
-    """How many scores are not below `least`; their rows, ascending, are written to `rows`: ``[P + 1]``."""
+@njit(cache=True, nogil=True)
+def at_least(values, least, rows):
+    """How many values are not below `least`; their rows, ascending, are written to `rows`: ``[P + 1]``."""
     found = 0
-    for i in range(len(scores)):
+    for i in range(len(values)):
         rows[found] = i
-        found += scores[i] >= least
+        found += values[i] >= least
     return found
 
 
