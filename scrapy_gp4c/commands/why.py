@@ -103,7 +103,7 @@ def _show(why: Why) -> None:
         cut = "" if score.cut_off is None else f", down to a score of {score.cut_off:.6g}"
         print(
             f"rank        {score.rank:,} of {score.candidates:,}; the first round of cycle {why.cycle} "
-            f"visits the first {score.chosen:,}{cut}"
+            + (f"visits the first {score.chosen:,}{cut}" if score.chosen else "visits none of them")
         )
     print(f"next visit  {_next_visit(why)}")
     for line in _different(why):
