@@ -140,8 +140,8 @@ def test_texts_of_a_site_share_a_dictionary(tmp_path: Path, monkeypatch: pytest.
     with Texts(path) as texts:
         for number in range(41):
             texts.keep(Version(number, 1, 1, None, f"{common} {text_of(number + 1, 10)}"))
-        assert texts._training is not None
-        texts._training._trained.result()
+        if texts._training is not None:  # a thread trains meanwhile, and may be done
+            texts._training._trained.result()
         texts.keep(Version(99, 1, 1, None, common))
         assert texts._training is None
         small = len(texts.frame(99, 1, 1) or b"")

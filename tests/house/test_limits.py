@@ -31,10 +31,6 @@ EQUAL_LINES: Final = 6
 KERNELS: Final = "training.replaying.kernels"
 """Compiled loops take one array a parameter."""
 
-STILL_MOVING: Final = "its room is being rebuilt"
-NOT_YET: Final[dict[str, str]] = {}
-"""What breaks a limit -> why it still may; what no longer does must leave."""
-
 
 def most_lines(module: str) -> int:
     """Limit of a module's lines."""
@@ -211,14 +207,9 @@ def too_many_dicts() -> Broken:
     return {"dicts of anything": found} if sum(map(len, found.values())) > LOOSE_DICTS else {}
 
 
-CHECKS: Final = (
-    long_modules, long_functions, wide_functions, borrowed_names, repeated_lines, too_many_dicts,
-)  # fmt: skip
-
-
 def hold(check: Callable[[], Broken]) -> None:
-    """Fail for what breaks a limit and is not in `NOT_YET`."""
-    assert {name: found for name, found in check().items() if name not in NOT_YET} == {}
+    """Fail for what breaks a limit."""
+    assert check() == {}
 
 
 def test_modules_are_short() -> None:
@@ -249,11 +240,6 @@ def test_private_names_stay_in_their_modules() -> None:
 def test_no_six_lines_stand_twice() -> None:
     """What is written twice is mended once: a fact has one home."""
     hold(repeated_lines)
-
-
-def test_exceptions_are_needed() -> None:
-    """`NOT_YET` only shrinks: what it names still breaks its limit."""
-    assert NOT_YET.keys() - {name for check in CHECKS for name in check()} == set()
 
 
 def test_a_repeated_stretch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
