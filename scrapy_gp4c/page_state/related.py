@@ -50,6 +50,16 @@ class Tells(Protocol):
         """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read."""
 
 
+class Kept(Protocol):
+    """Who keeps sums of visits up to date, by directory or site: each ``[G or S]``."""
+
+    def window(self, level: Level) -> Sums:
+        """Over the last cycles and this one so far."""
+
+    def begun(self, level: Level) -> Sums:
+        """Over this cycle so far."""
+
+
 class Related:
     """The columns of one round: `scrapy_gp4c.scoring.terminals.ROUND` but for the draws."""
 
@@ -60,11 +70,11 @@ class Related:
         site_sums: Callable[[], SiteSums],
         clustered: Clustered | None = None,
         claims: Callable[[], SiteClaims] | None = None,
-        window: Callable[[Level], Sums] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing.
 
-        ``window``: sums of ``recent.window`` by level, from one who keeps them; None: nobody does.
+        ``kept``: who has the sums of ``recent.window`` and of ``recent.now``; None: they are told by these.
         """
         self._clustered = clustered
         self._claims = claims
@@ -73,7 +83,7 @@ class Related:
         self._site_sums = site_sums
         self._tables: dict[str, Floats] = {}
         self._window: dict[Level, Sums] = {}
-        self._kept = window
+        self._kept = kept
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,7 +135,7 @@ class Related:
         known = self._window.get(level)
         if known is None:
             if self._kept is not None:
-                known = self._kept(level)
+                known = self._kept.window(level)
             elif level == "directory":
                 known = Sums(*self._sums(("found", "visits"), self._recent.window, level))
             else:
@@ -182,6 +192,8 @@ class Related:
 
     def begun(self, level: Level) -> Sums:
         """Changes and visits of this cycle so far, by directory or site."""
+        if self._kept is not None:
+            return self._kept.begun(level)
         return Sums(*self._sums(("found", "visits"), [self._recent.now], level))
 
     def _now(self, level: Level) -> Floats:

@@ -71,14 +71,13 @@ def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Member
     """The groups of a cycle's candidates, with as many pages of each as one by one of all make ``wanted``."""
     if not isinstance(evidence, Listing):
         return members_of(evidence, grouping)
-    _, begin = grouping.by_group
-    size = np.diff(begin)
+    every, begin = grouping.by_group
+    lone, size = every[: begin[0]], np.diff(begin)
     most = 1
     while np.minimum(size, most).sum() < min(wanted, begin[-1] - begin[0]):
         most *= 2
     pages, begin, number = evidence.first_of_groups(grouping, most)
     key = drawn_for(evidence.rows(pages[begin[:-1]]).state["draw"], Purpose.GROUP)
-    lone = np.flatnonzero(grouping.number == NOWHERE).astype(np.uint32)
     alone = lone[np.argsort(~evidence.rows(lone).state["draw"])] if len(pages) < wanted else NOBODY.pages
     return Members(pages, begin, number, key, np.zeros(len(number)), alone)
 

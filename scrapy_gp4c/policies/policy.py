@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -155,12 +155,19 @@ class Chosen(NamedTuple):
         return np.full(len(self.pages), RANKED, np.uint8) if self.kinds is None else self.kinds
 
 
-@runtime_checkable
 class Ranking(Protocol):
     """Evidence that has all pages at hand, and ranks them faster than a pass over its blocks would."""
 
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
+
+    def vouches_for(self, chosen: Chosen) -> bool:
+        """Whether this is what `best` has just told, its pages as they were: candidates, each once."""
+
+
+def ranking_of(evidence: Evidence) -> Ranking | None:
+    """The evidence, if it is a `Ranking`; asked in every round, so without a look at all methods."""
+    return cast(Ranking, evidence) if hasattr(evidence, "best") else None
 
 
 class Policy(Protocol):
@@ -235,6 +242,9 @@ def rounds_of(policy: Policy) -> Iterable[int]:
 
 def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     pages = chosen.pages
+    ranking = ranking_of(evidence)
+    if ranking is not None and len(pages) <= round.remaining and ranking.vouches_for(chosen):
+        return None
     for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind"), (chosen.ties, "tie")):
         if column is not None and len(column) != len(pages):
             return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from scrapy_gp4c.page_state.groupings import Level
+from scrapy_gp4c.page_state.groupings import Level, Numbers
 from scrapy_gp4c.page_state.outcomes import SAMPLE
 from scrapy_gp4c.policies.members import first_members
 from scrapy_gp4c.policies.policy import Chosen, Evidence, Pages, PolicySettings, Round
@@ -66,5 +67,14 @@ def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
     rows = np.flatnonzero(layer <= last)
     layer = layer[rows]
     drawn = drawn_for(np.repeat(members.drawn, size)[rows] + layer.astype(np.uint64), Purpose.GROUP)
-    chosen = members.pages[rows[np.lexsort((drawn, layer))][:wanted]]
+    chosen = members.pages[rows[_in_layers(layer, drawn)[:wanted]]]
     return np.concatenate((chosen, members.alone[: wanted - len(chosen)]))
+
+
+def _in_layers(layer: Numbers, drawn: npt.NDArray[np.uint64]) -> Numbers:
+    """Order by layer, then by draw; by one number, which takes a quarter of the time of two."""
+    bits = np.uint64(int(layer.max(initial=1)).bit_length())
+    mixed = layer.astype(np.uint64) << (np.uint64(64) - bits) | drawn >> bits
+    order = np.argsort(mixed)
+    mixed = mixed[order]
+    return np.lexsort((drawn, layer)) if (mixed[1:] == mixed[:-1]).any() else order

@@ -14,9 +14,9 @@ from scrapy_gp4c.policies.policy import (
     Cut,
     Evidence,
     PolicySettings,
-    Ranking,
     Round,
     Scorer,
+    ranking_of,
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import Best
@@ -68,8 +68,9 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
     """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
     if k <= 0:
         return NOBODY
-    if isinstance(evidence, Ranking):
-        return evidence.best(scores_of, k)
+    ranking = ranking_of(evidence)
+    if ranking is not None:
+        return ranking.best(scores_of, k)
     best = Best(k)
     for block in evidence.candidates():
         if len(block.pages):

@@ -58,6 +58,17 @@ class Divided(NamedTuple):
     """Terminals of the rest."""
     clock: Clock
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether pages in equal own state and of one directory have the same score in a round."""
+        levels = {_level_of(name, self.clock) for name in self.reads}
+        return not self.parts[Level.STILL] and levels <= {Level.ROUND}
+
+    def stands_still(self, name: str) -> bool:
+        """Whether a part of own states is the same in all rounds of a cycle."""
+        reads = self.parts[Level.OWN][name].terminals
+        return all(_level_of(read, self.clock) is Level.OWN for read in reads)
+
     def told(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
         """One part, float64 ``[R]``, finite; ``state``: columns ``[R]`` of the R rows that it is told of."""
         part = self.parts[level][name]

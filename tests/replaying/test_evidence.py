@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.terminals import ROUND, STATE
 from training.histories.history import ChangeHistory
-from training.replaying import evidence as evidence_module
+from training.replaying import ranked
 from training.replaying.arranged import prepare
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.replay import run
@@ -34,9 +36,10 @@ class _Passing:
     ties=st.sampled_from(["random", "order"]),
     block_rows=st.integers(1, 30),
     k=st.integers(0, 40),
+    many=st.sampled_from([0, 1000]),
 )
 @settings(max_examples=60, deadline=None)
-def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows, k):
+def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows, k, many):
     """Round for round: the same pages, scores and cut as a pass over the candidates finds."""
     rng = np.random.default_rng(seed)
     pages = 40
@@ -46,8 +49,7 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows
         page_names=[f"d{rng.integers(0, 4)}/{page}" for page in range(pages)],
     )
     arranged = prepare(history, budget=0.5, ties=ties, seed=seed % 100)
-    before, evidence_module.BLOCK_ROWS = evidence_module.BLOCK_ROWS, block_rows
-    try:
+    with patch.object(ranked, "BLOCK_ROWS", block_rows), patch.object(ranked, "MANY", many):
         evidence = ReplayEvidence(arranged, (*STATE, *ROUND))
         settings_ = PolicySettings(functions.load(score), arranged.seed)
         for cycle, salt in zip(arranged.scored_cycles.tolist(), arranged.salts, strict=True):
@@ -61,8 +63,6 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows
                 assert one.cut == other.cut
                 evidence.visit(one, history.changed[cycle - 1, one.pages])
             evidence.observe()
-    finally:
-        evidence_module.BLOCK_ROWS = before
 
 
 def test_a_history_without_names_has_sites_alone():

@@ -59,13 +59,15 @@ class _Pages:
             Level.DIRECTORY: Shared(self.directory, self.group),
         }
 
-        def blocks():
+        def states():
             for rows in (slice(0, 4), slice(4, PAGES)):
-                own = {name: values[rows] for name, values in self.columns().items()}
-                block = Block(np.arange(PAGES, dtype=np.uint32)[rows], _Asked(own, asked), lambda rows: rows)
-                yield rows, block
+                yield rows, _Asked({name: values[rows] for name, values in self.columns().items()}, asked)
 
-        return scores.tell(scores_of, shared, blocks()), asked
+        if scores.parts_of(scores_of) is None:
+            pages = np.arange(PAGES, dtype=np.uint32)
+            blocks = ((rows, Block(pages[rows], state, lambda rows: rows)) for rows, state in states())
+            return scores.of_blocks(scores_of, blocks), asked
+        return scores.tell(scores_of.cycle, shared, states()), asked
 
 
 def test_from_the_third_round_on_only_what_moves_is_read():

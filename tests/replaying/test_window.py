@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scrapy_gp4c.page_state.groups import NO_VISITS, count_visits, directories
+from scrapy_gp4c.page_state.groups import count_visits, directories
 from scrapy_gp4c.page_state.recent import Recent
 from scrapy_gp4c.page_state.related import Related
 from training.replaying.window import Window
@@ -16,23 +16,24 @@ def test_it_counts_as_going_through_the_visits_does():
     tree = directories(rng.integers(0, 4, 12))
     finished = []
 
-    def visits():
-        rows = rng.integers(0, 12, rng.integers(0, 30))
-        return count_visits(rows, rng.random(len(rows)) < 0.5, None)
+    def told(window, plain):
+        for level in ("directory", "site"):
+            for mine, other in ((window.window, plain.window), (window.begun, plain.begun)):
+                for one, same in zip(mine(level), other(level), strict=True):
+                    assert one.tolist() == same.tolist()
 
     window = Window(tree, finished)
     for cycle in range(1, 8):
-        for now in (NO_VISITS, visits(), visits()):
-            told = window.so_far(now)
-            plain = Related(tree, Recent(cycle, finished, now), lambda: None)
-            for level in ("directory", "site"):
-                for one, other in zip(told[level], plain.window(level), strict=True):
-                    assert one.tolist() == other.tolist()
-        finished = [visits(), *finished]
-        window.finish(finished[0])
-    assert Window(tree, finished).so_far(NO_VISITS)["site"].found.tolist() == told_of(window)
-
-
-def told_of(window):
-    """Changes by site."""
-    return window.so_far(NO_VISITS)["site"].found.tolist()
+        rows, changed = np.empty(0, np.intp), np.empty(0, np.bool_)
+        for visits in (0, 30, 0, 7):
+            own = rng.integers(0, 12, visits), rng.random(visits) < 0.5
+            window.add(*own)
+            rows, changed = np.append(rows, own[0]), np.append(changed, own[1])
+            told(
+                window,
+                Related(tree, Recent(cycle, finished, count_visits(rows, changed, None)), lambda: None),
+            )
+        finished = [count_visits(rows, changed, None), *finished]
+        window.finish()
+        told(window, Related(tree, Recent(cycle, finished), lambda: None))
+    told(Window(tree, finished), Related(tree, Recent(cycle, finished), lambda: None))

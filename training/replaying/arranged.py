@@ -97,9 +97,12 @@ class ArrangedHistory:
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Needed state columns -> what `training.replaying.states` lists for them; does not travel."""
 
+    cells: dict[bool, Any] = field(default_factory=dict)
+    """Whether directories count -> the `training.replaying.cells` after the warm-up; does not travel."""
+
     def __getstate__(self) -> dict[str, object]:
         """What to pickle: the same before and after replays."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"states": {}}
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"states": {}, "cells": {}}
 
     @cached_property
     def changes(self) -> list[Ints]:

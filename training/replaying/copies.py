@@ -32,11 +32,11 @@ class Copies:
     def change(self, cycle: int, pages: Ints) -> None:
         """Note that pages change in a cycle."""
         before = self.missed[pages]
-        begun = pages[before == 0]
-        self._diverged[begun] = cycle
         self.missed[pages] = before + 1
-        self.outdated += len(begun)
+        self.outdated += len(pages) - int(np.count_nonzero(before))
         if self._stale:
+            begun = pages[before == 0]
+            self._diverged[begun] = cycle
             weight = self.weight(begun)
             self._weight += weight
             self._since += weight * cycle

@@ -76,7 +76,7 @@ def replay_dense(
         evidence.begin(cycle, salt)
         _visit(planner, sampled, Round(cycle, 0, arranged.k), evidence, copies)
         visited, found = evidence.visited_pages(), evidence.found()
-        last = evidence.states["last_cycle"][visited]
+        last = evidence.states["last_cycle"][visited] if {"new", "idle"} & {*tallies} else visited[:0]
         changed = visited[found]
         row = {
             "visited": len(visited),
@@ -93,6 +93,7 @@ def replay_dense(
         copies.visit(changed)
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
+    evidence.close()
     said = {name: told for one in beside for name, told in one.tallies().items()}
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
     return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
@@ -108,7 +109,7 @@ def _visit(
         chosen = choose(policy, Round(first.cycle, number, first.remaining - evidence.visited), evidence)
         if policy.rounds is None and not len(chosen.pages):
             break
-        evidence.visit(chosen, copies.missed[chosen.pages] > 0)
+        evidence.visit(chosen, copies.missed.take(chosen.pages) > 0)
 
 
 def _planner(

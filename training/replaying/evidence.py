@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +15,17 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, c
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
 from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
 from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
-from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Cut, Found, Pages, Planned, Scorer
+from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Planned, Scorer
 from scrapy_gp4c.scoring import terminals, worth
 from scrapy_gp4c.scoring.draws import salted_draws
-from scrapy_gp4c.scoring.standing import Level
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Ints
 from training.replaying.own_states import OwnStates
-from training.replaying.round_scores import RoundScores, Shared
-from training.replaying.selection import Selection
+from training.replaying.ranked import Known, RankedPages, blocks
 from training.replaying.window import Window
 
-BLOCK_ROWS: Final = 16_384
-"""Pages scored at a time: so many that their columns stay in the processor's caches."""
 NO_GROUPS: Final = Groups(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
 """Where nobody asks for any."""
 
@@ -70,7 +66,6 @@ class ReplayEvidence:
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         self._is_related = bool(related)
         self._group, self._directories = arranged.neighbours.groups if related else NO_GROUPS
-        self._numbers_of_groups = np.arange(len(self._directories))
         self._is_predicted = any(name.startswith("surprise") for name in related)
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
         self.states = OwnStates(arranged.first_state(tuple(kept)), arranged.pattern)
@@ -87,13 +82,14 @@ class ReplayEvidence:
             begun = arranged.changed[max(0, arranged.warmup - WINDOW_CYCLES) : arranged.warmup]
             self._told = [(np.arange(arranged.pages), row) for row in begun[::-1]]
             self._take_clusters()
-        self._finished = list(arranged.warmup_visits) if related else []
-        self._window = Window(self._directories, self._finished)
-        self._numbers = np.arange(arranged.pages, dtype=np.uint64)
-        self._pages = self._numbers.astype(np.uint32)
+        warmup_visits = arranged.warmup_visits if related else []
+        self._window = Window(self._directories, warmup_visits)
+        self._finished = list(warmup_visits) if self._is_predicted else []
+        self._pages = np.arange(arranged.pages, dtype=np.uint32)
+        self._drawn = np.empty(arranged.pages, np.uint64)
         self._open = np.ones(arranged.pages, np.bool_)
-        self._scores = RoundScores(arranged.pages)
-        self._selection = Selection(arranged.pages)
+        self._ranked = RankedPages(arranged, self.states, Groups(self._group, self._directories))
+        self._best = NOBODY
         self._visits = Found(*(np.empty(arranged.pages, one) for one in ("u4", "u1", "u1")))
 
     def _take_clusters(self) -> None:
@@ -113,7 +109,7 @@ class ReplayEvidence:
         self._cycle, self.salt = cycle, salt
         self.visited = 0
         self._open[:] = True
-        self._scores.begin()
+        self._ranked.begin(salt)
 
     @property
     def is_regrouped(self) -> bool:
@@ -127,13 +123,11 @@ class ReplayEvidence:
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
-        now = self._counted()
-        recent = Recent(self._cycle, self._finished, now, self.visited / self._arranged.k)
-        window = self._window.so_far(now)
+        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._arranged.k)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
-        return Related(self._directories, recent, self._site_sums, clustered, window=window.__getitem__)
+        return Related(self._directories, recent, self._site_sums, clustered, kept=self._window)
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         """What this cycle's visits tell of clusters."""
@@ -141,14 +135,12 @@ class ReplayEvidence:
         return count_changes(self._clusters.number[self.visited_pages()], self.found())
 
     def _counted(self) -> npt.NDArray[np.void]:
-        """What this cycle's visits tell of groups."""
+        """What this cycle's visits tell of groups, where more is asked for than `Window` tells."""
         visited = self.visited_pages()
-        if not len(visited) or not self._is_related:
+        if not len(visited) or not self._is_predicted:
             return NO_VISITS
-        predicted = None
-        if self._is_predicted:
-            state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
-            predicted = terminals.change_probability(state, self._cycle)
+        state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
+        predicted = terminals.change_probability(state, self._cycle)
         return count_visits(self._group[visited], self.found(), predicted)
 
     def _site_sums(self) -> SiteSums:
@@ -162,56 +154,45 @@ class ReplayEvidence:
     def candidates(self) -> Iterator[Block]:
         """Yield the pages that were not visited in this cycle."""
         related = self._related()
-        for rows in self._blocks():
+        for rows in blocks(len(self._pages)):
             left = np.flatnonzero(self._open[rows]) + rows.start if self.visited else rows
             yield self._block(left, related)
-
-    def _blocks(self) -> Iterator[slice]:
-        for start in range(0, len(self._pages), BLOCK_ROWS):
-            yield slice(start, min(start + BLOCK_ROWS, len(self._pages)))
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
         columns = ChainMap(self.states, self._beside)  # type: ignore[arg-type]  # nobody writes to it
         state = RoundState(columns, rows, related, self._draw)
         pages = self._pages[rows]
-        return Block(pages, state, lambda own: self._ties(pages[own]))
-
-    def _ties(self, pages: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-        """What decides among pages of equal score."""
-        numbers = pages.astype(np.uint64)
-        return salted_draws(numbers, self.salt) if self._arranged.ties == "random" else numbers
+        return Block(pages, state, lambda own: self._ranked.ties(pages[own]))
 
     def best(self, scores_of: Scorer, k: int) -> Chosen:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
-        related = self._related()
-        shared = {
-            Level.OWN: Shared(
-                RoundState(self.states.columns, slice(None), related, self._draw), self.states.number
-            ),
-            Level.DIRECTORY: Shared(
-                RoundState({"group": self._numbers_of_groups}, slice(None), related, self._draw), self._group
-            ),
-        }
-        blocks = ((rows, self._block(rows, related)) for rows in self._blocks())
-        every = self._scores.tell(scores_of, shared, blocks)
-        every[self._visits.pages[: self.visited]] = -np.inf
-        chosen = self._selection.best(every, min(k, len(self._pages) - self.visited), self._ties)
-        if not len(chosen):
-            return NOBODY
-        scores = every[chosen]
-        return Chosen(chosen, scores, Cut(float(scores[-1]), int(self._ties(chosen[-1:])[0])))
+        k = min(k, len(self._pages) - self.visited)
+        self._best = NOBODY
+        if k > 0:
+            related = self._related()
+            known = Known(
+                lambda columns, rows: RoundState(columns, rows, related, self._draw),
+                lambda rows: self._block(rows, related),
+                self.visits().pages,
+            )
+            self._best = self._ranked.best(scores_of, k, known)
+            self._best.pages.flags.writeable = False
+        return self._best
+
+    def vouches_for(self, chosen: Chosen) -> bool:
+        """Whether `best` has just told this, and its pages cannot have been written to."""
+        return chosen is self._best and not chosen.pages.flags.writeable
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
         """The first candidates of every group in the order of their turns; nothing is visited yet."""
         from training.replaying.kernels import sampling  # compiles: only when it is used
 
         assert not self.visited
-        drawn = np.empty(len(self._pages), np.uint64)
-        sampling.draw(self.salt, drawn)
-        return sampling.earliest(most, drawn, grouping.by_group)  # type: ignore[no-any-return]
+        sampling.draw(self.salt, self._drawn)
+        return sampling.earliest(most, self._drawn, grouping.by_group)  # type: ignore[no-any-return]
 
     def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
-        return salted_draws(self._numbers[rows], self.salt)
+        return salted_draws(self._pages[rows].astype(np.uint64), self.salt)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         """Tell which of some pages were not visited in this cycle."""
@@ -246,7 +227,12 @@ class ReplayEvidence:
         self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
         self._visits.kinds[rows] = chosen.kinds_of_pages()
         self.visited += len(found)
-        self._open[chosen.pages] = False
+        group = self._ranked.visit(chosen.pages, self.vouches_for(chosen))
+        self._best = NOBODY
+        pages = chosen.pages.astype(np.intp)  # indexing by others takes more than twice as long
+        if self._is_related:
+            self._window.add(self._group[pages] if group is None else group.astype(np.intp), found)
+        self._open[pages] = False
 
     def visited_pages(self) -> Ints:
         """Pages visited in this cycle, in order of visit."""
@@ -256,12 +242,16 @@ class ReplayEvidence:
         """Whether each of them had changed."""
         return np.asarray(self.visits().outcomes == CHANGED)
 
+    def close(self) -> None:
+        """The replay is over."""
+        self._ranked.close()
+
     def observe(self) -> None:
         """Add the cycle's visits to the state of their pages and groups."""
         if self._is_related:
-            counted = self._counted()
-            self._window.finish(counted)
-            self._finished = [counted, *self._finished[: KEPT_CYCLES - 1]]
+            self._window.finish()
+        if self._is_predicted:
+            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]
@@ -272,4 +262,4 @@ class ReplayEvidence:
             self._worth.observe(seen, visited, self._cycle)
             for name, values in self._worth.state.items():
                 values[visited] = seen[name]
-        self.states.observe(visited, self.found(), self._cycle)
+        self._ranked.observe(visited, self.found(), self._cycle)

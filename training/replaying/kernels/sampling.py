@@ -169,9 +169,10 @@ def _earliest(pages, drawn, first):
         first[:] = pages[_order(~drawn[pages])][: len(first)]
         return
     held = 0
+    least = np.uint64(0)
     for page in pages:
         own = drawn[page]
-        if held == len(first) and own < drawn[first[held - 1]]:
+        if own < least:
             continue
         held = min(held + 1, len(first))
         at = held - 1
@@ -179,3 +180,5 @@ def _earliest(pages, drawn, first):
             first[at] = first[at - 1]
             at -= 1
         first[at] = page
+        if held == len(first):
+            least = drawn[first[held - 1]]

@@ -31,6 +31,19 @@ def _ordered_bits(b):
 
 
 @njit(cache=True)
+def bin_of(b):
+    """Where a score of these bits is counted; the higher, the higher."""
+    return np.uint16(np.uint64(_ordered_bits(b)) >> np.uint64(SHIFT))
+
+
+def start_of_bin(number):
+    """The lowest number that is counted there: float, if any finite one is."""
+    lowest = np.uint64(number) << np.uint64(SHIFT)
+    is_negative = not lowest >> np.uint64(63)
+    return float((~lowest if is_negative else lowest ^ np.uint64(1 << 63)).view(np.float64))
+
+
+@njit(cache=True)
 def highest(scores, k, counts, bins, above, among):
     """Rows whose score is certainly among the k highest, and those of which some are; how many of each.
 
@@ -40,7 +53,7 @@ def highest(scores, k, counts, bins, above, among):
     counts[:] = 0
     bits = scores.view(np.int64)
     for i in range(len(scores)):
-        bins[i] = np.uint16(np.uint64(_ordered_bits(bits[i])) >> np.uint64(SHIFT))
+        bins[i] = bin_of(bits[i])
     for i in range(len(scores)):
         counts[bins[i]] += 1
     left = k
