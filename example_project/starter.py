@@ -5,30 +5,54 @@ the words of a ``scrapy`` command and the file for its errors; it runs one after
 command line, and answers each with its exit code.
 """
 
+import gc
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
 PRELOADED: Final = (
+    "example_project.settings",
+    "example_project.spiders",
+    "feedparser",
+    "numpy.ma.extras",
     "scrapy.cmdline",
-    "scrapy.commands.crawl",
+    "scrapy.commands",
     "scrapy.core.downloader.contextfactory",
     "scrapy.core.downloader.handlers.http11",
     "scrapy.core.engine",
-    "scrapy.downloadermiddlewares.cookies",
-    "scrapy.downloadermiddlewares.httpcompression",
-    "scrapy.downloadermiddlewares.robotstxt",
+    "scrapy.downloadermiddlewares",
+    "scrapy.dupefilters",
+    "scrapy.logformatter",
+    "scrapy.robotstxt",
+    "scrapy.spidermiddlewares",
+    "scrapy.squeues",
+    "scrapy.statscollectors",
+    "scrapy_gp4c.commands",
+    "scrapy_gp4c.crawling",
     "scrapy_gp4c.middleware",
     "scrapy_gp4c.scheduler",
+    "xml.sax.expatreader",
 )
-"""All but the reactor, which each crawl installs for itself."""
+"""Modules, and packages with all that is in them; not the reactor, which each crawl installs for itself."""
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules, of packages those in them too; forks neither copy nor search what is there then."""
+    for name in names:
+        module = import_module(name)
+        for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+            import_module(found.name)
+    gc.collect()
+    gc.freeze()
 
 
 def crawl(words: list[str], errors: str) -> NoReturn:
@@ -75,8 +99,7 @@ def run(words: list[str], errors: str) -> int:
 def main() -> None:
     """Serve until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the crawl's, and the demo's
-    for name in (*PRELOADED, *sys.argv[1:]):
-        import_module(name)
+    preload((*PRELOADED, *sys.argv[1:]))
     for line in sys.stdin:
         print(run(*json.loads(line)), flush=True)
 

@@ -35,7 +35,7 @@ class MonitorSpider(Spider):
         yield {
             "url": response.url,
             "title": response.css("title::text").get(),
-            "words": len(" ".join(response.css("main ::text").getall()).split()),
+            "words": len(response.xpath("string(//main)").get("").split()),
             "changed": changed,
         }
         if changed is False:

@@ -8,12 +8,69 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from training.histories.history import ChangeHistory
-from training.replaying.kernels import drop_stale_code, ranks
+from training.replaying.kernels import cycles, drop_stale_code, ranks
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
-from training.replaying.workspace import _new_work
+from training.replaying.workspace import _new_work, by_slot, parted
+
+SCORES = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, 3.0, np.inf])
+
+
+@njit
+def gain(keys, width, gains, work):
+    """What only other loops call."""
+    return ranks.gain(keys, width, gains, work)
+
+
+@njit
+def foremost(scores, sizes, k, orders):
+    """The same."""
+    return cycles.foremost(scores, sizes, k, orders)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(
+    groups=st.lists(st.tuples(SCORES, st.integers(0, 4)), min_size=1, max_size=60),
+    share=st.floats(0, 1),
+)
+def test_the_foremost_groups_are_those_of_a_sort(groups, share):
+    """Best first, equal ones in order, none empty, and no more than the class with the k-th page."""
+    scores = np.array([score for score, _ in groups])
+    sizes = np.array([size for _, size in groups], np.int32)
+    k = max(1, round(share * int(sizes.sum())))
+    order = [group for group in np.argsort(-scores, kind="stable").tolist() if sizes[group]]
+    before = [
+        int(sizes[[other for other in order if scores[other] > scores[group]]].sum()) for group in order
+    ]
+    expected = [group for group, pages in zip(order, before, strict=True) if pages < k]
+    found = foremost(scores, sizes, k, by_slot(np.empty((1, len(groups))))[0])
+    assert found.tolist() == expected
+
+
+@settings(deadline=None)
+@given(
+    functions=st.lists(st.lists(SCORES, min_size=5, max_size=5), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(0, 3), min_size=5, max_size=5).filter(any),
+    share=st.floats(0.1, 1),
+)
+def test_functions_part_where_they_choose_otherwise(functions, sizes, share):
+    """Together are those with the same classes of ties in the same order, as far as pages are chosen."""
+    k = max(1, round(share * sum(sizes)))
+
+    def classes(scores: list[float]) -> list[list[int]]:
+        found: list[list[int]] = []
+        for score in sorted({score for score, size in zip(scores, sizes, strict=True) if size}, reverse=True):
+            if sum(sizes[group] for own in found for group in own) < k:
+                found.append([group for group in range(5) if scores[group] == score and sizes[group]])
+        return found
+
+    expected: dict[str, list[int]] = {}
+    for number, scores in enumerate(functions):
+        expected.setdefault(str(classes(scores)), []).append(number)
+    assert parted(np.array(functions), np.array(sizes, np.int32), k) == list(expected.values())
 
 
 @settings(deadline=None)  # the first call compiles
@@ -27,7 +84,7 @@ def test_gains_of_crowded_keys_are_those_of_sorted_keys(keys, shared_bits):
     work = _new_work(len(crowded), len(crowded), 2, 0)
     gains = np.arange(1, len(crowded) + 1) ** 2
     expected = sum(int(gains[rank]) for rank, key in enumerate(sorted(crowded)) if key & 1)
-    assert ranks.gain(np.array(crowded, np.uint64), 64, gains, work) == expected
+    assert gain(np.array(crowded, np.uint64), 64, gains, work) == expected
 
 
 @pytest.mark.parametrize("ties", ["random", "order"])

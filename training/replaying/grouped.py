@@ -25,12 +25,12 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import STATE, Array, Clock
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.kernels import compiling, memory
-from training.replaying.kernels.cycles import advance, replay_states, settle, tell_apart
+from training.replaying.kernels.cycles import advance, replay_states, settle
 from training.replaying.kernels.memory import Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Floats, Ints, Tallies
 from training.replaying.states import state_columns, states_of
-from training.replaying.workspace import FIRST, Workspace, facts_of, workspace_for
+from training.replaying.workspace import FIRST, Workspace, by_slot, facts_of, parted, workspace_for
 
 compiling.tell_who_waits()
 
@@ -112,6 +112,7 @@ class _Batch:
         self._space = space
         self._counts = np.zeros((arranged.cycles - arranged.warmup, memory.COUNTS), np.int64)
         self._moves = np.empty(2 * arranged.k, np.int64)
+        self._keys = np.empty((1, 2 * arranged.k), np.int64)
         self._listed = states_of(arranged, columns, clock)
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
         if self._listed is not None:
@@ -185,12 +186,9 @@ class _Batch:
             counts = counts[live]
         else:
             scores = self._scores(path, done, members)
-        parts: dict[int, list[int]] = defaultdict(list)
-        for i, label in enumerate(tell_apart(scores, counts, self._arranged.k).tolist()):
-            parts[label].append(i)
         return [
             ([members[i] for i in part], scores[part[0]] if done >= self._listed_cycles else None)
-            for part in parts.values()
+            for part in parted(scores, counts, self._arranged.k)
         ]
 
     def _scores(self, path: _Path, done: int, members: list[int]) -> Floats:
@@ -231,6 +229,7 @@ class _Batch:
             done = replay_states(
                 done, stop, arranged.salts, arranged.drawn, arranged.drawn_start, scores, listed.score_at,
                 listed.aged, listed.after, path.states, self._facts, path.slots, path.work, self._counts,
+                self._moves, self._keys, *by_slot(path.slots),
             )  # fmt: skip
             if done < stop:
                 path.grow(4 * path.work.sizes[memory.TOP])
@@ -246,8 +245,9 @@ class _Batch:
         drawn = arranged.drawn[arranged.drawn_start[done] : arranged.drawn_start[done + 1]]
         counts = self._counts[done]
         moved = advance(
-            cycle, scores, arranged.salts[done], drawn, self._facts, path.slots, work, counts, self._moves
-        )
+            cycle, scores, arranged.salts[done], drawn, self._facts, path.slots, work, counts,
+            self._moves, by_slot(path.slots)[0],
+        )  # fmt: skip
         if done + 1 == len(self._counts) and not self._facts.penalised:
             return  # nobody asks for the groups after the last cycle
         used = self._moves[:moved]

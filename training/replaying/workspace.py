@@ -7,6 +7,7 @@ lists and sums) it has for itself, so that it can be copied and go on in more th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -16,7 +17,9 @@ import numpy as np
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.kernels import memory
+from training.replaying.kernels.cycles import tell_apart
 from training.replaying.kernels.memory import Facts, Work
+from training.replaying.metrics import Floats, Ints
 
 FIRST: Final = memory.NOWHERE + 1
 """The slot of the first warm-up pattern."""
@@ -76,6 +79,28 @@ def workspace_for(arranged: ArrangedHistory) -> Iterator[Workspace]:
     _LAST.clear()
     yield space
     _LAST[key] = space
+
+
+def by_slot(slots: Array) -> tuple[Ints, Floats]:
+    """Memory to put slots in order, and for the score of each; `slots`: the table of them."""
+    capacity = slots.shape[1]
+    return np.empty((2, capacity), np.int64), np.empty(capacity)
+
+
+def parted(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
+    """Score functions, by number, those together that choose the same k pages in the same order.
+
+    ``scores``: ``[functions, groups]``; ``sizes``: pages of each group, int32.
+    """
+    functions, groups = scores.shape
+    labels, lengths = np.zeros((2, functions), np.int64)
+    tell_apart(
+        scores, sizes, k, labels, np.empty(scores.shape, np.int32), lengths, np.empty((2, groups), np.int64)
+    )
+    parts: dict[int, list[int]] = defaultdict(list)
+    for function, label in enumerate(labels.tolist()):
+        parts[label].append(function)
+    return list(parts.values())
 
 
 def facts_of(arranged: ArrangedHistory, tallies: Collection[str]) -> Facts:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from scrapy_gp4c.scoring import draws
+from training.replaying.kernels.compiled import inner
 
-mix = njit(cache=True)(draws.mix)
+mix = inner(draws.mix)
 GOLDEN = np.uint64(draws.GOLDEN)
 ONE = np.uint64(1)
 
@@ -36,7 +37,7 @@ def ones(typingctx, word):
     return types.uint64(types.uint64), codegen
 
 
-@njit(cache=True)
+@inner
 def first_change(words, width, page, after, upto):
     """First cycle in (after, upto] in which the page changed, or 0 (bit c - 1 belongs to cycle c)."""
     if upto <= after:
@@ -56,14 +57,14 @@ def first_change(words, width, page, after, upto):
         word = words[own + j]
 
 
-@njit(cache=True)
+@inner
 def copy(source, start, target, at, count):
     """``target[at : at + count] = source[start : start + count]``, whose checks take 2 s to compile."""
     for i in range(count):
         target[at + i] = source[start + i]
 
 
-@njit(cache=True)
+@inner
 def bits_of(number):
     """Bits that it takes to write a number."""
     bits = 1
@@ -72,7 +73,7 @@ def bits_of(number):
     return bits
 
 
-@njit(cache=True)
+@inner
 def fill_keys(pages, salt, by_draw, keys):
     """Write to `keys` what orders `pages` among ties: distinct numbers."""
     if by_draw:
@@ -83,7 +84,7 @@ def fill_keys(pages, salt, by_draw, keys):
             keys[i] = np.uint64(pages[i])
 
 
-@njit(cache=True)
+@inner
 def fill_marked_keys(pages, again, salt, by_draw, keys):
     """`fill_keys`, with the lowest bit set if the page had changed."""
     if by_draw:
@@ -95,7 +96,7 @@ def fill_marked_keys(pages, again, salt, by_draw, keys):
             keys[i] = (np.uint64(pages[i]) << ONE) | np.uint64(again[i] != 0)
 
 
-@njit(cache=True)
+@inner
 def insert(keys, n, key):
     """Insert into `keys[:n]`, which are ascending."""
     while n > 0 and keys[n - 1] > key:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from training.replaying.kernels.bits import ONE, bits_of, copy, fill_keys, insert
+from training.replaying.kernels.compiled import flat, inner
 from training.replaying.kernels.memory import (
     CLASSES,
     COUNT,
@@ -29,11 +29,11 @@ from training.replaying.kernels.memory import (
 )
 
 
-@njit(cache=True)
+@inner
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     """Choose the k pages of a cycle: runs, class by class.
 
-    `order`: live slots by score descending; slots of equal score are one class of ties, within which
+    `order`: what `cycles.foremost` gave; slots of equal score are one class of ties, within which
     draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known.
     """
     sizes = work.sizes
@@ -45,7 +45,7 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
         _compact(slots, work)
     q = 0
     classes = 0
-    place = 0
+    place = np.int64(0)
     i = 0
     while place < facts.k:
         j = i
@@ -63,7 +63,7 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
                     clean(slot, slots, arena, group_of)
                 start = slots[START, slot]
                 count = slots[COUNT, slot]
-                copy(arena, start, picked, place, count)
+                copy(arena, np.int64(start), picked, place, np.int64(count))
                 if slots[TRACKED, slot]:
                     _forget(picked[place : place + count], group_of)
                 runs[SLOT, q] = slot
@@ -99,7 +99,7 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     sizes[CLASSES] = classes
 
 
-@njit(cache=True)
+@inner
 def _select(members, place, need, salt, facts, slots, work):
     """Pick the pages with the `need` smallest keys from the lists of the slots `members`."""
     arena = work.arena
@@ -137,7 +137,7 @@ def _select(members, place, need, salt, facts, slots, work):
             _forget(picked[before:at], work.group_of)
 
 
-@njit(cache=True)
+@inner
 def _walk(cycle, members, need, drawn, facts, slots, work):
     """Gather pages of the slots `members` in drawn (or page) order; False if `drawn` is too short."""
     group_of = work.group_of
@@ -175,7 +175,7 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
     return True
 
 
-@njit(cache=True)
+@flat
 def _spread(n, slots, work):
     """Put the pages gathered by a walk into the runs of their slots, which begin at `TAKEN`."""
     picked = work.picked
@@ -191,7 +191,7 @@ def _spread(n, slots, work):
         rank_of[at] = i
 
 
-@njit(cache=True)
+@flat
 def _track(slot, slots, work):
     """Keep `Work.group_of` for a slot from now on."""
     if not work.sizes[TRACKING]:
@@ -203,14 +203,14 @@ def _track(slot, slots, work):
         work.group_of[page] = slot
 
 
-@njit(cache=True)
+@inner
 def _forget(pages, group_of):
     """Pages that leave a tracked slot are nowhere."""
     for page in pages:
         group_of[page] = NOWHERE
 
 
-@njit(cache=True)
+@inner
 def clean(slot, slots, arena, group_of):
     """Rid the list of a slot of pages that left."""
     kept = np.uint64(slots[START, slot])
@@ -224,26 +224,26 @@ def clean(slot, slots, arena, group_of):
     slots[LENGTH, slot] = slots[COUNT, slot]
 
 
-@njit(cache=True)
+@inner
 def _compact(slots, work):
     """Rid the arena of entries that are no longer used."""
     arena = work.arena
     gathered = work.gathered
-    at = 0
+    at = np.int64(0)
     for slot in range(work.sizes[TOP]):
         count = slots[COUNT, slot]
         if count:
             if slots[LENGTH, slot] > count:
                 clean(slot, slots, arena, work.group_of)
             start = slots[START, slot]
-            copy(arena, start, gathered, at, count)
+            copy(arena, np.int64(start), gathered, at, np.int64(count))
             slots[START, slot] = at
             at += count
-    copy(gathered, 0, arena, 0, at)
+    copy(gathered, np.int64(0), arena, np.int64(0), at)
     work.sizes[TAIL] = at
 
 
-@njit(cache=True)
+@flat
 def _bucket(keys, width, heads):
     """Count keys of `width` bits by their highest, few keys to a bucket; returns the bits to drop."""
     bits = min(bits_of(keys.size) + 1, MAX_BITS, width)
@@ -254,7 +254,7 @@ def _bucket(keys, width, heads):
     return drop
 
 
-@njit(cache=True)
+@inner
 def _cut(keys, need, width, heads, found):
     """The `need`-th smallest key; `found` is scratch memory."""
     drop = _bucket(keys, width, heads)
@@ -262,7 +262,7 @@ def _cut(keys, need, width, heads, found):
     while heads[full + ONE] < need:
         need -= heads[full + ONE]
         full += ONE
-    n = 0
+    n = np.int64(0)
     for i in range(keys.size):
         if keys[i] >> drop == full:
             insert(found, n, keys[i])

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
 from training.replaying.kernels.choice import choose
+from training.replaying.kernels.compiled import flat, inner, outer
 from training.replaying.kernels.memory import (
     COUNT,
     FREE,
@@ -28,21 +28,13 @@ from training.replaying.kernels.memory import (
 from training.replaying.kernels.visits import visit
 
 
-@njit(cache=True)
-def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used):
+@flat
+def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used, orders):
     """Choose and visit the pages of a cycle; `scores`: of every slot in use.
 
-    Returns how many moves pages made, and writes these to `used`.
+    Returns how many moves pages made, and writes these to `used`. `orders`: see `foremost`.
     """
-    live = np.empty(scores.size, np.int64)
-    falling = np.empty(scores.size)
-    n = 0
-    for slot in range(scores.size):
-        if slots[COUNT, slot]:
-            live[n] = slot
-            falling[n] = -scores[slot]
-            n += 1
-    order = live[:n][np.argsort(falling[:n])]
+    order = foremost(scores, slots[COUNT], facts.k, orders)
     choose(cycle, order, scores, salt, drawn, facts, slots, work)
     visit(cycle, salt, facts, slots, work, counts)
     moved = 0
@@ -53,39 +45,71 @@ def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used):
     return moved
 
 
-@njit(cache=True)
-def tell_apart(scores, sizes, k):
+@inner
+def foremost(scores, sizes, k, orders):
+    """The slots of the k pages with the highest scores, and those that tie with the last: best first.
+
+    `k`: at least 1. `sizes`: pages by slot; empty slots are left out, equal ones in order. `orders`: int64
+    ``[2, slots]``, overwritten; what is returned is a part of it.
+    """
+    heap = orders[0]
+    order = orders[1]
+    n = np.int64(0)
+    for slot in range(scores.size):
+        heap[n] = slot
+        n += sizes[slot] > 0
+    for root in range(n // 2, 0, -1):
+        _sink(heap, n, root - 1, scores)
+    found = 0
+    left = k
+    while n and (left > 0 or scores[heap[0]] == scores[order[found - 1]]):
+        order[found] = heap[0]
+        left -= sizes[heap[0]]
+        found += 1
+        n -= 1
+        heap[0] = heap[n]
+        _sink(heap, n, np.int64(0), scores)
+    return order[:found]
+
+
+@inner
+def _sink(heap, n, at, scores):
+    """Let an entry of `heap[:n]` sink to its place below those that come before it."""
+    own = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= n:
+            break
+        other = child + 1
+        if other < n and (
+            scores[heap[other]] > scores[heap[child]]
+            or (scores[heap[other]] == scores[heap[child]] and heap[other] < heap[child])
+        ):
+            child = other
+        if scores[heap[child]] < scores[own] or (scores[heap[child]] == scores[own] and heap[child] > own):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = own
+
+
+@outer
+def tell_apart(scores, sizes, k, labels, chosen, lengths, orders):
     """Tell score functions apart by what they choose; label them with numbers from 0 on.
 
     `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
-    the same order, up to the one in which the k-th page is found.
+    the same order, up to the one in which the k-th page is found. `labels`: int64 ``[functions]``, written.
+    For work: `chosen` (int32, as `scores`), `lengths` (as `labels`, zeros), and `orders`, see `foremost`.
     """
-    functions, groups = scores.shape
-    labels = np.empty(functions, np.int64)
-    chosen = np.zeros((functions, groups), np.int32)
-    lengths = np.zeros(functions, np.int64)
-    falling = np.empty(groups)
     known = 0
-    for f in range(functions):
+    for f in range(len(scores)):
         own = scores[f]
-        for g in range(groups):
-            falling[g] = -own[g]
-        order = np.argsort(falling, kind="mergesort")  # stable: ascending within a class
+        order = foremost(own, sizes, k, orders)
         row = chosen[known]
-        m = 0
-        i = 0
-        left = k
-        while left > 0:
-            begin = m
-            score = own[order[i]]
-            while i < groups and own[order[i]] == score:
-                if sizes[order[i]]:
-                    row[m] = order[i]
-                    left -= sizes[order[i]]
-                    m += 1
-                i += 1
-            if m > begin:
-                row[m - 1] = -1 - row[m - 1]  # the end of a class
+        m = order.size
+        for at in range(m):
+            ends = at + 1 == m or own[order[at]] != own[order[at + 1]]
+            row[at] = -1 - order[at] if ends else order[at]
         label = 0
         while label < known:
             same = m if lengths[label] == m else 0
@@ -99,12 +123,28 @@ def tell_apart(scores, sizes, k):
         labels[f] = label
         lengths[label] = m
         known = max(known, label + 1)
-    return labels
 
 
-@njit(cache=True)
+@outer
 def replay_states(
-    done, stop, salts, drawn, drawn_start, scores, score_at, aged, after, state_of, facts, slots, work, counts
+    done,
+    stop,
+    salts,
+    drawn,
+    drawn_start,
+    scores,
+    score_at,
+    aged,
+    after,
+    state_of,
+    facts,
+    slots,
+    work,
+    counts,
+    used,
+    keys,
+    orders,
+    by_slot,
 ):
     """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
 
@@ -112,11 +152,9 @@ def replay_states(
 
     `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
-    int64 ``[1, slots]``, state by slot.
+    int64 ``[1, slots]``, state by slot. For work: `used`, `keys` (int64 ``[1, moves]``), `orders`, `by_slot`
+    (float64 ``[slots]``).
     """
-    by_slot = np.empty(slots.shape[1])
-    keys = np.empty((1, work.moves.size), np.int64)
-    used = np.empty(work.moves.size, np.int64)
     for i in range(done, stop):
         cycle = facts.warmup + 1 + i
         top = work.sizes[TOP]
@@ -130,7 +168,7 @@ def replay_states(
                 by_slot[slot] = scores[at]
         moved = advance(
             cycle, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
-            facts, slots, work, counts[i], used,
+            facts, slots, work, counts[i], used, orders,
         )  # fmt: skip
         if i + 1 == salts.size and not facts.penalised:
             break  # nobody asks for the groups after the last cycle
@@ -140,7 +178,7 @@ def replay_states(
     return stop
 
 
-@njit(cache=True)
+@flat
 def settle(cycle, used, keys, states, slots, work):
     """Put the visited pages into new groups, merging moves that end in equal state.
 
@@ -206,7 +244,7 @@ def settle(cycle, used, keys, states, slots, work):
     _part(slots, work)
 
 
-@njit(cache=True)
+@inner
 def _part(slots, work):
     """Append the pages of every run to the lists of the groups that their outcomes lead to."""
     runs = work.runs
@@ -225,7 +263,7 @@ def _part(slots, work):
         end = np.uint64(slots[START, one] + slots[COUNT, one])
         run = picked[place:stop]
         if one == other:
-            copy(picked, place, arena, np.int64(end), n)
+            copy(picked, np.int64(place), arena, np.int64(end), np.int64(n))
             slots[COUNT, one] += n
             continue
         other = target[2 * q]

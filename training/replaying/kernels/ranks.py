@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from training.replaying.kernels.bits import ONE, bits_of, fill_marked_keys, insert, ones
+from training.replaying.kernels.compiled import flat, inner
 from training.replaying.kernels.memory import CLASSES, MAX_FIELD, PLACE
 
 SPARSE = 6
 """Binary logarithm of the least bits of a field per key."""
 
 
-@njit(cache=True)
+@flat
 def rank(salt, facts, work):
     """DCG of the cycle: the summed gains of the ranks at which a change was found."""
     sums = facts.gain_sums
@@ -43,7 +43,7 @@ def rank(salt, facts, work):
     return dcg
 
 
-@njit(cache=True)
+@inner
 def gain(keys, width, gains, work):
     """Gains of the odd ones among `keys`, ranked in ascending order.
 

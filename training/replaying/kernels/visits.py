@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from training.replaying.kernels.bits import ONE, first_change, trailing_zeros
 from training.replaying.kernels.choice import clean
+from training.replaying.kernels.compiled import flat, inner, outer
 from training.replaying.kernels.memory import (
     CHANGED,
     COUNT,
@@ -32,7 +32,7 @@ from training.replaying.kernels.ranks import rank
 _TOP_BIT = np.uint64(1 << 63)
 
 
-@njit(cache=True)
+@flat
 def visit(cycle, salt, facts, slots, work, counts):
     """Judge the visits to the chosen pages and count them."""
     k = facts.k
@@ -49,7 +49,7 @@ def visit(cycle, salt, facts, slots, work, counts):
         for r in range(k):
             held[r] = words[picked[r]]
     for q in range(work.sizes[RUNS]):
-        before = slots[LAST, runs[SLOT, q]]
+        before = np.int64(slots[LAST, runs[SLOT, q]])
         place = runs[PLACE, q]
         stop = runs[PLACE, q + 1]
         if facts.width == 1:
@@ -74,12 +74,12 @@ def visit(cycle, salt, facts, slots, work, counts):
         counts[DCG] = rank(salt, facts, work)
     if facts.penalised:
         for q in range(work.sizes[RUNS]):
-            before = slots[LAST, runs[SLOT, q]]
+            before = np.int64(slots[LAST, runs[SLOT, q]])
             for r in range(runs[PLACE, q], runs[PLACE, q + 1]):
                 _penalise(work.picked[r], before, cycle, facts, work)
 
 
-@njit(cache=True)
+@inner
 def _judge(cycle, before, held, again):
     """Judge pages by their words `held`: fill `again`, return how many changed in (before, cycle]."""
     low = np.uint64(before)
@@ -95,7 +95,7 @@ def _judge(cycle, before, held, again):
     return found
 
 
-@njit(cache=True)
+@inner
 def _judge_long(cycle, before, pages, facts, again):
     """`_judge` for histories of more than 64 cycles."""
     found = 0
@@ -108,7 +108,7 @@ def _judge_long(cycle, before, pages, facts, again):
     return found
 
 
-@njit(cache=True)
+@inner
 def _count_again(cycle, again, lanes, again_count):
     """Count the pages by the cycle in which they change again; those who do not count after the last."""
     lanes[:] = 0
@@ -119,13 +119,13 @@ def _count_again(cycle, again, lanes, again_count):
             again_count[min(cycle + until, again_count.size - 1)] += lanes[LANES * until + lane]
 
 
-@njit(cache=True)
+@flat
 def _weigh(cycle, facts, slots, work, counts):
     """Sum up weights, and when the changes found had happened."""
     weight = 0
     diverged = 0
     for q in range(work.sizes[RUNS]):
-        before = slots[LAST, work.runs[SLOT, q]]
+        before = np.int64(slots[LAST, work.runs[SLOT, q]])
         for r in range(work.runs[PLACE, q], work.runs[PLACE, q + 1]):
             if work.again[r]:
                 page = work.picked[r]
@@ -137,7 +137,7 @@ def _weigh(cycle, facts, slots, work, counts):
     counts[DIVERGED] = diverged
 
 
-@njit(cache=True)
+@inner
 def _penalise(page, before, cycle, facts, work):
     """Account for the changes that a page missed in (before, cycle), now that the interval is over.
 
@@ -168,11 +168,11 @@ def _penalise(page, before, cycle, facts, work):
         at = first_change(facts.words, facts.width, page, at, facts.cycles)
 
 
-@njit(cache=True)
+@outer
 def penalise_rest(facts, slots, work):
     """Account for what the pages visited after the warm-up missed from their last visit to the end."""
     for slot in range(work.sizes[TOP]):
-        before = slots[LAST, slot]
+        before = np.int64(slots[LAST, slot])
         if before != facts.warmup and slots[COUNT, slot]:
             if slots[LENGTH, slot] > slots[COUNT, slot]:
                 clean(slot, slots, work.arena, work.group_of)
