@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from scrapy_gp4c.index.queries import Workload
 from scrapy_gp4c.index.search_index import Arrival, SearchIndex
-from scrapy_gp4c.words.tokens import tokens
+from scrapy_gp4c.words.normal import normalise
+from scrapy_gp4c.words.tokens import spaced
 from training.histories.contents import ContentHistory
 
 PARTS = 20
@@ -47,7 +48,8 @@ class _Without(SearchIndex):
     """An index that neither counts nor measures."""
 
     def stage(self, arrival: Arrival) -> None:
-        self._staged.append((arrival.page, 0, 0, None, " ".join(arrival.tokens), len(arrival.tokens), b""))
+        words = arrival.words.decode()
+        self._staged.append((arrival.page, 0, 0, None, words, len(words.split()), b""))
 
     def _measure(self, *_: object) -> None:
         """Nothing."""
@@ -83,7 +85,7 @@ def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workloa
     with TemporaryDirectory() as folder:
         index = kind(Path(folder) / "search.sqlite", "benchmark", workload, "tfidf")
         for page, one in enumerate(updates):
-            index.stage(Arrival(page, page, 1, None, tokens(one.old)))
+            index.stage(Arrival(page, page, 1, None, spaced(normalise(one.old))))
         index.commit(1)
         index.apply(1, range(len(updates)), [], 7)
         total, rest = 0.0, iter(enumerate(updates))
@@ -92,7 +94,7 @@ def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workloa
             rows = list(islice(rest, size))
             start = time.process_time()
             for page, one in rows:
-                index.stage(Arrival(page, page, 2, 1, tokens(one.new)))
+                index.stage(Arrival(page, page, 2, 1, spaced(normalise(one.new))))
             index.commit(part)
             index.apply(part, [page for page, _ in rows], [], 99)
             total += time.process_time() - start

@@ -1,4 +1,4 @@
-"""Middlewares: one ends every visit with one outcome, one tells requests who found them.
+"""Middlewares: one ends every visit with one outcome, one tells requests who found them, if they go on.
 
 The first is a downloader middleware. At position 545, on the engine side of Retry (550), HttpCompression
 (590) and Redirect (600), it sees each page once, decoded and final.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +21,11 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.finders import mark, marked, take_off, who_finds
-from scrapy_gp4c.crawling.run import hear, runs
+from scrapy_gp4c.crawling.finders import Skips, mark, passing, take_off, who_finds
+from scrapy_gp4c.crawling.run import hear, run_of
 from scrapy_gp4c.crawling.stored_requests import META, PASSED
+from scrapy_gp4c.crawling.validators import keep_validators, kept_validators
+from scrapy_gp4c.crawling.witnesses import has_witnesses
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import Read, read
 from scrapy_gp4c.fingerprint.bodies import body_sum
@@ -43,6 +45,8 @@ GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 BROKEN_FLAGS: Final = frozenset({"dataloss", "partial"})
+OF_EACH_REQUEST: Final = (signals.request_scheduled, signals.request_dropped)
+"""What Scrapy sends of every request that a spider yields."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -53,15 +57,29 @@ class FinderMiddleware(BaseSpiderMiddleware):
         take_off(response)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the spider's start, or a callback that awaits, has yielded."""
+        """Mark a request that the spider's start has yielded."""
         mark(request, who_finds(response))
         return request
 
     def process_spider_output(
         self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterable[Any]:
-        """Mark what any other callback yields."""
-        return marked(result, response)
+        """Mark what a callback yields; links that would be dropped, as most of a site are, end here."""
+        return filter(passing(response, self._skips()), result)
+
+    async def process_spider_output_async(
+        self, response: Response | None, result: AsyncIterator[Any], spider: Spider | None = None
+    ) -> AsyncIterator[Any]:
+        """Do the same as `process_spider_output`."""
+        passes = passing(response, self._skips())
+        async for one in result:
+            if passes(one):
+                yield one
+
+    def _skips(self) -> Skips | None:
+        """What tells links that end here; None where somebody after us is to see, or to hear of, each."""
+        run = run_of(self.crawler)
+        return None if run is None or has_witnesses(self.crawler, self, OF_EACH_REQUEST) else run.skips
 
 
 class FingerprintMiddleware:
@@ -84,7 +102,7 @@ class FingerprintMiddleware:
         cycle, visit = self._visit(request)
         if cycle is None or visit is None or not cycle.settings.skip_unchanged or _lacks_text(cycle, visit):
             return
-        etag, last_modified = _kept_validators(cycle, visit)
+        etag, last_modified = kept_validators(cycle, visit.page)
         if etag:
             request.headers.setdefault("If-None-Match", etag.encode("latin-1"))
         if last_modified:
@@ -126,10 +144,10 @@ class FingerprintMiddleware:
     ) -> Response:
         # The fingerprint is made elsewhere; until it is there, the visit is under way.
         assert isinstance(response, TextResponse)
+        features = cycle.settings.features
         try:
-            made: Read | Exception = await _result(
-                self._elsewhere.read(response, cycle.settings.features, with_text=_with_text(cycle))
-            )
+            future = self._elsewhere.read(response, features, with_text=_with_text(cycle))
+            made: Read | Exception = await _result(future)
         except Exception as error:
             made = error
         if not cycle.is_under_way(visit):
@@ -155,7 +173,7 @@ class FingerprintMiddleware:
             _describe(cycle, visit, response, str(result["outcome"]))
         if cycle.settings.skip_unchanged:
             if result["outcome"] in ("first", "changed", "unchanged"):
-                self._keep_validators(cycle, visit, response)
+                keep_validators(cycle, visit.page, response)
             if result["outcome"] in ("unchanged", "not_modified"):
                 request.errback = None  # nothing went wrong: the spider is not to hear of it
                 raise IgnoreRequest("unchanged since the last visit")
@@ -175,17 +193,10 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
         if isinstance(visit, Claim):
-            found = runs.get(self._crawler)
-            run = found() if found is not None else None
+            run = run_of(self._crawler)
             if run is not None and run.cycle.is_under_way(visit):
                 return run.cycle, visit
         return None, None
-
-    def _keep_validators(self, cycle: Cycle, visit: Claim, response: Response) -> None:
-        """Remember the validators of the copy that the next visit will be compared with."""
-        validators = _validators(response)
-        if validators != _kept_validators(cycle, visit) and cycle.failure is None:
-            cycle.store.set_validators(visit.page, *validators)
 
 
 def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
@@ -197,15 +208,6 @@ def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
     except StoreError as error:
         cycle.failure = error
         return True
-
-
-def _kept_validators(cycle: Cycle, visit: Claim) -> tuple[str | None, str | None]:
-    """Validators of the page's copy; none where the store cannot be read, which ends the crawl."""
-    try:
-        return cycle.store.validators(visit.page)
-    except StoreError as error:
-        cycle.failure = error
-        return None, None
 
 
 def _result(future: Future[Read]) -> Awaitable[Read]:
@@ -292,9 +294,3 @@ def _describe(cycle: Cycle, visit: Claim, response: Response, outcome: str) -> N
 def _unmark(request: Request) -> None:
     if request.meta.get(META) == PASSED:
         del request.meta[META]
-
-
-def _validators(response: Response) -> tuple[str | None, str | None]:
-    values = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
-    etag, last_modified = (value.decode("latin-1") if value else None for value in values)
-    return etag, last_modified

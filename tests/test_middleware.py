@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import middleware
 from scrapy_gp4c.fingerprint import Read, read
+from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
@@ -354,3 +355,124 @@ async def test_a_charset_that_is_none_of_text_is_no_error(
         end = ["first" if cycle == 1 else "unchanged"]
         assert outcomes(store_path, cycle) == {"/small": end, "/large": end}
     assert "GP4C_FEATURES" not in caplog.text
+
+
+class Menu(Spider):
+    """Follows all links of every page, by a callback that waits or by a usual one."""
+
+    name = "menu"
+    custom_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1.0}  # noqa: RUF012
+    url = ""
+    waits = False
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first page."""
+        callback = self.parse_waiting if self.waits else self.parse
+        yield Request(self.url, callback=callback)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Give an item between the links."""
+        yield {"url": response.url}
+        yield from response.follow_all(css="a", callback=self.parse)
+
+    async def parse_waiting(self, response: Any) -> AsyncIterator[Any]:
+        """Do the same."""
+        yield {"url": response.url}
+        for request in response.follow_all(css="a", callback=self.parse_waiting):
+            yield request
+
+
+class Behind:
+    """A spider middleware nearer to the engine than ours."""
+
+    seen = 0
+
+    def process_spider_output(self, response: Any, result: Any) -> Iterator[Any]:
+        """Count requests."""
+        for one in result:
+            type(self).seen += isinstance(one, Request)
+            yield one
+
+    async def process_spider_output_async(self, response: Any, result: Any) -> AsyncIterator[Any]:
+        """Count requests."""
+        async for one in result:
+            type(self).seen += isinstance(one, Request)
+            yield one
+
+
+@pytest.fixture
+def enqueued(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts by URL what reaches the scheduler."""
+    counts: Counter[str] = Counter()
+    enqueue = RecrawlScheduler.enqueue_request
+
+    def counted(self: RecrawlScheduler, request: Request) -> bool:
+        counts[request.url] += 1
+        return enqueue(self, request)
+
+    monkeypatch.setattr(RecrawlScheduler, "enqueue_request", counted)
+    return counts
+
+
+PAGES = 6
+
+
+@pytest.fixture
+def menu(site: Site) -> str:
+    """Pages that all link to all of them; returns the URL of the first."""
+    names = [f"/{number}" for number in range(PAGES)]
+    site.pages.update({name: html(f"{WORDS} {name}", names) for name in names})
+    return site.url("/0")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_links_to_pages_of_this_run_go_no_further(
+    menu: str, store_path: Path, enqueued: Counter[str], waits: bool
+) -> None:
+    """The scheduler is not asked again for a page that a response before has linked to; each is counted."""
+    for cycle in (1, 2):
+        enqueued.clear()
+        crawler = await crawl(Menu, store_path, url=menu, waits=waits)
+        assert crawler.stats is not None
+        assert crawler.stats.get_value("item_scraped_count") == PAGES
+        told = stats(crawler)
+        dropped = told["skipped/duplicate"] + told.get("skipped/not_planned", 0)
+        assert dropped == PAGES * PAGES + 1 - PAGES * (cycle == 1) - (cycle == 2)
+        assert {len(found) for found in outcomes(store_path, cycle).values()} == {1}
+        assert len(enqueued) == PAGES
+        assert sum(enqueued.values()) < PAGES * PAGES / 2
+
+
+@pytest.mark.parametrize("signal", [signals.request_scheduled, signals.request_dropped])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_whoever_listens_to_scrapys_signals_hears_of_every_link(
+    menu: str, store_path: Path, signal: object, waits: bool
+) -> None:
+    """As without the add-on: of each request that is scheduled, and of each that is dropped."""
+    heard: Counter[str] = Counter()
+
+    class Listening(Menu):
+        @classmethod
+        def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(lambda request: heard.update([request.url]), signal, weak=False)
+            return spider
+
+    crawler = await crawl(Listening, store_path, url=menu, waits=waits)
+    asked = PAGES * PAGES + (signal is signals.request_scheduled)
+    assert sum(heard.values()) == asked - (PAGES - 1) * (signal is signals.request_dropped)
+    assert stats(crawler)["skipped/duplicate"] == PAGES * PAGES - (PAGES - 1)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_a_middleware_nearer_to_the_engine_sees_every_link(
+    menu: str, store_path: Path, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may send them elsewhere, or count them."""
+    monkeypatch.setattr(Behind, "seen", 0)
+    crawler = await crawl(Menu, store_path, {"SPIDER_MIDDLEWARES": {Behind: 10}}, url=menu, waits=waits)
+    assert Behind.seen == PAGES * PAGES
+    assert stats(crawler)["skipped/duplicate"] == PAGES * PAGES - (PAGES - 1)

@@ -96,6 +96,15 @@ class Admission:
         """Look at pages anew that no visit was planned for: a further round is planned."""
         self._settled.clear()
 
+    def skips(self, request: Request) -> bool:
+        """Tell whether a request is skipped for its URL alone, as most links are; it is counted then."""
+        return (
+            self._by_url_alone
+            and request.meta.get(META) is None
+            and is_page_request(request)
+            and self._is_settled(request, request.url)
+        )
+
     def admit(self, request: Request) -> bool:
         """Queue, drop or pass a request; False when it is dropped."""
         mark, weight = request.meta.get(META), None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.store.page_store import PageStore
 
+Skips = Callable[[Request], bool]
+"""Tells whether a request is dropped; it is counted then."""
 UNKNOWN: Final = 0
 """Finder of pages of which nobody knows who found them."""
 _taken_off: WeakKeyDictionary[Response, int] = WeakKeyDictionary()
@@ -30,13 +32,21 @@ def mark(request: Request, finder: int) -> None:
         request.meta.pop(FOUND_BY, None)  # copied from another request
 
 
-def marked(result: Iterable[Any], response: Response | None) -> Iterator[Any]:
-    """Yield what the callback of a response does, its requests marked: mostly many, by the same finder."""
+def passing(response: Response | None, skips: Skips | None) -> Callable[[Any], bool]:
+    """What tells of all that the callback of a response yields whether it goes on, and marks its requests.
+
+    ``skips``: tells the requests that do not; None: all do.
+    """
     finder = who_finds(response)
-    for one in result:
+
+    def passes(one: Any) -> bool:
         if isinstance(one, Request):
+            if skips is not None and skips(one):
+                return False
             mark(one, finder)
-        yield one
+        return True
+
+    return passes
 
 
 def take_off(response: Response) -> None:

@@ -22,7 +22,7 @@ from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MOD
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.words.tokens import tokens_of
+from scrapy_gp4c.words.tokens import spaced
 
 Array = npt.NDArray[Any]
 
@@ -81,7 +81,7 @@ class Measuring:
         known = row.fingerprint if row.has_copy else None
         if known == fingerprint and not self.lacks(page, row):
             return
-        self.index.stage(Arrival(page, row.key, fingerprint, known, tokens_of(normal)))
+        self.index.stage(Arrival(page, row.key, fingerprint, known, spaced(normal)))
 
     def finish(self) -> Gained:
         """Take the texts of the open cycle in, and let the store keep what they gained; before its fold."""

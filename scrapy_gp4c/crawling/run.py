@@ -70,6 +70,7 @@ class Run:
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit
+        self.skips = self._admission.skips
         self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
@@ -279,10 +280,15 @@ class Run:
                 beside.close()
 
 
+def run_of(crawler: Crawler) -> Run | None:
+    """The run of a crawler; None: it has none."""
+    found = runs.get(crawler)
+    return None if found is None else found()
+
+
 def hear(crawler: Crawler, response: Response, visit: Claim | None) -> None:
     """Read what a response claims, just before its visit, if it is one, is recorded: a commit has both or
     none."""
-    found = runs.get(crawler)
-    run = found() if found is not None else None
+    run = run_of(crawler)
     if run is not None and run.hints is not None:
         run.hints.read(response, None if visit is None else visit.page)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.words.shingles import words_in
+
 Ints = npt.NDArray[np.int32]
 
 _PAIR: Final = np.dtype([("term", "<i4"), ("tf", "<i4")])
+_HEAD_BYTES: Final = 8
+_SIEVE_BITS: Final = 15
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Counts(NamedTuple):
@@ -35,13 +39,50 @@ NOTHING: Final = Counts(np.empty(0, np.int32), np.empty(0, np.int32), 0)
 """A page that is not there."""
 
 
-def count(tokens: Sequence[str], number: Mapping[str, int]) -> Counts:
-    """Count the terms of ``number`` (term -> number) in a text."""
-    # Of a text of 1,500 tokens a quarter faster than a Counter.
-    terms = np.fromiter(map(number.get, tokens, repeat(-1)), np.int32, len(tokens))
-    tf = np.bincount(terms[terms >= 0]).astype(np.int32)
-    term = np.flatnonzero(tf).astype(np.int32)
-    return Counts(term, tf[term], len(tokens))
+class Terms:
+    """The terms of a log of queries, to be counted in texts."""
+
+    def __init__(self, number: Mapping[str, int]) -> None:
+        """Take the terms with their numbers; none has a blank in it."""
+        known = {term.encode(): of for term, of in number.items()}
+        self._longer = {term: of for term, of in known.items() if len(term) > _HEAD_BYTES}
+        """Those of which the first bytes say too little."""
+        short = {int.from_bytes(term, "little"): of for term, of in known.items() if term not in self._longer}
+        self._heads = np.array(sorted(short), np.uint64)
+        self._number = np.array([short[head] for head in self._heads.tolist()], np.int32)
+        self._perhaps = np.zeros(1 << _SIEVE_BITS, np.bool_)
+        """What leaves out most words that are no terms."""
+        self._perhaps[_sieved(self._heads)] = True
+
+    def count(self, words: bytes) -> Counts:
+        """Count them in a text; ``words``: its tokens in UTF-8, blanks between."""
+        padded, starts, sizes, heads = words_in(words)
+        longer = (sizes > _HEAD_BYTES).nonzero()[0]
+        found = self._found(heads if not longer.size else heads[sizes <= _HEAD_BYTES])
+        if longer.size and self._longer:
+            first = starts[longer]
+            spans = zip(first.tolist(), (first + sizes[longer]).tolist(), strict=True)
+            text = padded.tobytes()
+            numbers = [self._longer.get(text[start:end], -1) for start, end in spans]
+            found = np.concatenate((found, [number for number in numbers if number >= 0])).astype(np.int32)
+        tf = np.bincount(found).astype(np.int32)
+        term = tf.nonzero()[0].astype(np.int32)
+        return Counts(term, tf[term], len(sizes))
+
+    def _found(self, heads: npt.NDArray[np.uint64]) -> Ints:
+        """Numbers of the words of at most eight bytes that are terms."""
+        heads = heads[self._perhaps.take(_sieved(heads))]
+        if not (heads.size and self._heads.size):
+            return np.empty(0, np.int32)
+        place = self._heads.searchsorted(heads)
+        np.minimum(place, len(self._heads) - 1, out=place)
+        numbers: Ints = self._number[place[self._heads[place] == heads]]
+        return numbers
+
+
+def _sieved(heads: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Places of words in the sieve."""
+    return ((heads * _MULTIPLIER) >> np.uint64(64 - _SIEVE_BITS)).view(np.int64)
 
 
 def unpacked(packed: bytes, length: int) -> Counts:

@@ -52,8 +52,8 @@ class Arrival(NamedTuple):
     """Of the text, uint64."""
     known: int | None
     """Of the page's copy before; None: there was none."""
-    tokens: Sequence[str]
-    """Of the text."""
+    words: bytes
+    """Tokens of the text in UTF-8, a blank between each two."""
 
 
 class Gained(NamedTuple):
@@ -76,6 +76,7 @@ class SearchIndex:
         """Open or create it. Raises SearchIndexError for one that is damaged, foreign, newer or locked."""
         self.path = path
         self._workload, self._scoring = workload, scoring
+        self._terms = counts.Terms(workload.number)
         self.log = digest(workload, scoring)
         """What it measures by."""
         self._staged: list[_Row] = []
@@ -124,12 +125,12 @@ class SearchIndex:
 
     def stage(self, arrival: Arrival) -> None:
         """Take the text of a visit; it counts when `commit` returned."""
-        page, key, fingerprint, known, tokens = arrival
-        own = counts.count(tokens, self._workload.number)
+        page, key, fingerprint, known, words = arrival
+        own = self._terms.count(words)
         before = None if known is None else known - SIGN
-        words = " ".join(tokens)
-        row = page, key - SIGN, fingerprint - SIGN, before, words, own.length, own.packed()
-        self._staged.append(row)
+        self._staged.append(
+            (page, key - SIGN, fingerprint - SIGN, before, words.decode(), own.length, own.packed())
+        )
 
     def commit(self, cycle: int) -> None:
         """Write what a cycle has staged; a failed commit keeps it for the next. Raises SearchIndexError."""
@@ -239,7 +240,7 @@ class SearchIndex:
         for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
             texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
             while batch := texts.fetchmany(BATCH):
-                found = [(counts.count(words.split(), self._workload.number), row) for row, words in batch]
+                found = [(self._terms.count(words.encode()), row) for row, words in batch]
                 rows = [(own.packed(), row) for own, row in found]
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 

@@ -6,7 +6,7 @@ parsing of the page. Hashes do not depend on the machine or on where in a text a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,25 +36,46 @@ def shingle_hashes(normal: str) -> UInt64s:
     return hashes
 
 
-def word_hashes(text: bytes) -> UInt64s:
-    """Return one number per word, uint64 [words]: the bytes of a word of at most 8, a hash of a longer one.
+class Words(NamedTuple):
+    """The words of a text; bytes up to 32 stand between them."""
 
-    Bytes up to 32 stand between words.
-    """
+    padded: npt.NDArray[np.uint8]
+    """The text with a blank before it, and some behind."""
+    starts: npt.NDArray[np.intp]
+    """``[words]``: where each begins there."""
+    sizes: npt.NDArray[np.intp]
+    """``[words]``: its bytes."""
+    heads: UInt64s
+    """``[words]``: its first 8 bytes as one number, little-endian: all of a word of at most 8."""
+
+
+def words_in(text: bytes) -> Words:
+    """Find the words of a text."""
     data = np.frombuffer(b" " + text + b" " * 9, np.uint8)
     inside = data > 32
     edges = (inside[1:] != inside[:-1]).nonzero()[0]
     edges += 1
     starts = edges[::2]
     sizes = edges[1::2] - starts
-    eight = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))  # eight[i]: the bytes i..i+7 as one number
-    words: UInt64s = eight[starts]
-    words &= _FIRST_BYTES.take(sizes, mode="clip")
+    heads: UInt64s = _eights(data)[starts]
+    heads &= _FIRST_BYTES.take(sizes, mode="clip")
+    return Words(data, starts, sizes, heads)
+
+
+def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
+    """By place: the bytes i..i+7 as one number."""
+    return np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
+
+
+def word_hashes(text: bytes) -> UInt64s:
+    """Return one number per word, uint64 [words]: its bytes if these are at most 8, else a hash of them."""
+    data, starts, sizes, words = words_in(text)
     longer = (sizes > 8).nonzero()[0]
     for done in range(8, _MAX_VECTOR_BYTES, 8):
         if not longer.size:
             return words
-        further = eight[starts[longer] + done] & _FIRST_BYTES.take(sizes[longer] - done, mode="clip")
+        further = _eights(data)[starts[longer] + done]
+        further &= _FIRST_BYTES.take(sizes[longer] - done, mode="clip")
         words[longer] = words[longer] * _MULTIPLIER + further
         longer = longer[sizes[longer] > done + 8]
     for word in longer.tolist():

@@ -12,7 +12,7 @@ import pytest
 
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
 from scrapy_gp4c.index import database
-from scrapy_gp4c.index.counts import NOTHING, compared, count
+from scrapy_gp4c.index.counts import NOTHING, Terms, compared
 from scrapy_gp4c.index.database import connect
 from scrapy_gp4c.index.impact import Refreshes, impacts, refit
 from scrapy_gp4c.index.queries import Workload, parse_query_log
@@ -32,7 +32,7 @@ def workload(*lines: str) -> Workload:
 
 def arrival(page: int, words: str, known: int | None = None) -> Arrival:
     """A text whose fingerprint is a hash of it."""
-    return Arrival(page, 2**63 + page, fingerprint(words), known, words.split())
+    return Arrival(page, 2**63 + page, fingerprint(words), known, words.encode())
 
 
 def fingerprint(words: str) -> int:
@@ -54,13 +54,16 @@ def index(tmp_path: Path) -> Iterator[SearchIndex]:
 
 def expected(old: str | None, new: str | None, scoring: str = "tfidf") -> np.float32:
     """What a text gains that takes the place of another, by its definition."""
-    known = [count(words.split(), workload().number) for words in TEXTS.values()]
+    terms = Terms(workload().number)
+    known = [terms.count(words.encode()) for words in TEXTS.values()]
     one = compared([(NOTHING, own) for own in known])
     postings = Postings(one[1], one[4], one[5])
     learnt = refit(
         scoring, workload().term_frequency, postings, len(known), np.mean([own.length for own in known])
     )
-    both = [NOTHING if words is None else count(words.split(), workload().number) for words in (old, new)]
+    both = [
+        NOTHING if words is None else Terms(workload().number).count(words.encode()) for words in (old, new)
+    ]
     pair, term, tf, length, new_tf, new_length = compared([(both[0], both[1])])
     gained = impacts(
         learnt, Refreshes(pair, Postings(term, tf, length), Postings(term, new_tf, new_length)), 1
@@ -116,7 +119,7 @@ def test_only_visits_of_the_cycle_count(index: SearchIndex) -> None:
 def test_a_text_that_is_not_the_copys_measures_nothing(index: SearchIndex) -> None:
     """Of another fingerprint, or of a page with another key; from then on it is held."""
     index.stage(arrival(0, "blue", known=77))
-    index.stage(Arrival(1, 5, fingerprint("green"), fingerprint(TEXTS[1]), ["green"]))
+    index.stage(Arrival(1, 5, fingerprint("green"), fingerprint(TEXTS[1]), b"green"))
     index.commit(2)
     assert index.apply(2, [0, 1], [], 7).page.tolist() == []
     assert index.holds(0, 2**63, fingerprint("blue"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.words.tokens import tokens, tokens_of
+from scrapy_gp4c.words.tokens import spaced, tokens, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,9 @@ def test_tokens_of_any_text_are_tokens(text: str) -> None:
 def test_tokens_are_the_longest_runs_of_letters_and_digits(normal: str) -> None:
     """ASCII or not: what a pattern finds."""
     assert tokens_of(normal) == re.findall(r"[^\W_]+", normal)
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.text())
+def test_spaced_tokens_are_those_tokens(normal: str) -> None:
+    """One blank between each two, and nowhere else."""
+    assert spaced(normal) == " ".join(tokens_of(normal)).encode()
