@@ -229,8 +229,7 @@ class LiveEvidence:
             keys = columns["key"]
             rows = np.flatnonzero(self._open[first : first + len(keys)])
             is_whole = len(rows) == len(keys)
-            # Copied: ties are asked for when the block is long gone.
-            ties_of = Draws(keys.copy() if is_whole else keys[rows], self._salt)
+            ties_of = Draws(keys if is_whole else keys[rows], self._salt)
             known = self._surroundings.columns(columns, slice(first, first + len(keys)))
             state = RoundState(
                 known, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
