@@ -44,8 +44,8 @@ class KnownPages(GroupedPages, Protocol):
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield their columns; ``names``: at least these; None: all."""
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns of some of them."""
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """Columns of some of them; ``names``: at least these; None: all."""
 
     def directories(self) -> Array:
         """Directories of them all."""
@@ -177,7 +177,7 @@ class Surroundings:
         if not len(pages):
             return NO_VISITS
         order = np.argsort(pages)
-        state = self._store.columns_of(pages[order])
+        state = self._store.columns_of(pages[order], ("group", *terminals.PREDICTED))
         predicted = terminals.change_probability(state, self._cycle)
         return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
 
