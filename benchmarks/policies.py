@@ -109,7 +109,7 @@ def rounds_s(path: str, policy: str) -> tuple[float, float, float]:
     )
     generator = np.random.default_rng(1)
     before, peak, later = anonymous_bytes(), [0], []
-    with Store(path, readonly=True) as store, peak_memory(peak):
+    with Store(path) as store, peak_memory(peak):  # as a crawl: a reader checks blocks again and again
         begun = time.perf_counter()
         planner = Planner(store, settings)
         chosen = planner.first_choice()

@@ -32,6 +32,8 @@ UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, *weigh
 """Columns that are told without a look at other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that are told by those which every page has, and by its group."""
+REQUESTS: Final = 4_096
+"""Requests in memory at a time, where one of every directory is read."""
 NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""
 UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
@@ -44,8 +46,8 @@ class KnownPages(GroupedPages, Protocol):
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield their columns; ``names``: at least these; None: all."""
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns of some of them."""
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """Columns of some of them; ``names``: at least these; None: all."""
 
     def directories(self) -> Array:
         """Directories of them all."""
@@ -123,7 +125,7 @@ class Surroundings:
         if found is None and name in ("cluster", "links"):
             found = self._groupings[name] = self.clusters.grouping(name)
         if found is None:
-            parts = [columns["group"] for _, columns in self._store.blocks()]
+            parts = [columns["group"] for _, columns in self._store.blocks({"group"})]
             group = np.concatenate([*parts, np.empty(0, np.uint32)])
             found = self._tree(group) if name == "tree" else by_place(group, self._directories, name)
             self._groupings[name] = found
@@ -135,7 +137,9 @@ class Surroundings:
         first[group[::-1]] = rows[::-1]  # what is written last stays: the first page of a directory
         is_used = first >= 0
         position, first = (np.cumsum(is_used) - 1)[group], first[is_used]
-        places = (place_of_url(stored["url"]) for stored in self._store.requests(first))
+        parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
+        requests = (stored for part in parts for stored in self._store.requests(part))
+        places = (place_of_url(stored["url"]) for stored in requests)
         return trees.of_directories(position, ((place.site, place.directory) for place in places))
 
     @cached_property
@@ -154,7 +158,7 @@ class Surroundings:
     def _site_sums(self) -> SiteSums:
         number, sites = self._directories.site, self._directories.sites
         sums = SiteSums(np.zeros(sites), np.zeros(sites))
-        for _, columns in self._store.blocks():
+        for _, columns in self._store.blocks({"group", "E", "T"}):
             site = number[columns["group"]]
             np.add.at(sums.expected, site, columns["E"])
             np.add.at(sums.cycles, site, columns["T"].astype(np.float64))
@@ -177,7 +181,7 @@ class Surroundings:
         if not len(pages):
             return NO_VISITS
         order = np.argsort(pages)
-        state = self._store.columns_of(pages[order])
+        state = self._store.columns_of(pages[order], ("group", *terminals.PREDICTED))
         predicted = terminals.change_probability(state, self._cycle)
         return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
 
@@ -229,8 +233,7 @@ class LiveEvidence:
             keys = columns["key"]
             rows = np.flatnonzero(self._open[first : first + len(keys)])
             is_whole = len(rows) == len(keys)
-            # Copied: ties are asked for when the block is long gone.
-            ties_of = Draws(keys.copy() if is_whole else keys[rows], self._salt)
+            ties_of = Draws(keys if is_whole else keys[rows], self._salt)
             known = self._surroundings.columns(columns, slice(first, first + len(keys)))
             state = RoundState(
                 known, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)

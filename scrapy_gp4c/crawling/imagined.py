@@ -81,8 +81,8 @@ class InMemory:
         """All in one, which `fold` changes."""
         yield 0, self.state
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns of some pages."""
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """All columns of some pages."""
         return {name: column[pages] for name, column in self.state.items()}
 
     def directories(self) -> Array:
@@ -163,9 +163,9 @@ class Imagined:
         """The pages before the cycle."""
         return self._known.blocks(names)
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """Columns of some pages before the cycle."""
-        return self._known.columns_of(pages)
+        return self._known.columns_of(pages, names)
 
     def directories(self) -> Array:
         """Directories of the pages."""

@@ -71,6 +71,6 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
 def some_columns(store: PageStore, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """A few columns ``[P]`` of many pages, ids ascending: no more than those, and a slice of the others."""
     starts = range(0, max(1, len(pages)), SLICE)
-    slices = (store.columns_of(pages[start : start + SLICE]) for start in starts)
+    slices = (store.columns_of(pages[start : start + SLICE], names) for start in starts)
     parts = [[columns[name] for name in names] for columns in slices]
     return {name: np.concatenate(own) for name, own in zip(names, zip(*parts, strict=True), strict=True)}

@@ -95,14 +95,19 @@ def pack(columns: Mapping[str, Array]) -> bytes:
     return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in COLUMNS.items())
 
 
-def some_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
-    """Some of the columns ``[P]`` of a block, copied: its bytes may go."""
+def views_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
+    """Some of the columns ``[P]`` of a block as views on its bytes: read-only when these are."""
     rows = len(block) // ROW_BYTES
     return {
-        name: np.frombuffer(block, dtype, rows, rows * _BEGIN[name]).copy()
+        name: np.frombuffer(block, dtype, rows, rows * _BEGIN[name])
         for name, dtype in COLUMNS.items()
         if name in names
     }
+
+
+def some_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
+    """Some of the columns ``[P]`` of a block, copied: its bytes may go."""
+    return {name: column.copy() for name, column in views_of(block, names).items()}
 
 
 def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Columns:

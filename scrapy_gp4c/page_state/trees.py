@@ -22,8 +22,8 @@ class Tree:
     def __init__(self) -> None:
         """Begin with no site."""
         self._parent: list[int] = []
-        self._children: list[dict[str, int]] = []
-        """Of each directory, by the segment that they add."""
+        self._children: dict[int, dict[str, int]] = {}
+        """Of each directory that has any, by the segment that they add."""
         self._roots: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -37,7 +37,7 @@ class Tree:
         *segments, last = directory.split("/")
         assert not last or last.endswith("?")
         for segment in segments:
-            children = self._children[node]
+            children = self._children.setdefault(node, {})
             known = children.get(segment)
             if known is None:
                 known = children[segment] = self._add(node)
@@ -46,7 +46,6 @@ class Tree:
 
     def _add(self, parent: int) -> int:
         self._parent.append(parent)
-        self._children.append({})
         return len(self._parent) - 1
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
@@ -61,7 +60,8 @@ class Tree:
                     found[up + down] += nodes
                 if d >= 0 and down == up:
                     break
-                nodes = [child for node in nodes for child in self._children[node].values() if child != came]
+                below = (self._children.get(node, {}).values() for node in nodes)
+                nodes = [child for children in below for child in children if child != came]
                 if not nodes:
                     break
             came, ancestor = ancestor, self._parent[ancestor]

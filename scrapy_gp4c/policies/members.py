@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import chain
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
 
 Draws = npt.NDArray[np.uint64]
+
+SLICE: Final = 262_144
+"""Pages whose keys are looked at in order at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,42 +90,60 @@ def members_of(
     evidence: Evidence, grouping: Grouping, value_of: Callable[[Block], Floats] | None = None
 ) -> Members:
     """Tell the groups of all pages that the cycle may choose, or has chosen."""
-    taken = np.sort(evidence.planned().pages)
-    parts = [
-        (
-            block.pages,
-            block.state["draw"],
-            np.zeros(len(block.pages)) if value_of is None else value_of(block),
-        )
-        for block in (*evidence.candidates(), evidence.rows(taken))
-    ]
-    pages, drawn, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    pages, drawn, values = _pages_to_group(evidence, len(grouping.number), value_of)
     number = grouping.number[pages]
     lone = np.flatnonzero(number == NOWHERE)
     alone = pages[lone[np.argsort(~drawn[lone])]]
-    if len(taken) or len(lone):  # sums of values are in the order of pages
+    if len(lone) or (pages[1:] < pages[:-1]).any():  # sums of values are in the order of pages
         keep = np.argsort(pages, kind="stable")
         keep = keep[number[keep] != NOWHERE]
-        pages, drawn, values, number = (one[keep] for one in (pages, drawn, values, number))
-    order = _by_group(number, drawn, grouping.groups)
-    ordered = number[order]
+        pages, drawn, number = pages[keep], drawn[keep], number[keep]
+        values = [one[keep] for one in values]
+    sums = [np.bincount(number, one, grouping.groups) for one in values]
+    del number, values  # the sort of many pages takes the memory
+    order = _by_group(pages, drawn, grouping)
+    pages = pages[order]
+    ordered = grouping.number[pages]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-    groups = ordered[first]
-    size = np.bincount(number, minlength=grouping.groups)[groups]
-    mean = np.bincount(number, values, grouping.groups)[groups] / np.maximum(size, 1)
-    key = drawn_for(drawn[order[first]], Purpose.GROUP)
-    return Members(pages[order], np.append(first, len(order)), groups, key, mean, alone)
+    begin, groups = np.append(first, len(order)), ordered[first]
+    mean = sums[0][groups] / np.maximum(np.diff(begin), 1) if sums else np.zeros(len(groups))
+    turn = drawn_for(drawn[order[first]], Purpose.GROUP)
+    return Members(pages, begin, groups, turn, mean, alone)
 
 
-def _by_group(number: Numbers, drawn: Draws, groups: int) -> Numbers:
+def _pages_to_group(
+    evidence: Evidence, most: int, value_of: Callable[[Block], Floats] | None
+) -> tuple[Pages, Draws, list[Floats]]:
+    """All pages, at most so many, that the cycle may choose or has chosen, their draws, and values if wanted.
+
+    In one array each from the beginning: parts of blocks would leave holes that nothing else fits into.
+    """
+    pages, drawn = np.empty(most, np.uint32), np.empty(most, np.uint64)
+    values = [] if value_of is None else [np.empty(most)]
+    count = 0
+    for block in chain(evidence.candidates(), [evidence.rows(np.sort(evidence.planned().pages))]):
+        rows = slice(count, count + len(block.pages))
+        pages[rows], drawn[rows] = block.pages, block.state["draw"]
+        for one in values:
+            assert value_of is not None
+            one[rows] = value_of(block)
+        count = rows.stop
+    return pages[:count], drawn[:count], [one[:count] for one in values]
+
+
+def _by_group(pages: Pages, drawn: Draws, grouping: Grouping) -> Numbers:
     """Positions by group, the highest draw first; sorting by one number takes a tenth of the time."""
-    bits = max(1, groups).bit_length()
-    key = number.astype(np.uint64) << np.uint64(64 - bits)
-    key |= ~drawn >> np.uint64(bits)
+    bits = max(1, grouping.groups).bit_length()
+    key = grouping.number[pages].view(np.uint64)
+    key <<= np.uint64(64 - bits)
+    turn = ~drawn
+    turn >>= np.uint64(bits)
+    key |= turn
+    del turn
     order = np.argsort(key)
-    key = key[order]
-    if (key[1:] == key[:-1]).any():
-        order = np.lexsort((~drawn, number))
+    slices = (key[order[start : start + SLICE + 1]] for start in range(0, len(order), SLICE))
+    if any((one[1:] == one[:-1]).any() for one in slices):
+        order = np.lexsort((~drawn, grouping.number[pages]))
     return np.asarray(order, np.intp)
 
 

@@ -68,14 +68,15 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     Those that have brought pages since their first visit and promise to bring one in five visits; and start
     requests as long as that is not refuted.
     """
-    is_start, has_yield = state["found_by"] == START, state["brought_sum"] >= LEAST_BROUGHT
-    found = np.asarray(is_start | has_yield)
+    brought = np.ascontiguousarray(state["brought_sum"]).view(np.uint16)  # floats of 16 bits compare slowly
+    found = (state["found_by"] == START) | (brought != 0)
     rows = np.flatnonzero(found)  # of most crawls few, and the rest of them needs no rate
     few = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
-    expected = rate(few, cycle)
+    expected, has_yield = rate(few, cycle), few["brought_sum"] >= LEAST_BROUGHT
     promises = expected * (cycle - few["last_cycle"]) >= LEAST_EXPECTED
-    found[rows] = promises & (has_yield[rows] | (expected >= LEAST_EXPECTED))
-    return found
+    is_start = state["found_by"][rows] == START
+    found[rows] = promises & (has_yield | (is_start & (expected >= LEAST_EXPECTED)))
+    return np.asarray(found)
 
 
 TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {

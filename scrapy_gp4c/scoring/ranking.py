@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,25 @@ TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Tie-breaking numbers of some rows of a block: drawing them for all pages costs more than most scores."""
 SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
+SAMPLE: Final = 4_096
+"""Rows that tell about where the k best begin."""
+
+
+def likely_cut(scores: npt.NDArray[np.float64], k: int) -> float | None:
+    """A score that probably k rows and a few more have, or a higher one; None where a sample tells nothing.
+
+    ``scores`` float64 ``[P]``, not NaN. A fraction of what finding the k-th highest takes.
+    """
+    step = len(scores) // SAMPLE
+    if step < 8:
+        return None
+    sample = scores[::step].copy()
+    likely = k * len(sample) / len(scores)
+    place = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
+    if place < 0:
+        return None
+    sample.partition(place)
+    return float(sample[place])
 
 
 def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -25,17 +45,17 @@ def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> n
     if k >= len(scores):
         return np.arange(len(scores))
     cut = np.partition(scores, len(scores) - k)[len(scores) - k]
-    above = np.flatnonzero(scores > cut)
-    equal = np.flatnonzero(scores == cut)
-    wanted = k - len(above)
-    if wanted < len(equal):
-        # Ties may hold equal values too (hash collisions): a stable sort falls back on position.
-        tie_cut = np.partition(ties[equal], wanted - 1)[wanted - 1]
-        equal = equal[ties[equal] <= tie_cut]
-        equal = equal[np.argsort(ties[equal], kind="stable")][:wanted]
-    chosen = np.concatenate((above, equal))
-    chosen.sort()
-    return chosen
+    kept = scores >= cut
+    surplus = np.count_nonzero(kept) - k
+    if surplus:
+        equal = np.flatnonzero(scores == cut)
+        own = ties[equal]
+        tie_cut = np.partition(own, len(own) - surplus - 1)[len(own) - surplus - 1]
+        kept[equal[own > tie_cut]] = False
+        # Ties may hold equal values too (hash collisions): position decides then.
+        last = equal[own == tie_cut]
+        kept[last[len(last) - (np.count_nonzero(kept) - k) :]] = False
+    return np.flatnonzero(kept)
 
 
 def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -71,20 +91,6 @@ def in_order(scores: npt.NDArray[np.float64], ties_of: TiesOf) -> npt.NDArray[np
     return np.asarray(order, np.int64)
 
 
-class _Part(NamedTuple):
-    """Some rows of a block."""
-
-    scores: npt.NDArray[np.float64]
-    pages: npt.NDArray[np.uint32]
-    rows: npt.NDArray[np.intp] | None
-    """None: all of the block."""
-    ties_of: TiesOf
-
-    def only(self, keep: npt.NDArray[np.intp]) -> _Part:
-        rows = keep if self.rows is None else self.rows[keep]
-        return _Part(self.scores[keep], self.pages[keep], rows, self.ties_of)
-
-
 class Ranked(NamedTuple):
     """Pages in order, best first."""
 
@@ -95,65 +101,62 @@ class Ranked(NamedTuple):
     ties: npt.NDArray[np.uint64]
     """``[rows]``."""
 
+    def only(self, rows: npt.NDArray[np.intp]) -> Ranked:
+        """Some of them, in this order."""
+        return Ranked(self.pages[rows], self.scores[rows], self.ties[rows])
+
 
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k).
 
-    Ties are asked for only where they may decide.
+    Ties are asked for of rows that may be among them.
     """
 
     def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
         """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`."""
         self._k = k
         self._slack_rows = slack_rows
-        self._parts: list[_Part] = []
+        self._parts: list[Ranked] = []
         self._rows = 0
-        self._cut: tuple[float, int] | None = None
+        self._cut: tuple[float, np.uint64] | None = None
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
-        part = _Part(scores, pages, None, ties_of)
-        if self._cut is not None:
+        if self._cut is None:
+            part = Ranked(pages, scores, ties_of(np.arange(len(pages))))
+        else:
             score, tie = self._cut
-            keep = scores > score
-            equal = np.flatnonzero(scores == score)
-            if len(equal):
-                keep[equal[ties_of(equal) < np.uint64(tie)]] = True
-            part = part.only(np.flatnonzero(keep))
+            rows = np.flatnonzero(scores >= score)
+            part = Ranked(pages[rows], scores[rows], ties_of(rows))
+            late = (part.scores == score) & (part.ties >= tie)
+            if late.any():
+                part = part.only(np.flatnonzero(~late))
         self._parts.append(part)
-        self._rows += len(part.scores)
+        self._rows += len(part.pages)
         if self._rows > 2 * self._k + 4 * self._slack_rows:
             self._compact()
 
-    def _candidates(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-        """Scores, ties and pages of all rows that may be among the k best."""
-        parts = self._parts
-        if self._rows > self._k > 0:
-            scores = np.concatenate([part.scores for part in parts])
-            cut = np.partition(scores, self._rows - self._k)[self._rows - self._k]
-            parts = [part.only(np.flatnonzero(part.scores >= cut)) for part in parts]
-        rows = (np.arange(len(part.scores)) if part.rows is None else part.rows for part in parts)
-        ties = [part.ties_of(own) for part, own in zip(parts, rows, strict=True)]
-        return (
-            np.concatenate([part.scores for part in parts]),
-            np.concatenate(ties),
-            np.concatenate([part.pages for part in parts]),
-        )
+    def _joined(self) -> Ranked:
+        pages, scores, ties = zip(*self._parts, strict=True)
+        return Ranked(np.concatenate(pages), np.concatenate(scores), np.concatenate(ties))
 
     def _compact(self) -> None:
-        scores, ties, pages = self._candidates()
-        kept = best_k(scores, ties, self._k)
-        scores, ties = scores[kept], ties[kept]
-        self._parts = [_Part(scores, pages[kept], None, ties.__getitem__)]
-        self._rows = len(kept)
-        if len(kept) == self._k > 0:
-            cut = scores.min()
-            self._cut = (float(cut), int(ties[scores == cut].max()))
+        found = self._joined()
+        cut = likely_cut(found.scores, self._k)
+        rows = np.empty(0, np.intp) if cut is None else np.flatnonzero(found.scores >= cut)
+        if cut is not None and self._k <= len(rows) <= 3 * self._k // 2 + self._slack_rows:
+            found = found.only(rows)
+            self._cut = math.nextafter(cut, -math.inf), np.uint64(0)  # all that score `cut` are kept
+        else:
+            found = found.only(best_k(found.scores, found.ties, self._k))
+            if len(found.pages) == self._k > 0:
+                lowest = found.scores.min()
+                self._cut = float(lowest), found.ties[found.scores == lowest].max()
+        self._parts, self._rows = [found], len(found.pages)
 
     def result(self, k: int) -> Ranked:
         """Return the k best, best first."""
         if not self._parts:
             return Ranked(np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint64))
-        scores, ties, pages = self._candidates()
-        order = top_k(scores, ties, k)
-        return Ranked(pages[order], scores[order], ties[order])
+        found = self._joined()
+        return found.only(top_k(found.scores, found.ties, k))

@@ -193,19 +193,19 @@ _UNWEIGHED: Final = {
     "t": Terminal(("last_cycle",), _t, MEANINGS["t"]),
     "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
 }
-_PREDICTED: Final = ("E", "T", "last_cycle")
+PREDICTED: Final = ("E", "T", "last_cycle")
 """What the probability of a change is told by, and so whether changes surprise."""
 _BEYOND: Final = {
     "rate": Terminal(("E", "T"), _rate, MEANINGS["rate"]),
     "rate_site": Terminal(("E", "T", "site_rate"), _rate_site, MEANINGS["rate_site"]),
-    "p": Terminal(_PREDICTED, change_probability, MEANINGS["p"]),
+    "p": Terminal(PREDICTED, change_probability, MEANINGS["p"]),
     "near": Terminal(("near",), _given("near"), MEANINGS["near"]),
     "near_site": Terminal(("near_site",), _given("near_site"), MEANINGS["near_site"]),
     "near_dir": Terminal(("near_dir",), _given("near_dir"), MEANINGS["near_dir"]),
     "surprise_site": Terminal(
-        ("surprise_site", *_PREDICTED), _given("surprise_site"), MEANINGS["surprise_site"]
+        ("surprise_site", *PREDICTED), _given("surprise_site"), MEANINGS["surprise_site"]
     ),
-    "surprise_dir": Terminal(("surprise_dir", *_PREDICTED), _given("surprise_dir"), MEANINGS["surprise_dir"]),
+    "surprise_dir": Terminal(("surprise_dir", *PREDICTED), _given("surprise_dir"), MEANINGS["surprise_dir"]),
     "found_t": Terminal(("found_cycle",), lambda s, cycle: cycle - s["found_cycle"], MEANINGS["found_t"]),
     "spent": Terminal(("spent",), _given("spent"), MEANINGS["spent"]),
 }

@@ -186,8 +186,11 @@ class PageStore(Protocol):
         Those of `scrapy_gp4c.scoring.worth.COLUMNS` are among them if anything was ever measured.
         """
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`.
+
+        ``names``: at least these, of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all.
+        """
 
     def request(self, page: int) -> StoredRequest:
         """Return the stored request of one page."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
+from scrapy_gp4c.policies import members
 from scrapy_gp4c.policies.members import Heard, Members, members_of, rests, samples
 from scrapy_gp4c.policies.policy import Chosen
 from tests.policies.test_sampling import Web, webs
@@ -29,18 +31,32 @@ def test_members_are_all_pages_by_group_and_turn(web: Web, taken: set[int], seed
     number = np.random.default_rng(seed).integers(NOWHERE, 3, pages)
     memory = web.memory(block_rows=7)
     memory.visit(planned(sorted(page for page in taken if page < pages), SAMPLE))
-    members = members_of(memory, Grouping(number, 3), lambda block: block.pages.astype(np.float64))
+    found = members_of(memory, Grouping(number, 3), lambda block: block.pages.astype(np.float64))
     expected = defaultdict(list)
     for page in sorted(range(pages), key=web.turn):
         expected[int(number[page])].append(page)
     expected.pop(NOWHERE, None)
-    assert members.number.tolist() == sorted(expected)
+    assert found.number.tolist() == sorted(expected)
     for position, group in enumerate(sorted(expected)):
-        assert members.first(position).tolist() == expected[group]
-        assert members.first(position, 2).tolist() == expected[group][:2]
-        assert members.value[position] == sum(expected[group]) / len(expected[group])
-    assert members.positions(np.array([NOWHERE, 7])).tolist() == []
-    assert members.positions(members.number).tolist() == list(range(len(expected)))
+        assert found.first(position).tolist() == expected[group]
+        assert found.first(position, 2).tolist() == expected[group][:2]
+        assert found.value[position] == sum(expected[group]) / len(expected[group])
+    assert found.positions(np.array([NOWHERE, 7])).tolist() == []
+    assert found.positions(found.number).tolist() == list(range(len(expected)))
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30, unique=True),
+    far=st.sampled_from((1, 2**40)),
+    at_a_time=st.integers(1, 5),
+)
+def test_draws_that_are_near_each_other_decide(rows: list[tuple[int, int]], far: int, at_a_time: int) -> None:
+    """The highest comes first, even if what is sorted by cannot tell two of them apart."""
+    number, drawn = np.array(rows, np.intp).reshape(-1, 2).T
+    pages = np.arange(len(rows), dtype=np.uint32)
+    with patch.object(members, "SLICE", at_a_time):
+        order = members._by_group(pages, drawn.astype(np.uint64) * far, Grouping(number, 3))
+    assert order.tolist() == sorted(pages.tolist(), key=lambda row: (rows[row][0], -rows[row][1]))
 
 
 def some_members(sizes: list[int]) -> Members:

@@ -55,3 +55,33 @@ def test_pages_that_never_brought_anything_are_no_hubs(visits: int, found_by: in
     assert growth.is_hub(state, cycle + 200).tolist() == [True]  # still worth a look now and then
     state, cycle = state_after([(1, 0)] * visits + [(3, 2)] + [(1, 0)] * 60, found_by)
     assert growth.is_hub(state, cycle + 200).tolist() == [False]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((0.0, -0.0, 6e-8, 0.0499, 0.05, 0.06, 3.0)),
+            st.sampled_from((0.0, 1.0, 30.0)),
+            st.integers(1, 9),
+            st.sampled_from((7, 0, growth.START)),
+        ),
+        max_size=20,
+    )
+)
+def test_hubs_are_as_defined(rows: list[tuple[float, float, int, int]]) -> None:
+    """Pages with a yield, or start requests, that promise to bring a page in five visits; start requests
+    whatever the gap."""
+    brought, looked, last, found_by = (
+        (np.array(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4
+    )
+    state = {
+        "brought_sum": np.asarray(brought, np.float16),
+        "brought_cycles": np.asarray(looked, np.float16),
+        "last_cycle": np.asarray(last, np.int32),
+        "found_by": np.asarray(found_by, np.uint32),
+    }
+    expected = growth.rate(state, 10)
+    promises = expected * (10 - state["last_cycle"]) >= growth.LEAST_EXPECTED
+    has_yield = state["brought_sum"] >= growth.LEAST_BROUGHT
+    is_start = (state["found_by"] == growth.START) & (expected >= growth.LEAST_EXPECTED)
+    assert growth.is_hub(state, 10).tolist() == (promises & (has_yield | is_start)).tolist()

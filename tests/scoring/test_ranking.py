@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.ranking import Best, best_k, top_k
+from scrapy_gp4c.scoring.ranking import Best, best_k, likely_cut, top_k
 
 SLACK_ROWS = 2
 
@@ -54,3 +55,36 @@ def test_stream_of_blocks_selects_what_a_plain_sort_does(
     assert found.pages.tolist() == [page for _, _, page in expected]
     assert found.scores.tolist() == [-score for score, _, _ in expected]
     assert found.ties.tolist() == [tie for _, tie, _ in expected]
+
+
+@pytest.mark.parametrize("rising", [True, False])
+@pytest.mark.parametrize("values", [20, 10**9])
+def test_sample_tells_where_the_best_begin(rising: bool, values: int) -> None:
+    """A stream of many pages is cut by a sample of them, a little below the k-th best, in any order."""
+    scores = np.random.default_rng(1).integers(0, values, 200_000).astype(float)
+    if rising:  # every block is better than those before, so that any cut is below what comes next
+        scores.sort()
+    ties = np.arange(len(scores), dtype=np.uint64)[::-1]
+    k, best = 25_000, Best(25_000, SLACK_ROWS)
+    for start in range(0, len(scores), 1_000):
+        rows = slice(start, start + 1_000)
+        best.add(scores[rows], ties[rows].__getitem__, np.arange(200_000, dtype=np.uint32)[rows])
+        assert best._rows <= 2 * k + 4 * SLACK_ROWS
+    assert best.result(k).pages.tolist() == top_k(scores, ties, k).tolist()
+    cut = likely_cut(scores, k)
+    assert cut is not None
+    assert k <= np.count_nonzero(scores >= cut) < 1.5 * k
+    assert likely_cut(scores[:30_000], k) is None  # too few to draw a sample of
+
+
+def test_misleading_sample_costs_nothing_but_time() -> None:
+    """Where every 15th page is better than all others, or all are equal, the k best are found as ever."""
+    scores = np.zeros(80_000)
+    scores[::15] = 1.0  # what a sample of 64,000 looks at
+    for values in (scores, np.zeros(80_000)):
+        ties = np.random.default_rng(1).permutation(80_000).astype(np.uint64)
+        best = Best(30_000, SLACK_ROWS)
+        for start in range(0, 80_000, 8_000):
+            rows = slice(start, start + 8_000)
+            best.add(values[rows], ties[rows].__getitem__, np.arange(80_000, dtype=np.uint32)[rows])
+        assert best.result(30_000).pages.tolist() == top_k(values, ties, 30_000).tolist()

@@ -85,6 +85,10 @@ def test_columns_of_some_pages(chosen: set[int], block_rows: int) -> None:
         found = store.columns_of(ids)
         assert found["key"].tolist() == [store.page(page).key for page in ids.tolist()]
         assert found.keys() == columns.COLUMNS.keys() | extras.EXTRAS.keys() | {"weight"}
+        few = store.columns_of(ids, ("group", "key"))
+        assert few.keys() == {"group", "key"}
+        assert few["key"].tolist() == found["key"].tolist()
+        assert few["key"].dtype == found["key"].dtype
 
 
 def test_a_record_keeps_what_it_does_not_know(tmp_path: Path) -> None:

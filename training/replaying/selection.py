@@ -8,15 +8,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.ranking import best_k, in_order
+from scrapy_gp4c.scoring.ranking import best_k, in_order, likely_cut
 
 Rows = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
 
 FEW: Final = 2_000
 """Rows up to which compiling what sorts them takes longer than it saves."""
-SAMPLE: Final = 4_096
-"""Rows that tell about where the k best begin."""
 
 
 class Selection:
@@ -75,14 +73,8 @@ class Selection:
 
         None where a sample of the scores cannot tell that.
         """
-        step = len(scores) // SAMPLE
-        if step < 8:
+        cut = likely_cut(scores, k)
+        if cut is None:
             return None
-        sample = scores[::step].copy()
-        likely = k * len(sample) / len(scores)
-        place = len(sample) - int(likely + 3.0 * np.sqrt(likely) + 8.0)
-        if place < 0:
-            return None
-        sample.partition(place)
-        found = self._kernels.at_least(scores, sample[place], self._among)
+        found = self._kernels.at_least(scores, cut, self._among)
         return self._among[:found] if k <= found <= 4 * k else None

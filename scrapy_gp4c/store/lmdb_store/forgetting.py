@@ -109,7 +109,7 @@ class _Rest:
         for first in range(0, len(self._kept), self._sizes.pages_per_transaction):
             pages = self._kept[first : first + self._sizes.pages_per_transaction]
             with self._old.transaction() as txn:
-                requests = self._old.db["urls"].get_many(txn, pages.tolist())
+                requests = self._old.db["urls"].get_many(txn, pages)
             if requests is None:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
             urls = zip(pages.tolist(), groups.urls_of(requests), strict=True)

@@ -169,7 +169,7 @@ class _Join:
                 rows = np.flatnonzero(shard == number)
                 own, tables = page[rows], self._shards[number].tables
                 with tables.transaction() as txn:
-                    values = tables.db["urls"].get_many(txn, own.tolist())
+                    values = tables.db["urls"].get_many(txn, own)
                 if values is None:
                     raise damaged(tables.path, f"of the pages {own[0]} to {own[-1]}, some have no request")
                 requests[rows] = values

@@ -57,20 +57,23 @@ class OpenRequests:
             self._check(int(ids.min()))
             self._check(int(ids.max()))
         order = np.argsort(ids, kind="stable")
-        result = np.empty(len(ids), object)
+        ascending = ids[order]
+        found: list[StoredRequest] = []
         for start in range(0, len(ids), READ_PAGES):
-            positions = order[start : start + READ_PAGES]
-            result[positions] = self._read_requests(ids[positions].tolist())
-        requests: list[StoredRequest] = result.tolist()
-        return requests
+            found += self._read_requests(ascending[start : start + READ_PAGES])
+        if (ascending == ids).all():
+            return found
+        places = np.empty(len(ids), np.intp)
+        places[order] = np.arange(len(ids))
+        return [found[place] for place in places.tolist()]
 
-    def _read_requests(self, ids: list[int]) -> list[StoredRequest]:
+    def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         replaced = any(one.requests for one in self._newest_first())
         with self._tables.transaction() as txn:
             values = self._tables.db["urls"].get_many(txn, ids)
             if values is None:  # some are new
-                values = [self._known_request(txn, page) for page in ids]
-            for position, page in enumerate(ids) if replaced else ():
+                values = [self._known_request(txn, page) for page in ids.tolist()]
+            for position, page in enumerate(ids.tolist()) if replaced else ():
                 values[position] = self._unsaved_request(page) or values[position]
         decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
         return decoded

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns, unpack
+from scrapy_gp4c.page_state.columns import COLUMNS, ROW_BYTES, Columns, unpack, views_of
 from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.scoring.weights import usual
 from scrapy_gp4c.store.lmdb_store.failures import damaged
@@ -20,19 +21,32 @@ from scrapy_gp4c.store.lmdb_store.weights import read_block as read_weights
 _SAMPLE: Final = 64
 
 
-def columns_of(tables: Tables, pages: npt.NDArray[np.uint32]) -> Columns:
-    """Columns ``[P]`` of some pages, ids ascending, each one merged."""
-    gains = Gains(tables)
-    parts = [unpack(b"") | unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}]
+def columns_of(
+    tables: Tables, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None
+) -> Columns:
+    """Columns ``[P]`` of some pages, ids ascending, each one merged.
+
+    ``names``: of `scrapy_gp4c.page_state.columns.COLUMNS` these alone; None: all, and those kept beside them.
+    """
+    gains = Gains(tables) if names is None else None
+    kept = COLUMNS if names is None else names
+    parts = [views_of(b"", kept)]
+    if gains is not None:
+        parts[0] |= unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}
     blocks, starts = np.unique(pages // tables.block_rows, return_index=True)
     for block, own in zip(blocks.tolist(), np.split(pages, starts)[1:], strict=True):
-        with tables.transaction() as txn:
-            state = unpack(tables.block(txn, block))
-            state |= read_block(txn, tables.db, block, len(state["n"]))
-            state["weight"] = read_weights(txn, tables.db, block, len(state["n"]))
-        state |= gains.block(block, len(state["n"]))
         rows = own - np.uint32(block * tables.block_rows)
-        parts.append({name: column[rows] for name, column in state.items()})
+        with tables.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
+            value = tables.block(txn, block)
+            size = len(value) // ROW_BYTES
+            part = {name: column[rows] for name, column in views_of(value, kept).items()}
+            if gains is not None:
+                beside = read_block(txn, tables.db, block, size)
+                beside["weight"] = read_weights(txn, tables.db, block, size)
+        if gains is not None:
+            beside |= gains.block(block, size)
+            part |= {name: column[rows] for name, column in beside.items()}
+        parts.append(part)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

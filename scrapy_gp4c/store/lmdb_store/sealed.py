@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from scrapy_gp4c.errors import StoreDamagedError
@@ -42,6 +44,8 @@ _PLACES: Final = {name: place for place, name in enumerate(TABLES)} | {
     name: 128 + place for place, name in enumerate(OF_SHARDS)
 }
 
+_CONTENT: Final = itemgetter(slice(None, -SUM_BYTES))
+_SUM: Final = itemgetter(slice(-SUM_BYTES, None))
 _PRIME: Final = 2**32 - 5
 _LOWEST: Final = 2**32 - 1
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
@@ -117,18 +121,18 @@ class Table:
     def _seed(self, key: bytes) -> int:
         return self._place | int.from_bytes(key, "big") % _PRIME
 
-    def get_many(self, txn: Any, numbers: Sequence[int]) -> list[bytes] | None:
-        """Read the values of all these numbers, as keys of 4 bytes; None where one is missing."""
-        keys = split(np.array(numbers, ">u4").tobytes(), U32.size)
-        values = [value for _, value in txn.cursor(self.handle).getmulti(keys)]
-        if len(values) < len(keys):
+    def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
+        """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
+        keys = split(numbers.astype(">u4").tobytes(), U32.size)
+        values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
+        if None in values:
             return None
         if self._plain:
             return values
-        found = [value[:-SUM_BYTES] for value in values]
-        seeds = (np.array(numbers, np.int64) + self._place).tolist()
+        found = list(map(_CONTENT, values))
+        seeds = (numbers.astype(np.int64) + self._place).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, found, seeds), np.uint64, len(found))
-        kept = np.frombuffer(b"".join([value[-SUM_BYTES:] for value in values]), "<u4")
+        kept = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept)
         if len(wrong):
             raise self.wrong(keys[wrong[0]], "its checksum is another")

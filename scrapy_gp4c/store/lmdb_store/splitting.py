@@ -160,7 +160,7 @@ class _Split:
         for first, block in self._store.blocks():
             stop = first + len(block["key"])
             with self._old.transaction() as txn:
-                requests = self._old.db["urls"].get_many(txn, range(first, stop))
+                requests = self._old.db["urls"].get_many(txn, np.arange(first, stop))
             if requests is None:
                 raise damaged(self._old.path, f"of the pages {first} to {stop - 1}, some have no request")
             state = {**block, "found_by": self._finders(first, block["found_by"])}

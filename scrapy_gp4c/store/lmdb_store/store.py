@@ -194,9 +194,9 @@ class Store(OpenPages):
             return self.tables.blocks(names)
         return self.weights.blocks(self.hints.blocks(self.gains.blocks()))
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
-        return columns_of(self.tables, pages)
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """Columns ``[P]`` of some pages, ids ascending, see `PageStore.columns_of`."""
+        return columns_of(self.tables, pages, names)
 
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
         """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""

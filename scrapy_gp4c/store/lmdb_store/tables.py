@@ -264,7 +264,7 @@ class Tables:
     def urls(self, first: int, stop: int) -> list[str]:
         """Read the URLs of the pages first..stop-1, all merged; raises StoreDamagedError for what is none."""
         with self.transaction() as txn:
-            requests = self.db["urls"].get_many(txn, range(first, stop))
+            requests = self.db["urls"].get_many(txn, np.arange(first, stop))
         if requests is None:
             raise damaged(self.path, f"of the pages {first} to {stop - 1}, some have no request")
         try:

@@ -61,8 +61,8 @@ class ShardedPages:
                 pages = np.arange(first, first + len(block["key"]), dtype=np.uint32)
                 yield self._numbers.first[shard] + first, self._of_whole(shard, pages, block)
 
-    def columns_of(self, pages: npt.NDArray[np.uint32]) -> Columns:
-        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """All columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
         parts = [
             self._of_whole(own.shard, own.pages, self._shards[own.shard].columns_of(own.pages))
             for own in self._numbers.by_shard(pages)
