@@ -78,9 +78,9 @@ def test_parts_of_different_steps_are_refused() -> None:
 def test_an_answer_to_another_question_is_refused() -> None:
     """Sums are no range, and a range is no sums."""
     for steps, answer in ((summed(1), EVERYWHERE), (divided(NOBODY.first, 1, ONLY), Sums((1,)))):
-        next(steps)  # type: ignore[call-overload]
+        next(steps)  # type: ignore[call-overload] # of either kind of steps
         with pytest.raises(PolicyError, match="as answer"):
-            steps.send(answer)  # type: ignore[attr-defined]
+            steps.send(answer)  # type: ignore[attr-defined] # likewise
 
 
 def test_parts_and_answers_come_back_from_bytes() -> None:
