@@ -2,12 +2,12 @@
 
 Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
 Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
-the one before; after at most 4 of them (up to 10 million candidates; 5 up to 400 million) it is found. Half
-of what the first sketches tell lies about where the last one would be if each shard had its share: pages are
-in shards by a hash, so that 2 are mostly enough. For the same reason a shard ranks only about twice its share
-at first, and all that could be wanted of it where the range leads on behind these. All are pure functions of
-whole numbers, so that whoever has the sketches comes to the same range. Numbers are little-endian, and a
-sketch has at most 2,081 bytes.
+the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than twice its
+share of the best, up to a k of 2 million) it is found. Half of what the first sketches tell lies about where
+the last one would be if each shard had its share: pages are in shards by a hash, so that 2 are mostly enough.
+For the same reason a shard ranks only about twice its share at first, and all that could be wanted of it
+where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
+sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,081 bytes.
 """
 
 from __future__ import annotations
