@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.common import verdict
+from benchmarks.common import machine, verdict
 from scrapy_gp4c.distributed import exchange, leases, schema
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.exchange import Step
@@ -22,7 +23,7 @@ from scrapy_gp4c.distributed.segments import segment
 from scrapy_gp4c.distributed.shared_run import FLUSH_S
 from tests.support.ledgers import joined, opened, taken, visits_of
 from tests.support.logged import Logged
-from tests.support.postgres import Server
+from tests.support.postgres import BIN, Server
 from tests.support.proxy import Proxy
 
 MOST_VISIT_BYTES: Final = 40.0
@@ -38,6 +39,16 @@ WORKERS: Final = 1000
 MOST_LOOK_MS: Final = 2.0
 """So many workers, who look once a second, then keep at most 2 cores busy."""
 TIMES: Final = 200
+
+
+def begins(script: str) -> bool:
+    """Print machine and command; False, and a line, where there is no PostgreSQL."""
+    if BIN is None:
+        print("no PostgreSQL: apt-get install --no-install-recommends postgresql", file=sys.stderr)
+        return False
+    print(machine())
+    print(f"python -m benchmarks.{script} {' '.join(sys.argv[1:])}\n", flush=True)
+    return True
 
 
 def new_ledger(server: Server, shards: int) -> str:

@@ -71,6 +71,8 @@ class Told(NamedTuple):
 
     began: float
     planned: float
+    cpu_s: float
+    """Of its process, between them."""
     keys: npt.NDArray[np.uint64]
     """Of the pages of its plan."""
     memory_mb: float
@@ -80,13 +82,13 @@ class Told(NamedTuple):
 def one_process(path: str) -> Told:
     """Plan a cycle of the whole store, and end it."""
     with Store(path) as store:
-        began = time.monotonic()
+        began, cpu_s = time.monotonic(), time.process_time()
         store.begin_cycle({"started": time.time()})
         Planner(store, settings()).plan({}, UNPLANNED)
-        planned = time.monotonic()
+        planned, cpu_s = time.monotonic(), time.process_time() - cpu_s
         keys = planned_keys(store)
         store.finish_cycle({"finished": time.time()})
-    return Told(began, planned, keys, anonymous_bytes() / 1e6)
+    return Told(began, planned, cpu_s, keys, anonymous_bytes() / 1e6)
 
 
 def planned_keys(store: Store) -> npt.NDArray[np.uint64]:
@@ -113,14 +115,14 @@ async def worker(task: Task) -> Told:
     record = record_of(own, None)
     del record["started"]
     await deferToThread(task.barrier.wait)
-    began = time.monotonic()
+    began, cpu_s = time.monotonic(), time.process_time()
     found = await link.surely(cycles.join, link.worker, Decided(record, {}), NOBODY, 0.0)
     assert found is not None
     tokens = {task.shard: lease.token}
     with_others = Exchange(link, found.cycle, tokens, nothing)
     opened_cycle = Begun(found.cycle, found.started, None, found.decided)
     await caught_up(link, with_others, [one], opened_cycle, own)
-    planned = time.monotonic()
+    planned, cpu_s = time.monotonic(), time.process_time() - cpu_s
     await deferToThread(task.barrier.wait)
     keys = planned_keys(one)
     done = {task.shard: Progress(one.pages, True)}
@@ -132,7 +134,7 @@ async def worker(task: Task) -> Told:
     await deferToThread(task.barrier.wait)
     one.close()
     link.close(leave=True)
-    return Told(began, planned, keys, anonymous_bytes() / 1e6)
+    return Told(began, planned, cpu_s, keys, anonymous_bytes() / 1e6)
 
 
 def in_reactor(task: Task) -> Told:
@@ -214,16 +216,20 @@ def build_shards(folder: Path, pages: int, shards: int, ledger: str) -> None:
 def compare(crawl: Crawl, runs: int) -> bool:
     """Time one process and the workers, by turns."""
     alone, together = [], []
+    cpu_s: list[tuple[float, float]] = []
     for _ in range(runs):
         one = in_fresh_process(one_process, crawl.store)
         many, _ = crawl.run()
         alone.append(one.planned - one.began)
+        cpu_s.append((sum(told.cpu_s for told in many), one.cpu_s))
         together.append(max(told.planned for told in many) - min(told.began for told in many))
         chosen = np.sort(np.concatenate([told.keys for told in many]))
         if not np.array_equal(chosen, one.keys):
             raise AssertionError(f"expected the pages of one process; found others, {len(chosen):,} of them")
     print(f"one process plans {len(one.keys):,} pages in {', '.join(f'{time_s:.2f}' for time_s in alone)} s")
     print(f"{crawl.shards} workers plan the same in {', '.join(f'{time_s:.2f}' for time_s in together)} s")
+    spread = ", ".join(f"{own:.2f} / {ones:.2f}" for own, ones in sorted(cpu_s))
+    print(f"processor time of all workers / of the one process, s: {spread}")
     memory = max(told.memory_mb for told in many)
     print(f"a worker's process takes {memory:.0f} MB, the one {one.memory_mb:.0f} MB")
     ratio = statistics.median(together) / statistics.median(alone)

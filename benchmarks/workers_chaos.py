@@ -29,8 +29,9 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.common import machine, verdict
-from tests.support.postgres import BIN, PGBOUNCER
+from benchmarks.common import verdict
+from benchmarks.ledger_costs import begins
+from tests.support.postgres import PGBOUNCER
 from tests.support.troubled import HANGS_S, PHASES, Crawl, Found
 
 LEASE_S: Final = 3.0
@@ -225,11 +226,8 @@ def main() -> int:
     parser.add_argument("--takeovers", type=int, default=0, help="measure so many (default: none)")
     parser.add_argument("--lease-s", type=float, default=30.0, help="of the takeovers (default: 30)")
     options = parser.parse_args()
-    if BIN is None:
-        print("no PostgreSQL: apt-get install --no-install-recommends postgresql", file=sys.stderr)
+    if not begins("workers_chaos"):
         return 1
-    print(machine())
-    print(f"python -m benchmarks.workers_chaos {' '.join(sys.argv[1:])} (seed {options.seed})\n", flush=True)
     holds = True
     if options.faults:
         holds = _print_faults(run(options.faults, options.seed), options.faults)

@@ -22,7 +22,8 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy.utils.test import get_crawler
 from twisted.internet import asyncioreactor
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import verdict
+from benchmarks.ledger_costs import begins
 from benchmarks.plan import groups_of
 from scrapy_gp4c.distributed import administration, cycles
 from scrapy_gp4c.distributed.leases import new_worker
@@ -38,7 +39,7 @@ from scrapy_gp4c.store.lmdb_store.sealed import encode
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.support.postgres import BIN, Server
+from tests.support.postgres import Server
 
 TARGET_S: Final = 60.0
 BUDGET: Final = 0.05
@@ -192,11 +193,8 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=60, help="that the history begins with (default: 60)")
     parser.add_argument("--closed", type=int, default=40, help="that are crawled besides (default: 40)")
     options = parser.parse_args()
-    if BIN is None:
-        print("no PostgreSQL: apt-get install --no-install-recommends postgresql", file=sys.stderr)
+    if not begins("workers_rebuild"):
         return 1
-    print(machine())
-    print(f"python -m benchmarks.workers_rebuild {' '.join(sys.argv[1:])}\n", flush=True)
     asyncioreactor.install()
     from twisted.internet import defer, reactor, task
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import signals, version_info
 from scrapy.exceptions import CloseSpider
 
+from scrapy_gp4c.crawling.engine import slot_of
 from scrapy_gp4c.errors import Gp4cError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ CLOSES_AT_START: Final = (2, 19)
 def is_crawl(spider: Spider, crawler: Crawler) -> bool:
     """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
     start: Any = type(spider).start
-    slot: Any = getattr(crawler.engine, "_slot", None)
+    slot = slot_of(crawler)
     is_shell = slot is not None and not slot.close_if_idle
     return not (is_shell or start.__module__.startswith("scrapy.commands."))
 

@@ -41,7 +41,7 @@ class Limits:
         """Count what is stored: by the directories of pages, the open cycle's new ones by their URLs."""
         sites, number = np.unique(self._store.directories()["site"], return_inverse=True)
         pages = np.zeros(len(sites), np.int64)
-        for _, columns in self._store.blocks():
+        for _, columns in self._store.blocks({"group"}):
             pages += np.bincount(number[columns["group"]], minlength=len(sites))
         self._of_site.update(dict(zip(sites.tolist(), pages.tolist(), strict=True)))
         new = np.fromiter(self._store.new_pages(), np.int64)

@@ -61,7 +61,7 @@ def first_visits(
         candidates = by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)
     if most is None:
         return FirstVisits(candidates.pages, 0)
-    found = yield from divided(candidates, most, shard)
+    found = yield from divided(candidates.first, most, shard)
     return FirstVisits(found.own.pages, found.all)
 
 

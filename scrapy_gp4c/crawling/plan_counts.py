@@ -34,6 +34,11 @@ def ranks_all(counts: PlanCounts) -> bool:
     return counts["ranked"] == counts["rankable"]
 
 
+def share_of_all(counts: PlanCounts) -> float:
+    """Of the pages of all shards that the policy may choose from, the share that is here."""
+    return share_of(counts["whole"]["rankable"], counts["rankable"]) if "whole" in counts else 1.0
+
+
 def spent_of(counts: PlanCounts) -> int:
     """Visits that the policy has chosen in the rounds so far, of all shards."""
     return sum(counts["whole"]["ranked"]) if "whole" in counts else counts["ranked"]

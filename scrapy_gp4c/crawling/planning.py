@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
 from scrapy_gp4c.crawling.hubs import Hubs
 from scrapy_gp4c.crawling.new_pages import FirstVisits, first_visits
-from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, spent_of
+from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, share_of_all, spent_of
 from scrapy_gp4c.crawling.survey import Survey, survey
 from scrapy_gp4c.crawling.undivided import check_divisible
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
@@ -51,6 +51,8 @@ class Opening(NamedTuple):
     budget: int
     """Visits that the policy may choose, in all shards: panel and hubs come first."""
     hubs: Chosen
+    share: float
+    """Of the pages that the policy may choose from, what the shard has."""
 
 
 class Beginning(NamedTuple):
@@ -127,7 +129,7 @@ class Planner:
             counts = record["plan"]
             if self._opening is None and "budget" in counts:
                 hubs = planned.pages[planned.kinds == HUB]
-                self._opening = Opening(counts["budget"], _unscored(hubs))
+                self._opening = Opening(counts["budget"], _unscored(hubs), share_of_all(counts))
             found = self._found(seen)
             division, sums = yield from self._divided(number, spent_of(counts), planned, found)
             if self.rounds is None and not division.all:
@@ -174,13 +176,20 @@ class Planner:
     ) -> Steps[tuple[Division, tuple[int, ...]]]:
         """The policy's pages of a round, and the sums that scores read."""
         evidence, sums = yield from self._evidence(spent, planned, found)
-        round = Round(self._cycle, number, max(0, (yield from self._open()).budget - spent))
-        chosen = choose(self._policy, round, evidence)
+        opening = yield from self._open()
+        round = Round(self._cycle, number, max(0, opening.budget - spent))
         quota = quota_of(self._policy, round)
         if quota is None:
+            chosen = choose(self._policy, round, evidence)
             return Division(chosen, len(chosen.pages)), sums
-        check_order(self._policy, round, chosen)
-        return (yield from divided(chosen, quota, self._shard)), sums
+
+        def best(most: int) -> Chosen:
+            asked = round._replace(most=most)
+            chosen = choose(self._policy, asked, evidence)
+            check_order(self._policy, asked, chosen)
+            return chosen.first(most)
+
+        return (yield from divided(best, quota, self._shard, opening.share)), sums
 
     def _evidence(
         self, spent: int, planned: Planned, found: Found
@@ -209,13 +218,10 @@ class Planner:
             return self._beginning
         known, hubs = self._surveyed(), Hubs(self._store, self._settings, self._cycle)
         own, of_hubs = self._surroundings.sums(NOTHING), hubs.sums()
-        counted = (
-            self._store.pages, known.alive, len(known.due[PANEL]), len(known.due[NEW]), known.rankable_pages
-        )  # fmt: skip
-        any_hubs = int(np.count_nonzero(known.hubs))
+        due, any_hubs = known.due[NEW], int(np.count_nonzero(known.hubs))
+        counted = self._store.pages, known.alive, len(known.due[PANEL]), len(due), known.rankable_pages
         totals = yield from summed(*counted, any_hubs, *own, *of_hubs)
         pages, alive, panel, waiting, rankable, any_hubs, *sums = totals
-        due = known.due[NEW]
         new = FirstVisits(due, 0)
         if waiting:
             new = yield from first_visits(self._store, self._settings, self._cycle, self._shard, due)
@@ -224,10 +230,11 @@ class Planner:
         if any_hubs and most:
             left = np.setdiff1d(due, new.pages) if len(new.pages) < len(due) else NOTHING.pages
             best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
-            chosen = yield from divided(best, most, self._shard)
-        self._opening = Opening(beside_panel - chosen.all, chosen.own)
-        sums = sums[: len(own)]
-        self._beginning = Beginning(self._opening, new, pages, rankable - chosen.all, tuple(sums))
+            chosen = yield from divided(best.first, most, self._shard)
+        rankable -= chosen.all
+        share = share_of(rankable, known.rankable_pages - len(chosen.own.pages))
+        self._opening = Opening(beside_panel - chosen.all, chosen.own, share)
+        self._beginning = Beginning(self._opening, new, pages, rankable, tuple(sums[: len(own)]))
         return self._beginning
 
     def _surveyed(self) -> Survey:
@@ -241,7 +248,7 @@ class Planner:
 
     def _first(self, begun: Beginning, chosen: Chosen) -> tuple[PlanCounts, dict[int, Chosen]]:
         """Counts of round 0, but for the policy's pages, and its pages."""
-        known, (budget, hubs) = self._surveyed(), begun.opening
+        known, (budget, hubs, _) = self._surveyed(), begun.opening
         new, warmup, panel = (known.due[kind] for kind in (NEW, WARMUP, PANEL))
         parts = {
             HUB: hubs,

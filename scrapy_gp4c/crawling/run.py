@@ -55,7 +55,13 @@ class Run:
         """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.stats = crawler.stats
-        self._spider = spider
+        self._crawler, self._spider, self._enqueue = crawler, spider, enqueue
+        runs[crawler] = ref(self)
+        self._work_on(cycle, remaining)
+
+    def _work_on(self, cycle: Cycle, remaining: array[int]) -> None:
+        """Take an open cycle, or take it again where its pages have other numbers. Raises StoreError."""
+        crawler, spider = self._crawler, self._spider
         self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
             store.amend_record(secret_params=named)  # for who reads the store without these settings
@@ -66,7 +72,6 @@ class Run:
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
             self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])))
-        self._enqueue = enqueue
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
         self.admit = self._admission.admit
@@ -75,7 +80,6 @@ class Run:
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
-        runs[crawler] = ref(self)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.crawling.engine import has_started, under_way
+
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -40,13 +42,10 @@ class SetupRequests:
     def is_over(self) -> bool:
         """Tell whether the plan may begin."""
         if not self._over:
-            slot = getattr(self._crawler.engine, "_slot", None)
-            self._sent.intersection_update(slot.inprogress if slot is not None else ())
+            self._sent.intersection_update(under_way(self._crawler))
             self._over = not self._queued and not self._sent
         return self._over
 
     def is_quiet(self) -> bool:
         """Tell whether all that the spider has asked for is through, and its start too."""
-        engine = self._crawler.engine
-        slot = getattr(engine, "_slot", None)
-        return getattr(engine, "_start", None) is None and not (slot is not None and slot.inprogress)
+        return has_started(self._crawler) and not under_way(self._crawler)

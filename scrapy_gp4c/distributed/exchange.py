@@ -137,7 +137,8 @@ def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
             whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
             raise DiffersError(
                 f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written "
-                "first: workers must find the same. Let all of them run the same versions, also of NumPy."
+                "first: workers must find the same. Let all of them run the same versions, also of NumPy; "
+                "where processors differ, see docs/distributed.md, Processors of different kinds."
             )
     return _waiting(rows[-1][1])
 

@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.counting import tell
 from scrapy_gp4c.crawling.downloads import Load
+from scrapy_gp4c.crawling.engine import has_started, slot_of, under_way, wake
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.distributed import closing, cycles, mail
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
@@ -50,7 +51,7 @@ class SharedRun(Run):
         self, crawler: Crawler, enqueue: Enqueue, spider: Spider, part: Part, link: Link, again: Again
     ) -> None:
         """Take what is to be done of an open cycle, in which own shards have caught up. Raises StoreError."""
-        self._crawler, self._link, self._again = crawler, link, again
+        self._link, self._again = link, again
         self._record: CycleRecord | None = None
         """What the cycle came to, once it is folded."""
         self._busy: dict[str, Deferred[None]] = {}
@@ -65,15 +66,14 @@ class SharedRun(Run):
         """Requests that wait for that."""
         self.queue_is_empty: Callable[[], bool] = lambda: True
         """Whether Scrapy's queue is."""
-        self._work_on(part, spider, enqueue)
+        super().__init__(crawler, part.cycle, array("Q", part.cycle.remaining()), spider, enqueue)
+        self._take(part)
         self._calls = LoopingCall(self._turn)
         self._calls.start(TURN_S, now=False)
 
-    def _work_on(self, part: Part, spider: Spider, enqueue: Enqueue) -> None:
-        """Begin, or go on with other shards: all that has numbers of pages is made anew."""
-        cycle = part.cycle
-        super().__init__(self._crawler, cycle, array("Q", cycle.remaining()), spider, enqueue)
-        self._part = part
+    def _take(self, part: Part) -> None:
+        """Take the shards in which the cycle is."""
+        self._part, cycle = part, part.cycle
         self._unasked_s = monotonic()  # when nobody was known to have asked for the next round
         self._post = Post(cycle, part.store, self._admission, self.stats)
         self._admission.abroad = self._post
@@ -116,7 +116,7 @@ class SharedRun(Run):
             if awaits and self._flusher.is_quiet and self._is_quiet():
                 self._once("answers", self._end_unanswered)
         if not is_idle:
-            self._wake()
+            wake(self._crawler)
 
     def _once(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin something with the ledger, unless it is under way."""
@@ -130,7 +130,7 @@ class SharedRun(Run):
             if self._ending or isinstance(error, CancelledError):
                 return
             if error is None:
-                self._wake()
+                wake(self._crawler)
             elif isinstance(error, MoreShardsError):
                 self._move(str(error))
             elif not isinstance(error, LedgerAwayError | LedgerFullError):
@@ -149,24 +149,20 @@ class SharedRun(Run):
             assert self._crawler.engine is not None
             deferred_from_coro(self._crawler.engine.close_spider_async(reason=reason))
 
-    def _wake(self) -> None:
-        slot: Any = getattr(self._crawler.engine, "_slot", None)
-        if slot is not None:
-            slot.nextcall.schedule()
-
     def _is_idle(self) -> bool:
         """Tell whether nothing is left to visit, as far as is known here."""
         return self._is_quiet() and not len(self._feeder) and self.cycle.rounds_over
 
     def _is_quiet(self) -> bool:
         """Tell whether nothing is queued or under way."""
-        engine: Any = self._crawler.engine
-        slot = getattr(engine, "_slot", None)
+        crawler, engine = self._crawler, self._crawler.engine
         return bool(
-            slot is not None
-            and not slot.inprogress
+            engine is not None
+            and slot_of(crawler) is not None
+            and not under_way(crawler)
+            and engine.scraper.slot is not None
             and engine.scraper.slot.is_idle()
-            and getattr(engine, "_start", None) is None
+            and has_started(crawler)
             and self.queue_is_empty()
         )
 
@@ -224,7 +220,7 @@ class SharedRun(Run):
         for request in from_downloader(self._crawler.engine.downloader, self.cycle):
             self._take_back(request)
         if self._busy or not self._is_quiet():
-            self._wake()  # which empties the queue
+            wake(self._crawler)  # which empties the queue
             return
         self.cycle.end_lost()
         self._flusher.start(done=False)
@@ -232,7 +228,7 @@ class SharedRun(Run):
             self._once("take over", self._take_over)
 
     async def _take_over(self) -> None:
-        number, enqueue, spider = self.cycle.number, self._enqueue, self._spider
+        number = self.cycle.number
         self._is_between, self.admit = True, self._keep
         self._admission.tell_dropped()
         self._part.store.on_full = lambda: None
@@ -242,7 +238,8 @@ class SharedRun(Run):
         except NothingDueError as error:
             self._end("finished", str(error))
             return
-        self._work_on(part, spider, enqueue)
+        self._work_on(part.cycle, array("Q", part.cycle.remaining()))
+        self._take(part)
         self._moving = self._is_between = False
         kept, self._kept = self._kept, []
         for request in kept:

@@ -39,6 +39,12 @@ class Round(NamedTuple):
     """From 0."""
     remaining: int
     """Visits that the cycle's budget has left."""
+    most: int | None = None
+    """So many of the best pages are asked for, where a shard is not expected to have more of a quota."""
+
+    def ranked(self, quota: int) -> int:
+        """How many pages are to be ranked of a quota."""
+        return quota if self.most is None else min(quota, self.most)
 
 
 class Block(NamedTuple):

@@ -52,7 +52,7 @@ class Rounds:
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)
             return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
-        return best_candidates(scored_by(self.settings, round), self._share(round), evidence)
+        return best_candidates(scored_by(self.settings, round), round.ranked(self._share(round)), evidence)
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:

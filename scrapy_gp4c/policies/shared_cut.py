@@ -2,10 +2,12 @@
 
 Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
 Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
-the one before; after at most 4 of them (up to 10 million candidates; 5 up to 400 million) it is found. Half
-of what the first sketches tell lies about where the last one would be if all shards had as many: pages are in
-shards by a hash, so that 2 are mostly enough. All are pure functions of whole numbers, so that whoever has
-the sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,073 bytes.
+the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than twice its
+share of the best, up to a k of 2 million) it is found. Half of what the first sketches tell lies about where
+the last one would be if each shard had its share: pages are in shards by a hash, so that 2 are mostly enough.
+For the same reason a shard ranks only about twice its share at first, and all that could be wanted of it
+where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
+sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,081 bytes.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ POINTS: Final = 128
 """Candidates that a sketch tells at most."""
 EVEN: Final = 64
 """Those of a first sketch that lie evenly; the others lie about the place that is expected."""
+SPARE: Final = 16_384
+"""Candidates beyond twice what is expected of it that a shard ranks at first: they cost nearly nothing."""
 POINT: Final = np.dtype([("score", "<f8"), ("draw", "<u8")])
 """A candidate: its score, finite, and what decides among equal scores."""
-_SKETCH: Final = struct.Struct("<QQQ")
+_SKETCH: Final = struct.Struct("<QQQQ")
 _PLACE: Final = struct.Struct("<dQIQ")
 _RANGE: Final = struct.Struct("<Q?")
 
@@ -81,31 +85,48 @@ class Sketch(NamedTuple):
     before: int
     """Candidates before the range."""
     inside: int
+    """Candidates in the range: at most so many where the first sketch tells of some alone, else exactly."""
+    expected: int
+    """How many of those wanted the shard is expected to have."""
     points: npt.NDArray[np.void]
-    """Dtype `POINT`: those at `_even_rows`, or in a first sketch at `_expected_rows`."""
+    """Dtype `POINT`: those at `_even_rows`, or in a first sketch at `_first_rows`."""
 
     def packed(self) -> bytes:
-        """24 bytes, and 16 for each point."""
-        return _SKETCH.pack(self.wanted, self.before, self.inside) + self.points.tobytes()
+        """32 bytes, and 16 for each point."""
+        return _SKETCH.pack(self.wanted, self.before, self.inside, self.expected) + self.points.tobytes()
 
     @classmethod
     def unpacked(cls, raw: bytes) -> Self:
         """Of `packed`; raises PolicyError for other bytes."""
         if len(raw) < _SKETCH.size:
             raise PolicyError(f"expected a sketch of at least {_SKETCH.size} bytes; found {len(raw)}")
-        wanted, before, inside = _SKETCH.unpack_from(raw)
+        wanted, before, inside, expected = _SKETCH.unpack_from(raw)
         most = _SKETCH.size + POINT.itemsize * min(inside, POINTS)
         if len(raw) > most or (len(raw) - _SKETCH.size) % POINT.itemsize:
             raise PolicyError(f"expected a sketch of whole points, in at most {most} bytes; found {len(raw)}")
-        return cls(wanted, before, inside, np.frombuffer(raw, POINT, offset=_SKETCH.size))
+        return cls(wanted, before, inside, expected, np.frombuffer(raw, POINT, offset=_SKETCH.size))
+
+
+def at_first(expected: int) -> int:
+    """How many candidates a shard ranks for its first sketch, where so many of it are expected."""
+    return 2 * expected + SPARE
 
 
 class Ordered:
     """The candidates of one shard, best first: by score descending, then draw ascending."""
 
-    def __init__(self, scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64], shard: int) -> None:
-        """Take them in order, each ``[rows]``, scores finite, and the shard's number from 0."""
-        self._scores, self._draws, self._shard = scores, draws, shard
+    def __init__(
+        self, scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64], shard: int, most: int
+    ) -> None:
+        """Take the first ones in order, each ``[rows]``, scores finite, and the shard's number from 0.
+
+        ``most``: so many there may be of them, at least those.
+        """
+        self._scores, self._draws, self._shard, self._most = scores, draws, shard, most
+
+    def lacks(self, place: Place) -> bool:
+        """Tell whether candidates may be missing that are at or before a place."""
+        return self._most > len(self._scores) == self.rows_upto(place)
 
     def rows_upto(self, place: Place) -> int:
         """How many are at or before a place."""
@@ -120,14 +141,14 @@ class Ordered:
             return min(max(place.row + 1, first), last)
         return last if self._shard < place.shard else first
 
-    def sketch(self, within: Range, wanted: int, shards: int) -> Sketch:
-        """Tell of those in a range, where so many of the candidates of all these shards are wanted."""
-        before, end = self.rows_upto(within.after), self.rows_upto(within.upto)
-        is_first = within == EVERYWHERE
-        rows = before + (_expected_rows(end, wanted // shards) if is_first else _even_rows(end - before))
+    def sketch(self, within: Range, wanted: int, expected: int) -> Sketch:
+        """Tell of those in a range, where so many of all shards are wanted, and expected of this one."""
+        before, is_first = self.rows_upto(within.after), within == EVERYWHERE
+        inside = self._most if is_first else self.rows_upto(within.upto) - before
+        rows = before + _rows(is_first, inside, expected)
         points = np.empty(len(rows), POINT)
         points["score"], points["draw"] = self._scores[rows], self._draws[rows]
-        return Sketch(wanted, before, end - before, points)
+        return Sketch(wanted, before, inside, expected, points)
 
 
 def narrowed(sketches: Sequence[Sketch]) -> Range:
@@ -143,9 +164,8 @@ def narrowed(sketches: Sequence[Sketch]) -> Range:
     left = min(wanted - before, sum(sketch.inside for sketch in sketches))
     if left <= 0:
         return Range(BEFORE_ALL, BEFORE_ALL, True, before)
-    rows = [_even_rows(sketch.inside) for sketch in sketches]
-    if not before:  # behind the first ones a range begins at a candidate
-        rows = [_expected_rows(sketch.inside, wanted // len(sketches)) for sketch in sketches]
+    is_first = not before  # behind the first ones a range begins at a candidate
+    rows = [_rows(is_first, sketch.inside, sketch.expected) for sketch in sketches]
     for number, (told, sketch) in enumerate(zip(rows, sketches, strict=True)):
         if len(told) != len(sketch.points):
             raise PolicyError(
@@ -170,10 +190,17 @@ def narrowed(sketches: Sequence[Sketch]) -> Range:
         return Place(float(points["score"][at]), int(points["draw"][at]), own, row)
 
     last = np.searchsorted(least, left)
-    upto = place(last)
-    if most[last] == left:
+    upto = place(last) if last < len(order) else BEHIND_ALL
+    if last < len(order) and most[last] == left:
         return Range(upto, upto, True, before + left)
-    return Range(place(np.searchsorted(most, left) - 1), upto, False, 0)
+    # Where shards have fewer than it seemed, fewer than wanted are chosen, but no fewer than were told of.
+    behind = np.searchsorted(most, min(left, int(least[-1])))
+    return Range(place(behind - 1), upto, False, 0)
+
+
+def _rows(is_first: bool, inside: int, expected: int) -> npt.NDArray[np.int64]:
+    """Positions in a range that a sketch tells."""
+    return _first_rows(min(inside, at_first(expected)), expected) if is_first else _even_rows(inside)
 
 
 def _even_rows(inside: int, points: int = POINTS) -> npt.NDArray[np.int64]:
@@ -182,7 +209,7 @@ def _even_rows(inside: int, points: int = POINTS) -> npt.NDArray[np.int64]:
     return np.arange(points) * (inside - 1) // max(points - 1, 1)
 
 
-def _expected_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
+def _first_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
     """Positions that a first sketch tells: some evenly, some about one, the closer the closer to it.
 
     Beginning with an eighth of the standard deviation of a count of about so many.

@@ -8,14 +8,14 @@ process with all pages does it. A part told twice is the same, and so is the ans
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Chosen, Cut
-from scrapy_gp4c.policies.shared_cut import EVERYWHERE, Ordered, Range, Sketch, narrowed
+from scrapy_gp4c.policies.shared_cut import EVERYWHERE, Ordered, Range, Sketch, at_first, narrowed
 
 T = TypeVar("T")
 
@@ -113,18 +113,32 @@ class Division(NamedTuple):
     """Pages that all shards have chosen."""
 
 
-def divided(candidates: Chosen, wanted: int, shard: Shard) -> Steps[Division]:
+def divided(
+    best: Callable[[int], Chosen], wanted: int, shard: Shard, share: float | None = None
+) -> Steps[Division]:
     """Ask which of a shard's candidates are among the best of all shards.
 
-    ``candidates``: with ties, in order; ``wanted``: so many are chosen, the same in all shards.
+    ``best``: returns so many of them, in order and with ties, or all that there are; it is asked again where
+    the shard turns out to have many of the best. ``wanted``: so many are chosen, the same in all shards;
+    ``share``: of these, that the shard may be expected to have; None: as many as any other.
     """
-    ties = np.empty(0, np.uint64) if candidates.ties is None else candidates.ties
-    ordered = Ordered(candidates.scores, ties, shard.number)
+    expected = int(wanted / shard.of if share is None else wanted * share)
+    most = min(wanted, at_first(expected))
+    candidates = best(most)
+    ordered = _ordered(candidates, shard, wanted if len(candidates.pages) == most else len(candidates.pages))
     where = EVERYWHERE
     while not where.is_found:
-        answer = yield ordered.sketch(where, wanted, shard.of)
+        answer = yield ordered.sketch(where, wanted, expected)
         if not isinstance(answer, Range):
             raise PolicyError(f"expected a range as answer; found {answer!r}")
         where = answer
+        if ordered.lacks(where.upto) and not where.is_found:
+            candidates = best(wanted)
+            ordered = _ordered(candidates, shard, len(candidates.pages))
     cut = Cut(where.upto.score, where.upto.draw) if where.chosen else None
     return Division(candidates.first(ordered.rows_upto(where.upto))._replace(cut=cut), where.chosen)
+
+
+def _ordered(candidates: Chosen, shard: Shard, most: int) -> Ordered:
+    ties = np.empty(0, np.uint64) if candidates.ties is None else candidates.ties
+    return Ordered(candidates.scores, ties, shard.number, most)

@@ -44,7 +44,7 @@ class TopK:
 
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
-        return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
+        return best_candidates(scored_by(self.settings, round), round.ranked(self.quota(round)), evidence)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scrapy_gp4c.crawling.plan_counts import cuts_of, extended, has_cut, merged, ranks_all, share_of, spent_of
+from scrapy_gp4c.crawling.plan_counts import (
+    cuts_of,
+    extended,
+    has_cut,
+    merged,
+    ranks_all,
+    share_of,
+    share_of_all,
+    spent_of,
+)
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Cut
 from scrapy_gp4c.policies.steps import Division
@@ -34,6 +43,14 @@ def test_rounds_add_up() -> None:
     alone = extended(BEGUN, division(2, 2, Cut(1.0, 7)), [])
     assert "whole" not in alone
     assert (spent_of(alone), ranks_all(alone), has_cut(alone)) == (2, False, True)
+
+
+def test_a_shard_knows_its_share_of_the_pages_that_may_be_chosen() -> None:
+    """One store has all of them, whatever its number; where there are none, nobody has a share."""
+    assert share_of_all(SHARD) == 0.75
+    assert share_of_all(BEGUN) == 1.0
+    nobody: PlanCounts = {**SHARD, "rankable": 0, "whole": {**SHARD["whole"], "rankable": 0}}
+    assert share_of_all(nobody) == 0.0
 
 
 def test_all_pages_of_a_shard_are_not_all_pages() -> None:

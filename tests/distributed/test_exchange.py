@@ -38,7 +38,7 @@ def test_the_first_answer_counts(ledger: Connection) -> None:
     """An equal one is welcome, another one is an error that says what to look at."""
     ledger.call(exchange.put_answer, CUT, b"0.5 7")
     ledger.call(exchange.put_answer, CUT, b"0.5 7")
-    with pytest.raises(DiffersError, match=r"the combined answer for 'cut/1' of cycle 1 differs.*versions"):
+    with pytest.raises(DiffersError, match=r"the combined answer for 'cut/1' of cycle 1 differs.*processors"):
         ledger.call(exchange.put_answer, CUT, b"0.5 8")
     assert ledger.call(exchange.answer, CUT) == b"0.5 7"
     assert ledger.single(exchange.look, CUT).answer == b"0.5 7"

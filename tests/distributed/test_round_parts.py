@@ -30,7 +30,7 @@ def test_a_sketch_takes_fewer_bytes() -> None:
     rng = np.random.default_rng(1)
     scores = np.sort(np.round(rng.beta(0.3, 2.0, 60_000) * 40) / rng.integers(3, 41, 60_000))[::-1]
     draws = np.sort(rng.integers(0, 2**64, 60_000, np.uint64))
-    raw = packed(Ordered(scores, draws, 0).sketch(EVERYWHERE, 500_000, 8))
+    raw = packed(Ordered(scores, draws, 0, len(scores)).sketch(EVERYWHERE, 500_000, 62_500))
     assert len(deflated(raw)) < 0.8 * len(raw)
     assert packed(unpacked(inflated(deflated(raw)))) == raw
     sums = packed(Sums((1, 2**40, -3)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.policies.policy import Chosen
 from scrapy_gp4c.policies.shared_cut import (
     BEFORE_ALL,
     BEHIND_ALL,
@@ -21,11 +24,14 @@ from scrapy_gp4c.policies.shared_cut import (
     Place,
     Range,
     Sketch,
+    at_first,
     narrowed,
 )
+from scrapy_gp4c.policies.steps import Shard, divided
+from tests.support.shards import together
 
 Candidates = tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64]]
-MOST_BYTES = 24 + 16 * POINTS
+MOST_BYTES = 1 + 32 + 16 * POINTS
 
 
 def in_order(scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64]) -> Candidates:
@@ -34,16 +40,44 @@ def in_order(scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64]) -> 
     return scores[order], draws[order]
 
 
-def taken(shards: list[Candidates], wanted: int) -> tuple[list[int], Range, int]:
-    """How many each shard has of the best, the range that says it, and the sketches of a shard it took."""
-    ordered = [Ordered(*candidates, number) for number, candidates in enumerate(shards)]
-    where, rounds = EVERYWHERE, 0
-    while not where.is_found:
-        packed = [one.sketch(where, wanted, len(ordered)).packed() for one in ordered]
-        assert max(map(len, packed)) <= MOST_BYTES
-        where = Range.unpacked(narrowed([Sketch.unpacked(raw) for raw in packed]).packed())
-        rounds += 1
-    return [one.rows_upto(where.upto) for one in ordered], where, rounds
+class Taken(NamedTuple):
+    """What shards have come to."""
+
+    counts: list[int]
+    """How many each has of the best."""
+    last: tuple[float, int] | None
+    """Score and draw of the last."""
+    chosen: int
+    sketches: int
+    """That each has told."""
+    ranked: list[list[int]]
+    """How many candidates each was asked to rank, and ranked again."""
+
+
+def taken(shards: list[Candidates], wanted: int, shares: Sequence[float] | None = None) -> Taken:
+    """Divide them as a cycle does, all parts and answers as bytes."""
+    ranked: list[list[int]] = [[] for _ in shards]
+    sent: list[int] = []
+
+    def best(shard: int) -> Callable[[int], Chosen]:
+        scores, draws = shards[shard]
+
+        def first(most: int) -> Chosen:
+            ranked[shard].append(most)
+            pages = np.arange(min(most, len(scores)), dtype=np.uint32)
+            return Chosen(pages, scores[:most], None, ties=draws[:most])
+
+        return first
+
+    steps = [
+        divided(best(number), wanted, Shard(number, len(shards)), None if shares is None else shares[number])
+        for number in range(len(shards))
+    ]
+    found = together(steps, sent)
+    assert max(sent, default=0) <= MOST_BYTES
+    cut = found[0].own.cut
+    last = None if cut is None else (cut.score, cut.tie)
+    return Taken([len(one.own.pages) for one in found], last, found[0].all, len(sent), ranked)
 
 
 def expected(shards: list[Candidates], wanted: int) -> tuple[list[int], tuple[float, int] | None]:
@@ -55,14 +89,13 @@ def expected(shards: list[Candidates], wanted: int) -> tuple[list[int], tuple[fl
     return np.bincount(number[order], minlength=len(shards)).tolist(), last
 
 
-def check(shards: list[Candidates], wanted: int) -> int:
+def check(shards: list[Candidates], wanted: int, shares: Sequence[float] | None = None) -> int:
     """Compare both; returns the sketches of a shard that it took."""
-    counts, where, rounds = taken(shards, wanted)
-    sorted_counts, last = expected(shards, wanted)
-    assert counts == sorted_counts
-    assert where.chosen == sum(counts) == min(wanted, sum(len(one[0]) for one in shards))
-    assert last == ((where.upto.score, where.upto.draw) if where.chosen else None)
-    return rounds
+    found = taken(shards, wanted, shares)
+    assert (found.counts, found.last) == expected(shards, wanted)
+    assert found.chosen == sum(found.counts) == min(wanted, sum(len(one[0]) for one in shards))
+    assert all(len(asked) <= 2 for asked in found.ranked)
+    return found.sketches
 
 
 @st.composite
@@ -83,6 +116,21 @@ def some_shards(draw: st.DrawFn) -> list[Candidates]:
 def test_any_candidates_are_divided_as_a_sort_of_all_does(shards: list[Candidates], share: float) -> None:
     """Ties in scores and in draws, within shards and among them; nobody, some, all of them wanted."""
     assert check(shards, int(share * sum(len(one[0]) for one in shards))) <= 3
+
+
+@given(
+    some_shards(),
+    st.floats(0, 1.1),
+    st.lists(st.sampled_from([0.0, 0.01, 0.5, 1.0]), min_size=40, max_size=40),
+    st.sampled_from([2, 3, 200]),
+)
+def test_what_shards_are_expected_to_have_says_what_they_rank_not_what_they_get(
+    shards: list[Candidates], share: float, shares: list[float], spare: int
+) -> None:
+    """Far too few at first, or all: those that turn out to have more rank again; the best are the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scrapy_gp4c.policies.shared_cut.SPARE", spare)
+        assert check(shards, int(share * sum(len(one[0]) for one in shards)), shares) <= 4
 
 
 @given(some_shards(), st.integers(0, 40))
@@ -120,6 +168,21 @@ def test_shards_of_a_hash_take_two_sketches(shards: int) -> None:
     candidates = [in_order(scores[begin:end], draws[begin:end]) for begin, end in pairwise(bounds)]
     for wanted in (50_000, 400_000):
         assert check(candidates, wanted) <= 2
+        most = min(wanted, at_first(wanted // shards))
+        assert taken(candidates, wanted).ranked == [[most]] * shards
+
+
+def test_a_shard_with_most_of_the_pages_ranks_its_share_once() -> None:
+    """It is expected to have as much of the best; were it as much as the others have, it would rank twice."""
+    rng = np.random.default_rng(3)
+    sizes = [700_000, 200_000, 50_000, 50_000]
+    candidates = [
+        in_order(rng.exponential(size=size), rng.integers(0, 2**64, size, np.uint64)) for size in sizes
+    ]
+    shares = [size / sum(sizes) for size in sizes]
+    assert check(candidates, 200_000, shares) <= 3
+    assert [len(asked) for asked in taken(candidates, 200_000, shares).ranked] == [1, 1, 1, 1]
+    assert [len(asked) for asked in taken(candidates, 200_000).ranked] == [2, 1, 1, 1]
 
 
 def worst(pages: int, shards: int) -> list[Candidates]:
@@ -144,12 +207,12 @@ def test_places_and_ranges_and_sketches_come_back_from_bytes() -> None:
     where = Range(Place(-1e308, 2**64 - 1, 1023, 2**40), BEHIND_ALL, True, 2**50)
     assert Range.unpacked(where.packed()) == where
     assert Range.unpacked(EVERYWHERE.packed()) == EVERYWHERE
-    sketch = Sketch(5, 2**40, 2, np.array([(2.5, 7), (-0.5, 2**64 - 1)], POINT))
+    sketch = Sketch(5, 2**40, 2, 3, np.array([(2.5, 7), (-0.5, 2**64 - 1)], POINT))
     again = Sketch.unpacked(sketch.packed())
-    assert again[:3] == sketch[:3]
+    assert again[:4] == sketch[:4]
     assert again.points.tolist() == sketch.points.tolist()
     assert sketch.packed() == bytes.fromhex(
-        "05000000000000000000000000010000020000000000000000000000000004400700000000000000"
+        "050000000000000000000000000100000200000000000000030000000000000000000000000004400700000000000000"
         "000000000000e0bfffffffffffffffff"
     )
     for raw in (b"", where.packed()[:-1], where.packed() + b"x"):
@@ -164,17 +227,17 @@ def test_shards_that_want_different_numbers_are_refused() -> None:
     """The error names both."""
     empty = np.empty(0, POINT)
     with pytest.raises(PolicyError, match="0: 5, 1: 6"):
-        narrowed([Sketch(5, 0, 0, empty), Sketch(6, 0, 0, empty)])
+        narrowed([Sketch(5, 0, 0, 2, empty), Sketch(6, 0, 0, 3, empty)])
 
 
 def test_a_sketch_of_too_few_points_is_refused() -> None:
     """Where its points are follows from how many candidates there are."""
     with pytest.raises(PolicyError, match="expected 3 points in the sketch of shard 0; found 0"):
-        narrowed([Sketch(2, 0, 3, np.empty(0, POINT))])
+        narrowed([Sketch(2, 0, 3, 2, np.empty(0, POINT))])
 
 
 def test_nobody_is_before_all_and_all_are_before_behind_all() -> None:
     """The ends of the order, which no candidate has."""
-    ordered = Ordered(np.array([1e308, 0.0, -1e308]), np.zeros(3, np.uint64), 0)
+    ordered = Ordered(np.array([1e308, 0.0, -1e308]), np.zeros(3, np.uint64), 0, 3)
     assert ordered.rows_upto(BEFORE_ALL) == 0
     assert ordered.rows_upto(BEHIND_ALL) == 3

@@ -230,6 +230,18 @@ class ShardedMachine(RuleBasedStateMachine):
                 assert many[name] == value, name
             assert self.both[1].verify() == []
 
+    @invariant()
+    def tell_some_columns(self) -> None:
+        """Whoever asks for some columns gets those, with the numbers that all have."""
+        if hasattr(self, "both"):
+            whole = list(self.both[1].blocks())
+            for names in ({"key"}, {"group", "n"}, {"found_by"}):
+                some = list(self.both[1].blocks(names))
+                assert [first for first, _ in some] == [first for first, _ in whole]
+                for (_, few), (_, all_) in zip(some, whole, strict=True):
+                    assert few.keys() == names
+                    assert all((few[name] == all_[name]).all() for name in names)
+
 
 TestSharded = ShardedMachine.TestCase
 TestSharded.settings = settings(

@@ -54,11 +54,12 @@ def together(
             begun = again()
             assert packed(next(begun)) == told[0][0]
             for (_, before), (part, _) in pairwise(told):
-                assert packed(begun.send(unpacked(before))) == part  # type: ignore[arg-type]
+                assert packed(begun.send(unpacked(before))) == part  # type: ignore[arg-type] # an answer
             steps = [begun, *steps[1:]]
         for one in steps:
             try:
-                parts.append(next(one) if answer is None else one.send(unpacked(answer)))  # type: ignore[arg-type]
+                told_all = None if answer is None else unpacked(answer)
+                parts.append(one.send(told_all))  # type: ignore[arg-type] # None begins, and none is a part
             except StopIteration as end:
                 ended.append(end.value)
         if ended:
@@ -67,7 +68,7 @@ def together(
         raw = [packed(part) for part in parts]
         if sent is not None:
             sent.append(len(raw[0]))
-        answer = packed(combined([unpacked(part) for part in raw]))  # type: ignore[misc]
+        answer = packed(combined([unpacked(part) for part in raw]))  # type: ignore[misc] # none is an answer
         told.append((raw[0], answer))
 
 

@@ -55,11 +55,10 @@ class ShardedPages:
         return 0 if page is None else page + 1
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield all page columns block by block: first page id, and read-only columns ``[rows]``."""
+        """Yield the page columns block by block, see `PageStore.blocks`."""
         for shard, one in enumerate(self._shards):
-            for first, block in one.blocks():
-                pages = np.arange(first, first + len(block["key"]), dtype=np.uint32)
-                yield self._numbers.first[shard] + first, self._of_whole(shard, pages, block)
+            for first, block in one.blocks(names):
+                yield self._numbers.first[shard] + first, self._of_whole(shard, first, block)
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """All columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`."""
@@ -71,17 +70,24 @@ class ShardedPages:
             return self._shards[0].columns_of(np.empty(0, np.uint32))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _of_whole(self, shard: int, pages: npt.NDArray[np.uint32], state: Columns) -> Columns:
-        """Columns of some pages of a shard with the numbers that the whole has."""
-        group = state["group"] + np.uint32(self._numbers.first_group[shard])
-        found_by = state["found_by"]
+    def _of_whole(self, shard: int, pages: npt.NDArray[np.uint32] | int, state: Columns) -> Columns:
+        """Columns of some pages of a shard, or from one on, with the numbers that the whole has."""
+        if "group" in state:
+            state = {**state, "group": state["group"] + np.uint32(self._numbers.first_group[shard])}
+        if "found_by" in state:
+            state = {**state, "found_by": self._finders_of(shard, pages, state["found_by"])}
+        return state
+
+    def _finders_of(self, shard: int, pages: npt.NDArray[np.uint32] | int, found_by: Array) -> Array:
+        """The column ``found_by`` of some pages of a shard, or from one on, as the whole has it."""
         is_page = (found_by > 0) & (found_by < ELSEWHERE)
         found_by = np.where(is_page, found_by + np.uint32(self._numbers.first[shard]), found_by)
         rows = np.flatnonzero(found_by == ELSEWHERE)
         if len(rows):
             known, whole = self._found_elsewhere(shard)
-            found_by[rows] = whole[np.searchsorted(known, pages[rows])]
-        return {**state, "group": group, "found_by": found_by}
+            own = rows + pages if isinstance(pages, int) else pages[rows]
+            found_by[rows] = whole[np.searchsorted(known, own)]
+        return found_by
 
     def _found_elsewhere(self, shard: int) -> tuple[Array, Array]:
         if shard not in self._finders:
