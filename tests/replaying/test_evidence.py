@@ -73,3 +73,21 @@ def test_a_history_without_names_has_sites_alone():
     for name in ("near", "near_dir", "surprise_dir"):
         with pytest.raises(ScoreError, match=f"the terminal '{name}' is told by the directories"):
             run(arranged, f"t * {name}")
+
+
+def test_it_vouches_for_what_it_has_just_ranked_alone():
+    """Not for a copy, for pages that were written to, or for those of a round before."""
+    history = ChangeHistory(changed=np.eye(6, 40, dtype=bool), site=np.zeros(40, np.int32))
+    arranged = prepare(history, budget=0.1)
+    evidence = ReplayEvidence(arranged, ("last_cycle", "X"))
+    scores_of = scored_by(PolicySettings(functions.load("t * X"), 0), Round(3, 0, 4))
+    evidence.begin(3, arranged.salts[0])
+    chosen = evidence.best(scores_of, 4)
+    assert evidence.vouches_for(chosen)
+    assert not evidence.vouches_for(chosen._replace(pages=chosen.pages[::-1]))
+    chosen.pages.flags.writeable = True
+    assert not evidence.vouches_for(chosen)
+    chosen = evidence.best(scores_of, 4)
+    evidence.visit(chosen, np.zeros(4, np.bool_))
+    assert not evidence.vouches_for(chosen)
+    assert not evidence.may_visit(chosen.pages).any()

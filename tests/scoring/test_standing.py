@@ -77,3 +77,19 @@ def test_the_largest_parts_are_told_once():
 def test_a_callable_has_no_parts():
     """Nobody can look into it."""
     assert divided(functions.load("tests.scoring.test_functions.half_of_x")) is None
+
+
+def test_what_own_states_and_directories_alone_tell_apart_is_known():
+    """A number of the round is the same for all; a draw, or what a last visit dates, is a page's own."""
+    for text, is_shared, stands_still in (
+        ("t * (X + 0.5) * near", True, True),
+        ("(t + spent) * near", True, False),
+        ("near - spent / rate", True, False),
+        ("t * near * random", False, True),
+        ("t * surprise_dir", False, True),
+        ("w * t", False, True),
+    ):
+        found = divided(functions.load(text))
+        assert found.is_shared is is_shared, text
+        for name in found.parts[Level.OWN]:
+            assert found.stands_still(name) is stands_still, text

@@ -53,8 +53,7 @@ def replay_dense(
     ``observe`` is told the same, of the warm-up cycles too. ``by_rounds``: the policy itself plans every
     round, even where `sampled` has a compiled loop for it.
 
-    Raises PolicyError for a policy that breaks its contract, ScoreError for a terminal that needs to know
-    more than the history tells.
+    Raises PolicyError for a breach of the policy's contract, ScoreError for a terminal that nothing tells.
     """
     copies = Copies(arranged, tallies)
     beside = measuring(arranged, copies, tallies)
