@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.core.scheduler import Scheduler
@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, opening
+from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, look_again, opening
 
 if TYPE_CHECKING:
     from typing import Self
@@ -126,9 +126,7 @@ class RecrawlScheduler(Scheduler):
             logger.critical("%s", cycle.failure, extra=self._run.extra)
             deferred_from_coro(self.crawler.engine.close_spider_async(reason=FAILED))
         elif self._run.idle_since_s is not None:
-            slot: Any = getattr(self.crawler.engine, "_slot", None)
-            if slot is not None:  # else the engine looks again in five seconds
-                slot.nextcall.schedule()
+            look_again(self.crawler)
 
     def has_pending_requests(self) -> bool:
         """Tell whether the queue or the plan still has requests."""

@@ -1,4 +1,4 @@
-"""Whether a crawl begins, and what it takes; the scheduler's."""
+"""Whether a crawl begins, and what it takes; the scheduler's, and how it is asked again."""
 
 from __future__ import annotations
 
@@ -49,6 +49,13 @@ def end_as_failure(crawler: Crawler, when: object) -> None:
         crawler.spider = None
 
     crawler.signals.connect(end, when, weak=False)
+
+
+def look_again(crawler: Crawler) -> None:
+    """Let the engine ask the scheduler in the reactor's next turn; else it may do so only in five seconds."""
+    slot: Any = getattr(crawler.engine, "_slot", None)
+    if slot is not None:
+        slot.nextcall.schedule()
 
 
 def _refuse() -> None:
