@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
@@ -21,9 +22,10 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.engine import wake
 from scrapy_gp4c.crawling.finders import Skips, mark, passing, take_off, who_finds
-from scrapy_gp4c.crawling.run import hear, run_of
-from scrapy_gp4c.crawling.stored_requests import META, PASSED
+from scrapy_gp4c.crawling.run import Run, hear, run_of
+from scrapy_gp4c.crawling.stored_requests import META, unmark
 from scrapy_gp4c.crawling.validators import keep_validators, kept_validators
 from scrapy_gp4c.crawling.witnesses import has_witnesses
 from scrapy_gp4c.errors import StoreError
@@ -45,8 +47,6 @@ GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 BROKEN_FLAGS: Final = frozenset({"dataloss", "partial"})
-OF_EACH_REQUEST: Final = (signals.request_scheduled, signals.request_dropped)
-"""What Scrapy sends of every request that a spider yields."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -78,8 +78,16 @@ class FinderMiddleware(BaseSpiderMiddleware):
 
     def _skips(self) -> Skips | None:
         """What tells links that end here; None where somebody after us is to see, or to hear of, each."""
-        run = run_of(self.crawler)
-        return None if run is None or has_witnesses(self.crawler, self, OF_EACH_REQUEST) else run.skips
+        run, of_each = run_of(self.crawler), (signals.request_scheduled, signals.request_dropped)
+        if run is None or has_witnesses(self.crawler, self, of_each):
+            return None
+        return partial(self._ends_here, run)
+
+    def _ends_here(self, run: Run, request: Request) -> bool:
+        """Tell whether a link is skipped; the engine goes on as after any: so the order of requests stays."""
+        if skipped := run.skips(request):
+            wake(self.crawler)
+        return skipped
 
 
 class FingerprintMiddleware:
@@ -114,7 +122,7 @@ class FingerprintMiddleware:
         """Record the visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
         cycle, visit = self._visit(request)
         if cycle is None or visit is None:
-            _unmark(request)
+            unmark(request)
             hear(self._crawler, response, None)
             return response
         features = cycle.settings.features
@@ -188,7 +196,7 @@ class FingerprintMiddleware:
             if result is not None:
                 request.meta[META] = result
         else:
-            _unmark(request)
+            unmark(request)
 
     def _visit(self, request: Request) -> tuple[Cycle | None, Claim | None]:
         visit = request.meta.get(META)
@@ -289,8 +297,3 @@ def _describe(cycle: Cycle, visit: Claim, response: Response, outcome: str) -> N
             cycle.store.set_description(visit.page, description(response))
     except StoreError as error:
         cycle.failure = error
-
-
-def _unmark(request: Request) -> None:
-    if request.meta.get(META) == PASSED:
-        del request.meta[META]

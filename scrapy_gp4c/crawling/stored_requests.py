@@ -90,6 +90,12 @@ def plain_fingerprint(url: str) -> bytes:
     return sha1(_HEAD + url.encode("utf-8", "replace") + _TAIL).digest()
 
 
+def unmark(request: Request) -> None:
+    """Take `PASSED` off a request that has come through."""
+    if request.meta.get(META) == PASSED:
+        del request.meta[META]
+
+
 def is_page_request(request: Request) -> bool:
     """Tell whether this is a plain GET of a page: what gets scheduled; all else passes untouched."""
     return (
