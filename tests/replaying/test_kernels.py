@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
 from training.replaying.kernels import cycles, drop_stale_code, ranks
 from training.replaying.metrics import METRICS
@@ -17,6 +20,39 @@ from training.replaying.replay import replay
 from training.replaying.workspace import _new_work, by_slot, parted
 
 SCORES = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, 3.0, np.inf])
+
+
+KERNELS = "training.replaying.kernels"
+
+
+def called_without_a_way_in(tree: ast.AST, loops: set[tuple[str, str]]) -> list[str]:
+    """Names in a module's tree of `loops` (module, function) by either way to take them."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            found += [name for module, name in loops if node.attr == name and owner in (module, "_kernels")]
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(KERNELS):
+            module = node.module.rpartition(".")[2]
+            found += [one.name for one in node.names if (module, one.name) in loops]
+    return found
+
+
+def test_no_loop_is_called_from_python_that_only_loops_may_call():
+    """It has no way in: the process would end without a word."""
+    kernels = {name for name in MODULES if name.startswith(KERNELS + ".")}
+    loops = {
+        (kernel.rpartition(".")[2], name)
+        for kernel in kernels
+        for name, one in vars(import_module(kernel)).items()
+        if getattr(one, "targetoptions", {}).get("no_cpython_wrapper")
+    }
+    assert ("bits", "mix") in loops
+    assert called_without_a_way_in(ast.parse("from training.replaying.kernels.bits import mix"), loops)
+    assert called_without_a_way_in(ast.parse("kernels.bits.mix(1)"), loops)
+    users = {name: path for name, path in MODULES.items() if name not in kernels}
+    found = {name: called_without_a_way_in(tree(path), loops) for name, path in users.items()}
+    assert not any(found.values()), found
 
 
 @njit

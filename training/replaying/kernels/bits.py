@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from scrapy_gp4c.scoring import draws
-from training.replaying.kernels.compiled import inner
+from training.replaying.kernels.compiled import inner, outer
 
 mix = inner(draws.mix)
 GOLDEN = np.uint64(draws.GOLDEN)
@@ -73,7 +73,7 @@ def bits_of(number):
     return bits
 
 
-@inner
+@outer
 def fill_keys(pages, salt, by_draw, keys):
     """Write to `keys` what orders `pages` among ties: distinct numbers."""
     if by_draw:

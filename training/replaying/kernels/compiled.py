@@ -5,7 +5,7 @@ callers; besides, it makes what hands arguments over from Python and from C, whi
 arrays. Three kinds of functions spare most of that:
 
 - `outer` ones are called from Python;
-- `inner` ones by other loops alone;
+- `inner` ones by other loops alone: a call from Python would end the process, and a test looks for one;
 - `flat` ones become part of their callers before anything is compiled. They save the most, but not those that
   are called in several places, nor short loops that the processor spends its time in: in a long function the
   compiler makes worse code of these.
