@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
@@ -98,8 +99,12 @@ def html_text(html: str, root: str | None = None) -> str:
     return document.text(separator=" ")
 
 
+@lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
 def content_of(html: str) -> LexborNode | None:
-    """Return what a visitor reads of a page that is not too deep, as a tree; None of one without any."""
+    """Return what a visitor reads of a page that is not too deep, as a tree; None of one without any.
+
+    The tree is not to be changed: the next to ask for the same page gets it, too.
+    """
     document = LexborHTMLParser(html).root
     if document is None:
         return None
