@@ -40,7 +40,7 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
             store.finish_cycle({})
         index = SearchIndex(store_path / FILE, store.store_id, parse_query_log(["heat\t1"], "log"), "tfidf")
         for page, words in enumerate(TEXTS):
-            index.stage(Arrival(page, page, page, None, words.split()))
+            index.stage(Arrival(page, page, page, None, words.encode()))
         index.commit(1)
         index.apply(1, range(len(TEXTS)), [], 7)
         index.close()
