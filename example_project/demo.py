@@ -60,7 +60,7 @@ LEARNING = {
     "--terminals": "related",
     "--parsimony": 0.001,
     "--population": 200,
-    "--generations": 20,
+    "--generations": 10,
     "--seeds": 3,
 }
 PROMOTED, KEPT = 0, 3  # exit codes of the learning
