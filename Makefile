@@ -1,6 +1,8 @@
 # The front door: each target installs what it needs into .venv by itself.
 PYTHON ?= python3
 BIN := .venv/bin
+# Files in their order: that of xdist begins the files of few but long tests last.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo demo-workers report test fuzz lint bench chaos docs clean
 
@@ -21,11 +23,11 @@ report: .venv/installed
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # The property tests with examples of their own, instead of the same ones in every run.
 fuzz: .venv/installed
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto --dist loadfile
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(PARALLEL)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -27,6 +27,12 @@ hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes of tests a processor: tests of crawls and of workers mostly wait, for delays and leases."""
+    return 2 * (os.cpu_count() or 1)
+
+
 SPIDERS = """
 import scrapy
 
