@@ -114,7 +114,9 @@ class DaskPool:
 
         def send(call: Call, worker: str) -> Any:
             function, args, options = call
-            return self._submit(worker, function, *args, **options)
+            # To whoever is free: what is bound to a worker waits for ever if the last one dies, even when
+            # another comes.
+            return self._client.submit(function, *args, pure=False, **options)
 
         jobs = (Job(number, partial(send, call)) for number, call in enumerate(calls))
         return self._results(jobs, lambda result: None)
@@ -152,10 +154,8 @@ class DaskPool:
         for done in self._results((Job(task.number, partial(send, task)) for task in tasks), again):
             yield done.result
 
-    def _submit(self, worker: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        return self._client.submit(
-            function, *args, workers=[worker], allow_other_workers=True, pure=False, **options
-        )
+    def _submit(self, worker: str, *args: Any) -> Any:
+        return self._client.submit(*args, workers=[worker], allow_other_workers=True, pure=False)
 
     def _results(self, jobs: Iterable[Job], again: Callable[[Any], tuple[Job, str] | None]) -> Iterator[Any]:
         """Yield results of jobs. ``again``: what is sent in place of a result, and to whom; None: nothing."""
