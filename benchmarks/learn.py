@@ -121,14 +121,17 @@ def dask_s(jobs: int) -> DaskTimes:
 
 def compare_dask() -> bool:
     """Print how many times faster two workers are; tells whether the target is held."""
-    pairs = [[in_fresh_process(dask_s, jobs) for jobs in (2, 1)] for _ in range(DASK_RUNS)]
-    for two, one in pairs:
+    pairs = []
+    for _ in range(DASK_RUNS):
+        two, one = (in_fresh_process(dask_s, jobs) for jobs in (2, 1))
+        pairs.append((one.wall_s, two.wall_s))
         busy = " and ".join(f"{seconds:.1f}" for seconds in two.workers_s)
         print(
             f"one worker {one.wall_s:.1f} s, two {two.wall_s:.1f} s: {one.wall_s / two.wall_s:.2f} times "
-            f"faster; processor time of the one {one.workers_s[0]:.1f} s, of the two {busy} s"
+            f"faster; processor time of the one {one.workers_s[0]:.1f} s, of the two {busy} s",
+            flush=True,
         )
-    ratio = median_ratio([(one.wall_s, two.wall_s) for two, one in pairs])
+    ratio = median_ratio(pairs)
     return verdict("two workers of a Dask cluster, times faster", ratio, DASK_TARGET, at_least=True)
 
 

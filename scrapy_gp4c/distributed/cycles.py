@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
+from scrapy_gp4c.distributed.arithmetic import Arithmetic
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import CodeDiffersError, DiffersError
 from scrapy_gp4c.distributed.leases import Worker
@@ -27,6 +28,8 @@ class Code(NamedTuple):
     """What tells versions of the fingerprint apart."""
     version: str
     """Of scrapy-gp4c."""
+    arithmetic: Arithmetic = Arithmetic()
+    """Its bits are compared, not by what they were computed."""
 
 
 class Decided(NamedTuple):
@@ -113,12 +116,13 @@ def _decided(text: str) -> Decided:
 
 
 def _code(text: str) -> Code:
-    features, names, fingerprint, version = json.loads(text)
-    return Code(tuple(features), tuple(names), fingerprint, version)
+    features, names, fingerprint, version, *rest = json.loads(text)
+    bits, extensions = rest[0] if rest else Arithmetic()  # none of a cycle that an older version opened
+    return Code(tuple(features), tuple(names), fingerprint, version, Arithmetic(bits, tuple(extensions)))
 
 
 def _compare_code(ours: Code, theirs: Code, cycle: int, opener: str) -> None:
-    for name in Code._fields:
+    for name in ("features", "names", "fingerprint", "version"):
         here, there = getattr(ours, name), getattr(theirs, name)
         if here != there:
             raise CodeDiffersError(
@@ -127,6 +131,14 @@ def _compare_code(ours: Code, theirs: Code, cycle: int, opener: str) -> None:
                 f"{here!r}. Let all workers run the same code and versions, or wait until the cycle is "
                 f"closed."
             )
+    here, there = ours.arithmetic, theirs.arithmetic
+    if here.bits != there.bits:
+        raise CodeDiffersError(
+            f"cycle {cycle} was opened by {opener!r} with another arithmetic: the last bits of exp, log and "
+            f"powers, expected {there.bits}, as it has; found {here.bits}. By these, plans differ. To crawl "
+            f"together, {here.remedy(there)} (docs/distributed.md, Processors of different kinds), or wait "
+            f"until the cycle is closed."
+        )
 
 
 def _differences(ours: Decided, theirs: Decided) -> list[str]:

@@ -13,7 +13,7 @@ from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.begun import record_of
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.undivided import check_divisible
-from scrapy_gp4c.distributed import closing, cycles, schema
+from scrapy_gp4c.distributed import arithmetic, closing, cycles, schema
 from scrapy_gp4c.distributed.catching_up import Home, caught_up, opened
 from scrapy_gp4c.distributed.cycles import Code, Decided, Joined
 from scrapy_gp4c.distributed.holding import SETTLE, MoreShardsError, NothingDueError, take_shards, watch
@@ -207,4 +207,4 @@ def _code(settings: Settings, version: str) -> Code:
     name = "text" if features is None else f"{features.__module__}.{features.__qualname__}"
     names = (settings.policy.text, settings.score_function.text)
     dotted = tuple(text for text in names if text.replace(".", "").replace("_", "").isalnum() and "." in text)
-    return Code((), dotted, name, version)
+    return Code((), dotted, name, version, arithmetic.of_this_process())

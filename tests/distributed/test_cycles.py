@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_gp4c.distributed import cycles, exchange, mail, objects
+from scrapy_gp4c.distributed.arithmetic import Arithmetic
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.cycles import Decided, Joined
 from scrapy_gp4c.distributed.errors import CodeDiffersError, CycleClosedError, DiffersError
@@ -61,6 +63,32 @@ def test_other_code_is_refused(ledger: Connection) -> None:
             CodeDiffersError, match=rf"cycle 1 was opened by 'one' with another {name}: expected"
         ):
             ledger.call(cycles.join, worker, DECIDED, CODE._replace(**{name: value}))
+
+
+def test_other_arithmetic_is_refused(ledger: Connection) -> None:
+    """With the remedy; what the same bits were computed by does not matter."""
+    code = CODE._replace(arithmetic=Arithmetic("aa", ("OLD",)))
+    assert ledger.call(cycles.join, joined(ledger), DECIDED, code, 0.0) is not None
+    worker = joined(ledger, "two")
+    same = code._replace(arithmetic=Arithmetic("aa", ("NEW", "OLD")))
+    assert ledger.call(cycles.join, worker, DECIDED, same) is not None
+    other = code._replace(arithmetic=Arithmetic("bb", ("NEW", "OLD")))
+    with pytest.raises(
+        CodeDiffersError,
+        match=r"opened by 'one' with another arithmetic: .* expected aa, .* found bb\. .*"
+        r'set NPY_DISABLE_CPU_FEATURES="NEW" in the environment of this worker',
+    ):
+        ledger.call(cycles.join, worker, DECIDED, other)
+
+
+def test_a_cycle_that_was_opened_before_arithmetics_were_told(ledger: Connection) -> None:
+    """Tells none, which is another one: nobody knows by which it was planned."""
+    worker = joined(ledger)
+    opened(ledger, worker)
+    ledger.call(lambda tx: tx.execute("UPDATE gp4c.cycle SET code = %s", (json.dumps(CODE[:4]),)))
+    with pytest.raises(CodeDiffersError, match="with another arithmetic"):
+        ledger.call(cycles.join, worker, DECIDED, CODE._replace(arithmetic=Arithmetic("aa")))
+    assert ledger.call(cycles.join, worker, DECIDED, CODE) is not None
 
 
 def test_a_cycle_is_opened_when_it_is_due(ledger: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import signal
 import time
@@ -11,10 +12,12 @@ from typing import NamedTuple
 import joblib
 import pytest
 from distributed import Client, LocalCluster, get_worker
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import LearningError
 from training.evolution import dask_pool
-from training.evolution.dask_pool import DaskPool
+from training.evolution.dask_pool import DaskPool, Job, Seats
 from training.evolution.workers import workers
 
 QUIET = {"dashboard_address": ":0", "silence_logs": 50}
@@ -60,6 +63,50 @@ def deadly(number: int) -> int:
 def failing(number: int) -> int:
     """Fail."""
     raise ValueError(f"no {number}")
+
+
+def simulated(threads: dict[str, int], jobs: list[tuple[int, float]]) -> tuple[list[tuple[int, str]], float]:
+    """Who does which job of (number, seconds), in this order, and when the last one is done."""
+    seats, clock = Seats(threads), 0.0
+    free_at = {worker: [0.0] * count for worker, count in threads.items()}
+    under_way: list[tuple[float, str]] = []
+    placed = []
+    seats.waiting += [Job(number, lambda worker, seconds=seconds: seconds) for number, seconds in jobs]
+    while True:
+        for job, worker in seats.seated():
+            seats.take(worker)
+            seat = free_at[worker].index(min(free_at[worker]))
+            free_at[worker][seat] = max(free_at[worker][seat], clock) + job.send(worker)
+            heapq.heappush(under_way, (free_at[worker][seat], worker))
+            placed.append((job.number, worker))
+        if not under_way:
+            return placed, clock
+        clock, worker = heapq.heappop(under_way)
+        seats.leave(worker)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 3), min_size=1),
+    st.lists(st.tuples(st.integers(0, 9), st.floats(0.01, 10.0))),
+)
+def test_nobody_is_idle_while_others_have_plenty(
+    threads: dict[str, int], jobs: list[tuple[int, float]]
+) -> None:
+    """However unequal the jobs: all are done in an equal share of the time, and two jobs' more at most."""
+    placed, end_s = simulated(threads, jobs)
+    assert sorted(number for number, _ in placed) == sorted(number for number, _ in jobs)
+    all_s = sum(seconds for _, seconds in jobs)
+    longest_s = max((seconds for _, seconds in jobs), default=0.0)
+    assert end_s <= all_s / sum(threads.values()) + 2 * longest_s + 1e-9
+
+
+def test_data_stay_where_they_are_while_all_are_busy() -> None:
+    """Jobs of a number are one worker's; of five numbers for two workers, the last one is shared."""
+    even, _ = simulated({"a": 1, "b": 1}, [(number, 1.0) for number in (0, 0, 1, 1, 2, 2, 3, 3)])
+    assert {(number, worker) for number, worker in even} == {(0, "a"), (1, "b"), (2, "a"), (3, "b")}
+    odd, end_s = simulated({"a": 1, "b": 1}, [(number, 1.0) for number in (0, 0, 1, 1, 2, 2, 3, 3, 4, 4)])
+    assert set(odd) == {(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "a"), (4, "b")}
+    assert end_s == 5.0
 
 
 @pytest.fixture

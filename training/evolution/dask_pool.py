@@ -1,14 +1,16 @@
 """The workers of a Dask cluster, used as a `joblib.Parallel` is.
 
 joblib's own way to Dask does the work of a cluster with one worker in the process that sends it, and lets
-every worker get every training set. Here all work is the workers', and what is on one training set goes to
-one of them, as long as that leaves nobody idle: fewer sets travel, and a worker meets rankings that it knows.
+every worker get every training set. Here all work is the workers', and each gets its next piece when it has
+done one: pieces take unequal times, and Dask itself moves work from worker to worker but once a second. What
+is on one training set goes to one worker as long as that leaves nobody idle: fewer sets travel, and a worker
+meets rankings that it knows.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -39,6 +41,53 @@ class Done(NamedTuple):
     """Who did it."""
 
 
+class Job(NamedTuple):
+    """What waits to be done."""
+
+    number: int
+    """As of a task."""
+    send: Callable[[str], Any]
+    """Sends it to a worker; returns the future."""
+
+
+class Sent(NamedTuple):
+    """What is under way."""
+
+    job: Job
+    worker: str
+    """To whom it was sent; another one may do it, where that one died."""
+    attempt: int
+
+
+class Seats:
+    """Who does what next: each worker as many jobs as it has threads, and one ahead while plenty wait."""
+
+    def __init__(self, threads: Mapping[str, int]) -> None:
+        """Take the threads of each worker."""
+        self._threads = dict(sorted(threads.items()))
+        self._taken = dict.fromkeys(self._threads, 0)
+        self.waiting: list[Job] = []
+
+    def take(self, worker: str) -> None:
+        """A worker, or one that came later, has got a job."""
+        self._taken[worker] = self._taken.get(worker, 0) + 1
+
+    def leave(self, worker: str) -> None:
+        """A worker has done one."""
+        self._taken[worker] -= 1
+
+    def seated(self) -> Iterator[tuple[Job, str]]:
+        """Yield the next jobs, and to whom they go, until nobody has room, or none waits."""
+        workers = list(self._threads)
+        while self.waiting:
+            worker = min(workers, key=lambda one: self._taken[one] / self._threads[one])
+            ahead = len(self.waiting) > sum(self._threads.values())
+            if self._taken[worker] >= self._threads[worker] + ahead:
+                return
+            own = (at for at, job in enumerate(self.waiting) if workers[job.number % len(workers)] == worker)
+            yield self.waiting.pop(next(own, -1)), worker
+
+
 class DaskPool:
     """Runs calls on the workers of a cluster."""
 
@@ -46,12 +95,12 @@ class DaskPool:
         """Take a `distributed.Client`; raises LearningError where there is no worker."""
         self._client = client
         self._distributed: Any = importlib.import_module("distributed")
-        self._workers()
+        self._wait_for_workers()
         self.n_jobs = sum(client.ncores().values())
         """Calls that are done at a time."""
 
-    def _workers(self) -> list[str]:
-        """Addresses of the workers; raises LearningError where there is none."""
+    def _wait_for_workers(self) -> None:
+        """Raise LearningError where there is none."""
         try:
             self._client.wait_for_workers(1, timeout=WAIT_S)
         except TimeoutError:
@@ -59,15 +108,18 @@ class DaskPool:
                 f"expected a worker on the cluster of {self._client.scheduler.address}; found none within "
                 f"{WAIT_S} s. Start some (docs/learning.md, On a Dask cluster)"
             ) from None
-        return sorted(self._client.ncores())
 
     def __call__(self, calls: Iterable[Call]) -> Iterator[Any]:
         """Yield what calls return, in the order in which they are done; raises as `run`."""
-        sends = (
-            partial(self._client.submit, function, *args, pure=False, **options)
-            for function, args, options in calls
-        )
-        return self._results(sends, lambda result: None)
+
+        def send(call: Call, worker: str) -> Any:
+            function, args, options = call
+            # To whoever is free: what is bound to a worker waits for ever if the last one dies, even when
+            # another comes.
+            return self._client.submit(function, *args, pure=False, **options)
+
+        jobs = (Job(number, partial(send, call)) for number, call in enumerate(calls))
+        return self._results(jobs, lambda result: None)
 
     def run(
         self,
@@ -78,57 +130,71 @@ class DaskPool:
         """Yield what ``work(task, payload)`` returns of tasks, in the order in which they are done.
 
         It is given no payload at first. ``missing``: tells of a result what it lacked; then its ``task`` is
-        done again with that, which goes to that worker once. `tasks` is consumed at once, while workers
+        done again with that, which goes to that worker once. `tasks` is consumed while workers
         begin. A task whose worker died is done by another one. Raises what `work` raises, and LearningError
         for a task that kills worker after worker.
         """
-        workers = self._workers()
         payloads: dict[tuple[int, str], Any] = {}
 
-        def send(task: Task, worker: str, payload: Any = None) -> Any:
-            options = {"workers": [worker], "allow_other_workers": True, "pure": False}
-            return self._client.submit(_told, work, task, payload, **options)
+        def send(task: Task, worker: str) -> Any:
+            return self._submit(worker, _told, work, task, None)
 
-        def with_payload(task: Task, worker: str, payload: bytes) -> Any:
+        def send_with(payload: bytes, task: Task, worker: str) -> Any:
             place = task.number, worker
             if (kept := payloads.get(place)) is None or kept.status != "finished":
                 payloads[place] = self._client.scatter(payload, workers=[worker], hash=False)
-            return send(task, worker, payloads[place])
+            return self._submit(worker, _told, work, task, payloads[place])
 
-        def again(done: Done) -> Callable[[], Any] | None:
-            payload = missing(done.result)
-            return None if payload is None else partial(with_payload, done.result.task, done.worker, payload)
+        def again(done: Done) -> tuple[Job, str] | None:
+            if (payload := missing(done.result)) is None:
+                return None
+            task = done.result.task
+            return Job(task.number, partial(send_with, payload, task)), done.worker
 
-        sends = (partial(send, task, workers[task.number % len(workers)]) for task in tasks)
-        for done in self._results(sends, again):
+        for done in self._results((Job(task.number, partial(send, task)) for task in tasks), again):
             yield done.result
 
-    def _results(
-        self, sends: Iterable[Callable[[], Any]], again: Callable[[Any], Callable[[], Any] | None]
-    ) -> Iterator[Any]:
-        """Yield results of what is sent. ``again``: what is sent in place of a result; None: nothing."""
-        done = self._distributed.as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
-        sent: dict[Any, tuple[Callable[[], Any], int]] = {}
+    def _submit(self, worker: str, *args: Any) -> Any:
+        return self._client.submit(*args, workers=[worker], allow_other_workers=True, pure=False)
 
-        def begin(send: Callable[[], Any], attempt: int) -> None:
-            future = send()
-            sent[future] = send, attempt
+    def _results(self, jobs: Iterable[Job], again: Callable[[Any], tuple[Job, str] | None]) -> Iterator[Any]:
+        """Yield results of jobs. ``again``: what is sent in place of a result, and to whom; None: nothing."""
+        done = self._distributed.as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
+        self._wait_for_workers()
+        seats = Seats(self._client.ncores())
+        sent: dict[Any, Sent] = {}
+
+        def begin(job: Job, worker: str, attempt: int = 1) -> None:
+            future = job.send(worker)
+            sent[future] = Sent(job, worker, attempt)
+            seats.take(worker)
             done.add(future)
 
+        def ended(future: Any, result: Any) -> Iterator[Any]:
+            job, worker, attempt = sent.pop(future)
+            seats.leave(worker)
+            more = None
+            if future.status == "finished":
+                if (more := again(result)) is not None:
+                    begin(*more)
+            elif future.status == "error" or attempt == ATTEMPTS:
+                raise self._failure(future)
+            else:  # its payload was with workers that died
+                begin(job, worker, attempt + 1)
+            for one in seats.seated():
+                begin(*one)
+            if future.status == "finished" and more is None:
+                yield result
+
         try:
-            for send in sends:
-                begin(send, 1)
-            for future, result in done:
-                send, attempt = sent.pop(future)
-                if future.status == "finished":
-                    if (more := again(result)) is None:
-                        yield result
-                    else:
-                        begin(more, 1)
-                elif future.status == "error" or attempt == ATTEMPTS:
-                    raise self._failure(future)
-                else:  # its payload was with workers that died
-                    begin(send, attempt + 1)
+            for job in jobs:
+                seats.waiting.append(job)
+                for one in seats.seated():
+                    begin(*one)
+                for one in done.next_batch(block=False):
+                    yield from ended(*one)
+            for one in done:
+                yield from ended(*one)
         finally:
             if sent:
                 self._client.cancel(list(sent))
