@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c import __version__
 from scrapy_gp4c.crawling.engine import wake
+from scrapy_gp4c.crawling.garbage import leave_out_what_is_there
 from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -85,6 +86,7 @@ class RecrawlScheduler(Scheduler):
     def _begin(self, run: Run) -> None:
         assert self.crawler is not None
         self._run = run
+        leave_out_what_is_there(self.crawler)
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(run.close_store, signals.spider_closed)
