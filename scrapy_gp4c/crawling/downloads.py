@@ -159,7 +159,7 @@ class Downloads:
         """Tell whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
         slot = self._downloader.slots.get(name)
         if slot is not None and any(request.meta.get(META) == claim for request in slot.transferring):
-            return time() - slot.lastseen < ANSWERED_S
+            return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
 
     def _has_heard(self, is_under_way: Callable[[Claim], bool]) -> bool:
