@@ -15,12 +15,18 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c import __version__
 from scrapy_gp4c.crawling.engine import wake
-from scrapy_gp4c.crawling.garbage import leave_out_what_is_there
 from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, opening
+from scrapy_gp4c.start import (
+    FAILED,
+    cannot_begin,
+    end_as_failure,
+    is_crawl,
+    leave_out_what_is_there,
+    opening,
+)
 
 if TYPE_CHECKING:
     from typing import Self
