@@ -84,10 +84,12 @@ def crawl(port: int, store: str | None, queries: str | None = None, policy: str 
     from scrapy import signals
     from scrapy.crawler import CrawlerProcess
 
-    # Imports are not part of the crawl, those that come with a log of queries neither.
-    import scrapy_gp4c.crawling.archiving
-    import scrapy_gp4c.crawling.measuring
-    import scrapy_gp4c.scheduler  # noqa: F401
+    if store is not None:
+        # Imports are not part of the crawl, those that come with a log of queries neither; stock Scrapy is
+        # without them, as each module is more for its garbage collections.
+        import scrapy_gp4c.crawling.archiving
+        import scrapy_gp4c.crawling.measuring
+        import scrapy_gp4c.scheduler  # noqa: F401
 
     class PageSpider(scrapy.Spider):
         name = "pages"

@@ -19,7 +19,14 @@ from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.start import FAILED, cannot_begin, end_as_failure, is_crawl, opening
+from scrapy_gp4c.start import (
+    FAILED,
+    cannot_begin,
+    end_as_failure,
+    is_crawl,
+    leave_out_what_is_there,
+    opening,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -85,6 +92,7 @@ class RecrawlScheduler(Scheduler):
     def _begin(self, run: Run) -> None:
         assert self.crawler is not None
         self._run = run
+        leave_out_what_is_there(self.crawler)
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(run.close_store, signals.spider_closed)

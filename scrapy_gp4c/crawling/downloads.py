@@ -15,6 +15,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.stored_requests import META
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 HELD_S: Final = 0.5
 """A host has enough at the downloader when that lasts so long: the scheduler is asked again by then."""
+ANSWERED_S: Final = 0.25
+"""An answer is not far off for so long after its request was sent."""
 TURN_S: Final = 0.02
 """Rounds that are planned so soon one after the other are one turn of the reactor."""
 TELLING: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
@@ -41,6 +44,8 @@ class Load(Enum):
     """Only pages of hosts that may not be asked yet, or have as many requests under way as they may."""
     HELD = auto()
     """Such pages, and the downloader has enough for all their hosts."""
+    HEARD = auto()
+    """As `FREE`; and samples are in by which a host that has nothing to do may get some."""
 
 
 class Downloads:
@@ -58,11 +63,14 @@ class Downloads:
             for name, given in settings.getdict("DOWNLOAD_SLOTS").items()
         }
         self._counts: Counter[str] = Counter()
-        self._telling: dict[Claim, str] = {}
+        self._telling: dict[Claim, str | None] = {}
+        """Visits that a policy may wait for -> slot; None: its delay keeps them behind another."""
+        self._told = 0
+        """Outcomes of such visits that no round was planned ahead by."""
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
         """Hosts that a round was planned ahead of, until there is a page for another one."""
-        self._rests_until_s = 0.0
+        self._rests_until_s = self._leaves_time_until_s = 0.0
 
     @property
     def _downloader(self) -> Any:
@@ -71,25 +79,37 @@ class Downloads:
         return engine.downloader
 
     def expect(self, request: Request) -> None:
-        """Note that a request is queued: its outcome may be one that the policy waits for."""
+        """Note that a request is queued: its outcome may be one that the policy waits for.
+
+        Where hosts have delays, a sample comes first in the queue of its host: others may have nothing to do
+        until it is in.
+        """
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and claim.kind in TELLING:
-            self._telling[claim] = self._downloader.get_slot_key(request)
+            name = self._downloader.get_slot_key(request)
+            has_delay = self._pace(name)[1] > 0
+            self._telling[claim] = None if has_delay and name in self._telling.values() else name
+            if has_delay and self._sites > 1 and claim.kind == KINDS[SAMPLE]:
+                request.priority += RANK_LEVELS
 
-    def load(self, queued: Collection[str]) -> Load:
+    def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
         """Tell what the queue has; ``queued``: slots of its requests."""
+        load = self._of_queue(queued)
+        return Load.HEARD if load is Load.FREE and self._has_heard(is_under_way) else load
+
+    def _of_queue(self, queued: Collection[str]) -> Load:
+        self._queued = frozenset(queued)
+        if not self._queued <= self._in_vain:
+            self._in_vain = frozenset()
         if len(queued) > len(self._downloader.active) and not self._in_vain:
             return Load.FREE  # a host has nothing under way
         self._count()
-        self._queued = frozenset(queued)
         if not queued:
             return Load.NONE
         enough = True
         for slot in self._queued:
             backlog_s = self._backlog_s(slot)
             if not backlog_s and not self._answers_late(slot):
-                if slot not in self._in_vain:
-                    self._in_vain = frozenset()
                 return Load.FREE
             enough &= backlog_s >= HELD_S
         return Load.HELD if enough else Load.BUSY
@@ -102,17 +122,20 @@ class Downloads:
     def _backlog_s(self, name: str) -> float:
         """Seconds that a further request would wait for those before it; infinite: for answers."""
         slot = self._downloader.slots.get(name)
+        concurrency, delay_s = self._pace(name)
         count = self._counts[name]
-        if slot is None:  # there is one from the first request on
-            concurrency, delay_s = self._given.get(name, self._usual)
-            sent, seen_s = 0, 0.0
-        else:
-            concurrency, delay_s, sent = slot.concurrency, slot.delay, len(slot.transferring)
-            seen_s = slot.lastseen
+        sent, seen_s = (0, 0.0) if slot is None else (len(slot.transferring), slot.lastseen)
         if delay_s:
             waiting = max(0, count - sent) * delay_s
             return waiting or max(0.0, min(delay_s, seen_s + delay_s - time()))
         return math.inf if count > concurrency else 0.0
+
+    def _pace(self, name: str) -> tuple[int, float]:
+        """Requests to a host at a time, and seconds between two."""
+        slot = self._downloader.slots.get(name)
+        if slot is None:  # there is one from the first request on
+            return self._given.get(name, self._usual)
+        return slot.concurrency, slot.delay
 
     def _answers_late(self, name: str) -> bool:
         """Tell whether a host that has a delay may be asked before its last answer is in.
@@ -124,12 +147,31 @@ class Downloads:
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
         """Tell whether an outcome is missing that the policy may wait for, and which is not far off."""
-        for claim, slot in list(self._telling.items()):
+        for claim, name in list(self._telling.items()):
             if not is_under_way(claim):
                 del self._telling[claim]
-            elif not HELD_S <= self._backlog_s(slot) < math.inf:
+                self._told += 1
+            elif name is not None and self._answers_soon(claim, name):
                 return True
         return False
+
+    def _answers_soon(self, claim: Claim, name: str) -> bool:
+        """Tell whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
+        slot = self._downloader.slots.get(name)
+        if slot is not None and any(request.meta.get(META) == claim for request in slot.transferring):
+            return bool(time() - slot.lastseen < ANSWERED_S)
+        return not 0.0 < self._backlog_s(name) < math.inf
+
+    def _has_heard(self, is_under_way: Callable[[Claim], bool]) -> bool:
+        """Tell whether a round may be planned ahead of pages that can be sent.
+
+        Without delays nobody needs it: a host that comes late is asked as fast as it answers.
+        """
+        slots = self._downloader.slots.values()
+        if monotonic() < self._leaves_time_until_s or not any(slot.delay for slot in slots):
+            return False
+        self._count()
+        return not self.awaits(is_under_way) and self._told > 0 and self.leave_a_host()
 
     def leave_a_host(self) -> bool:
         """Tell whether a host may have nothing to do, so that a further round could give it some.
@@ -138,17 +180,21 @@ class Downloads:
         """
         if self._queued and self._queued <= self._in_vain:
             return False
-        busy = self._queued.union(slot for slot in self._counts if self._backlog_s(slot) >= HELD_S)
+        busy = self._queued.union(slot for slot in self._counts if self._backlog_s(slot) > 0)
         return len(busy) < self._sites
 
     def rests(self) -> bool:
         """Tell whether the reactor has its turn before the next round is planned ahead of queued pages."""
         return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
 
-    def planned_ahead(self, samples: bool, begun_s: float) -> None:
-        """Note that a round was; ``samples``: whether with pages that tell of others.
+    def planned_ahead(self, samples: bool | None, begun_s: float) -> None:
+        """Note that a round was; ``samples``: whether with pages that tell of others, None: without any.
 
-        ``begun_s``: since when (monotonic clock). Planning takes half of the time at most, `TURN_S` in a row.
+        ``begun_s``: since when (monotonic clock). Planning takes half of the time at most, `TURN_S` in a row;
+        a tenth where pages can be sent meanwhile.
         """
-        self._in_vain = self._queued if samples else frozenset()
-        self._rests_until_s = max(self._rests_until_s, begun_s) + 2 * (monotonic() - begun_s)
+        now_s, self._told = monotonic(), 0
+        if samples is not None:
+            self._in_vain = self._queued if samples else frozenset()
+        self._rests_until_s = max(self._rests_until_s, begun_s) + 2 * (now_s - begun_s)
+        self._leaves_time_until_s = now_s + 9 * (now_s - begun_s)

@@ -120,7 +120,9 @@ class Run:
         self.feed()
         while True:
             load = self._load(queued)
-            if load is Load.FREE and (request := pop()) is not None:
+            if load is Load.HEARD and self._begin_round(load):
+                continue
+            if load in (Load.FREE, Load.HEARD) and (request := pop()) is not None:
                 self.idle_since_s = None
             elif self._begin_round(load):
                 continue
@@ -133,7 +135,7 @@ class Run:
         """Tell what the queue has for the downloader, where a policy that samples may plan on."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
-        load = self._downloads.load(slots)
+        load = self._downloads.load(slots, self.cycle.is_under_way)
         if load is Load.NONE and self._has_queued:
             self.idle_since_s = None  # only now nothing is left to send
         self._has_queued = load is not Load.NONE
@@ -180,10 +182,10 @@ class Run:
             logger.critical("No further round in cycle %d: %s", cycle.number, error, extra=self.extra)
             return False
         self._asked_with = None if pages else cycle.without_outcome
+        if self._downloads is not None and load is not Load.NONE:
+            self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples if pages else None, begun_s)
         if not pages and cycle.rounds[1] is None:
             return False
-        if self._downloads is not None and load is not Load.NONE:
-            self._downloads.planned_ahead(cycle.planned_kinds["sample"] > samples, begun_s)
         self._admission.forget_settled()
         self.stats.set_value("gp4c/planned", cycle.planned)
         logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)

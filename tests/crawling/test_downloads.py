@@ -18,8 +18,11 @@ from scrapy.core.downloader import Slot
 from scrapy.settings import Settings
 from twisted.web.http import Request
 
+from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.downloads import TURN_S, Downloads, Load
+from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.run import Run
+from scrapy_gp4c.crawling.stored_requests import META
 from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -146,6 +149,22 @@ async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
     assert len(last_record(store_path)["rounds"]) > 1
 
 
+@pytest_twisted.ensureDeferred
+async def test_samples_act_before_the_pages_of_busier_hosts_are_through(
+    hosts: Site, store_path: Path
+) -> None:
+    """All hosts have a delay, and each is a group: the last to be followed is not the last to be asked."""
+    policy = "groups(level='site', sample=1, in_flight=1)"
+    fill(hosts, dict.fromkeys(HOSTS, PAGES))
+    await get_to_know(hosts, store_path, policy)
+    hosts.pages = {path: changed(path) for path in hosts.pages}
+    slots = {host: {"delay": 0.1, "concurrency": 1, "jitter": 0} for host in HOSTS}
+    await crawl(Listed, store_path, settings(policy, 0.0) | {"DOWNLOAD_SLOTS": slots})
+    rounds = last_record(store_path)["rounds"]
+    assert sum(one["planned"] for one in rounds) == len(hosts.pages)
+    assert rounds[-1]["seen"] < len(hosts.pages) // 2
+
+
 @pytest.mark.parametrize("policy", ["db(in_flight=4)", "cb(in_flight=4)"])
 @pytest_twisted.ensureDeferred
 async def test_a_host_without_others_is_not_planned_ahead_of(
@@ -163,7 +182,12 @@ async def test_a_host_without_others_is_not_planned_ahead_of(
     assert planned == SLOW_PAGES
 
 
-def downloads(delay_s: float, active: list[str], seen_s: float = 0.0) -> Downloads:
+def nobody(claim: Claim) -> bool:
+    """Of no visit the outcome is missing."""
+    return False
+
+
+def downloads(delay_s: float, active: list[str], seen_s: float = 0.0, sites: int = len(HOSTS)) -> Downloads:
     """Downloads of a crawler with requests to some hosts under way, all last asked at `seen_s`."""
     slots = {host: Slot(8, delay_s, 0) for host in HOSTS}
     for slot in slots.values():
@@ -176,32 +200,76 @@ def downloads(delay_s: float, active: list[str], seen_s: float = 0.0) -> Downloa
     crawler: Any = SimpleNamespace(
         settings=Settings({"DOWNLOAD_DELAY": delay_s}), engine=SimpleNamespace(downloader=downloader)
     )
-    return Downloads(crawler, len(HOSTS))
+    return Downloads(crawler, sites)
+
+
+def sample(one: Downloads, host: str, page: int) -> tuple[Claim, ScrapyRequest]:
+    """A sample that is queued."""
+    claim = Claim(page, "sample", 0.0, host, 1)
+    request = ScrapyRequest(f"http://{host}/{page}", meta={META: claim})
+    one.expect(request)
+    return claim, request
 
 
 def test_a_host_is_free_when_its_delay_has_passed() -> None:
     """Until then a page of it would only wait in one of the downloader's places."""
-    assert downloads(30.0, OTHERS, time()).load([SLOW]) is Load.HELD
-    assert downloads(30.0, OTHERS, time() - 31).load([SLOW]) is Load.FREE
-    assert downloads(0.0, OTHERS, time()).load([SLOW]) is Load.FREE
+    assert downloads(30.0, OTHERS, time()).load([SLOW], nobody) is Load.HELD
+    assert downloads(30.0, OTHERS, time() - 31).load([SLOW], nobody) is Load.FREE
+    assert downloads(0.0, OTHERS, time()).load([SLOW], nobody) is Load.FREE
 
 
 def test_a_host_with_a_delay_and_an_answer_out_is_busy() -> None:
     """Scrapy's queue would give pages of others first."""
     busy = downloads(0.1, HOSTS)
     busy._downloader.slots[SLOW].transferring.update(busy._downloader.active[:1])
-    assert busy.load([SLOW]) is Load.BUSY
+    assert busy.load([SLOW], nobody) is Load.BUSY
+
+
+@pytest.mark.parametrize("delay_s", [30.0, 0.0])
+def test_samples_that_are_in_let_a_round_be_planned_while_pages_can_be_sent(delay_s: float) -> None:
+    """Where hosts have delays: one that comes late is through late."""
+    one = downloads(delay_s, [])
+    first, second = sample(one, OTHERS[0], 1)[0], sample(one, OTHERS[1], 2)[0]
+    assert one.load([SLOW], {first, second}.__contains__) is Load.FREE
+    assert one.load([SLOW], {second}.__contains__) is Load.FREE, "which can be sent at once"
+    heard = Load.HEARD if delay_s else Load.FREE
+    assert one.load(HOSTS, nobody) is Load.FREE, "no host has nothing to do"
+    assert one.load([SLOW], nobody) is heard
+    one.planned_ahead(True, monotonic())
+    assert one.load([SLOW], nobody) is Load.FREE, "nothing has been heard since"
+
+
+def test_a_sample_behind_another_of_its_host_is_not_waited_for() -> None:
+    """It has to wait for the delay; one that was sent just now is waited for."""
+    one = downloads(30.0, [])
+    (first, request), (second, _) = sample(one, SLOW, 1), sample(one, SLOW, 2)
+    assert one.awaits({first, second}.__contains__)
+    slot = one._downloader.slots[SLOW]
+    one._downloader.active.append(request)
+    slot.transferring.add(request)
+    slot.lastseen = time()
+    assert one.awaits({first, second}.__contains__)
+    slot.lastseen = time() - 1
+    assert not one.awaits({first, second}.__contains__), "it was sent long ago"
+    assert not one.awaits({second}.__contains__)
+
+
+@pytest.mark.parametrize(("delay_s", "sites", "first"), [(30.0, 6, True), (0.0, 6, False), (30.0, 1, False)])
+def test_samples_come_first_where_others_may_wait_for_them(delay_s: float, sites: int, first: bool) -> None:
+    """Before all other pages of a host with a delay; where there is no other, in the order of the plan."""
+    one = downloads(delay_s, [], sites=sites)
+    assert sample(one, SLOW, 1)[1].priority == (RANK_LEVELS if first else 0)
 
 
 def test_planning_ahead_takes_half_of_the_time() -> None:
     """A round that took long is followed by a rest as long; short ones are planned in a row, for a while."""
     one = downloads(0.1, HOSTS)
-    one.load(HOSTS)
+    one.load(HOSTS, nobody)
     assert not one.rests()
     one.planned_ahead(False, monotonic() - TURN_S / 4)
     assert not one.rests()
     for _ in range(10):
         one.planned_ahead(False, monotonic() - TURN_S / 4)
     assert one.rests()
-    one.load([])
+    one.load([], nobody)
     assert not one.rests(), "with nothing queued the policy has to go on"
