@@ -7,13 +7,15 @@ code that is empty at the beginning: 80 pages and 10 cycles, 80 pages and 40 cyc
 words), 20,000 pages and 57 cycles. Then each once more. Imports are part of it. Where other processes have
 the cores (processor time below 0.9 of the wait), processor time decides.
 
-`training.learn` on the second and the third, until it tells of its first generation: with an empty cache, and
+`training.learn` on the second and the third, until it tells of the first generation of its first run; that of
+all five follows, and has no target. With an empty cache, and
 with what a whole run, of two generations, has compiled. Its workers use both cores, beside what compiles: the
 wait counts, which needs idle ones.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
@@ -61,8 +63,8 @@ def learn_a_little(path: Path, cache: Path) -> None:
     subprocess.run([*command, "--generations", "2"], env=environment, check=True, **quiet)
 
 
-def first_generation_s(path: Path, cache: Path) -> float:
-    """Wait for the first generation of a learning run, which ends with it."""
+def first_generation_s(path: Path, cache: Path) -> tuple[float, float]:
+    """Waits for the first generation of the first run, and of all; learning ends there."""
     command, environment = learning_of(path, cache)
     began_s = perf_counter()
     with subprocess.Popen(
@@ -70,9 +72,11 @@ def first_generation_s(path: Path, cache: Path) -> float:
     ) as learning:
         assert learning.stderr is not None
         try:
-            if not any(line.startswith("generation 1/") for line in learning.stderr):
+            told = (line for line in learning.stderr if line.startswith("generation 1/"))
+            waits = [perf_counter() - began_s for _ in itertools.islice(told, 2)]
+            if len(waits) < 2:
                 raise RuntimeError(f"{' '.join(command)} told of no generation")
-            return perf_counter() - began_s
+            return waits[0], waits[1]
         finally:
             os.killpg(learning.pid, signal.SIGKILL)
 
@@ -102,9 +106,10 @@ def main() -> int:
             for time in ("with an empty cache", "again"):
                 if time == "again":
                     learn_a_little(path, cache)
-                waited_s = first_generation_s(path, cache)
-                name = f"training.learn of {path.stem} {time}, first generation, s"
-                holds &= verdict(name, waited_s, GENERATION_S, at_least=False)
+                waited_s, all_s = first_generation_s(path, cache)
+                name = f"training.learn of {path.stem} {time}"
+                holds &= verdict(f"{name}, first generation, s", waited_s, GENERATION_S, at_least=False)
+                print(f"{name}, that of all runs: {all_s:.2f} s")
                 shutil.rmtree(Path(directory, "learned.json.checkpoint"), ignore_errors=True)
                 for left in Path(directory).glob("learned.json*"):
                     left.unlink(missing_ok=True)

@@ -105,6 +105,9 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
             if self.number == self.at:
                 raise KeyboardInterrupt
 
+        def begun(self, fitness: object) -> None:
+            pass
+
         def best(self, fitness: object) -> None:
             pass
 
@@ -393,6 +396,9 @@ def test_a_stopped_front_is_that_of_its_complete_generations():
         def advance(self, texts: int) -> None:
             if self.number == 4:
                 raise KeyboardInterrupt
+
+        def begun(self, fitness: object) -> None:
+            pass
 
         def best(self, fitness: object) -> None:
             pass

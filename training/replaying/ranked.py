@@ -19,7 +19,7 @@ from training.replaying.cells import Cells
 from training.replaying.metrics import Floats, Ints
 from training.replaying.own_states import OwnStates
 from training.replaying.round_scores import RoundScores, Shared
-from training.replaying.selection import Selection
+from training.replaying.selection import FEW, Selection
 
 BLOCK_ROWS: Final = 16_384
 """Pages or cells scored at a time: so many that their columns stay in the processor's caches."""
@@ -70,12 +70,18 @@ class RankedPages:
     def begin(self, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet; ``salt``: of its draws."""
         self._salt = salt
+        self._drawn: npt.NDArray[np.uint64] | None = None
         self._scores.begin()
         if self._cells is not None:
             self._cells.begin()
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         """What decides among pages of equal score."""
+        if self._by_draw and len(self._states.number) <= FEW:  # some are asked for again and again
+            if self._drawn is None:
+                every = np.arange(len(self._states.number), dtype=np.uint64)
+                self._drawn = salted_draws(every, self._salt)
+            return self._drawn.take(pages)
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
