@@ -14,6 +14,7 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from training.evolution import learning, selection
+from training.evolution import workers as learning_workers
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
 from training.evolution.evolve import Evolution, Parameters, State, evolve
@@ -120,6 +121,35 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         assert stopped.best == short.best
     with pytest.raises(KeyboardInterrupt):
         learned(watch=Stop(1))
+
+
+@pytest.mark.parametrize(("most", "told_early"), [(20, True), (640, False)])
+def test_the_first_run_is_told_of_while_others_wait(most, told_early, monkeypatch):
+    """Its first generation, once, unless all come at the same time; what is learned stays the same."""
+    told: list[Any] = []
+
+    class Listening:
+        """A watch that notes what it is told."""
+
+        def generation(self, number: int, asked: int) -> None:
+            told.append(number)
+
+        def advance(self, texts: int) -> None:
+            pass
+
+        def begun(self, fitness: float) -> None:
+            told.append(fitness)
+
+        def best(self, fitness: list[float]) -> None:
+            told.append(fitness)
+
+    monkeypatch.setattr(learning_workers, "MOST_TEXTS", most)
+    assert same(learned(watch=Listening()), learned())
+    first = [one for one in told if isinstance(one, float)]
+    assert len(first) == told_early
+    if told_early:
+        assert told[:4] == [1, first[0], told[2], 2], "before the others have theirs"
+        assert first[0] == told[2][0]
 
 
 @pytest.mark.parametrize("tells", [1, 2, 3])
