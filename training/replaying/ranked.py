@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -30,6 +31,12 @@ Columns = Mapping[str, Array]
 
 _SPARE: Final[dict[int, Cells]] = {}
 """Memory that nobody uses, by pages: taking it over saves the operating system the trouble of clearing it."""
+
+
+@lru_cache(maxsize=64)
+def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
+    """Draws of all pages: replay after replay asks for those of the same cycles, some of them many times."""
+    return salted_draws(np.arange(pages, dtype=np.uint64), salt)
 
 
 class Known(NamedTuple):
@@ -70,18 +77,14 @@ class RankedPages:
     def begin(self, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet; ``salt``: of its draws."""
         self._salt = salt
-        self._drawn: npt.NDArray[np.uint64] | None = None
         self._scores.begin()
         if self._cells is not None:
             self._cells.begin()
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         """What decides among pages of equal score."""
-        if self._by_draw and len(self._states.number) <= FEW:  # some are asked for again and again
-            if self._drawn is None:
-                every = np.arange(len(self._states.number), dtype=np.uint64)
-                self._drawn = salted_draws(every, self._salt)
-            return self._drawn.take(pages)
+        if self._by_draw and self._arranged.pages <= FEW:
+            return _draws_of_few(self._arranged.pages, self._salt).take(pages)
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
