@@ -15,7 +15,6 @@ wait counts, which needs idle ones.
 
 from __future__ import annotations
 
-import itertools
 import os
 import resource
 import shutil
@@ -72,11 +71,14 @@ def first_generation_s(path: Path, cache: Path) -> tuple[float, float]:
     ) as learning:
         assert learning.stderr is not None
         try:
-            told = (line for line in learning.stderr if line.startswith("generation 1/"))
-            waits = [perf_counter() - began_s for _ in itertools.islice(told, 2)]
-            if len(waits) < 2:
-                raise RuntimeError(f"{' '.join(command)} told of no generation")
-            return waits[0], waits[1]
+            first_s = None
+            for line in learning.stderr:
+                waited_s = perf_counter() - began_s
+                if line.startswith("generation 1/"):
+                    first_s = first_s or waited_s
+                    if not line.partition(":")[0].endswith("seeds"):
+                        return first_s, waited_s
+            raise RuntimeError(f"{' '.join(command)} told of no generation")
         finally:
             os.killpg(learning.pid, signal.SIGKILL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from training.evolution import learning, selection
-from training.evolution import workers as learning_workers
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
 from training.evolution.evolve import Evolution, Parameters, State, evolve
@@ -123,9 +123,9 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         learned(watch=Stop(1))
 
 
-@pytest.mark.parametrize(("most", "told_early"), [(20, True), (640, False)])
-def test_the_first_run_is_told_of_while_others_wait(most, told_early, monkeypatch):
-    """Its first generation, once, unless all come at the same time; what is learned stays the same."""
+@pytest.mark.parametrize("compiling", [True, False])
+def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_path):
+    """Its first generation, once, while code is compiled beside; what is learned stays the same."""
     told: list[Any] = []
 
     class Listening:
@@ -143,11 +143,13 @@ def test_the_first_run_is_told_of_while_others_wait(most, told_early, monkeypatc
         def best(self, fitness: list[float]) -> None:
             told.append(fitness)
 
-    monkeypatch.setattr(learning_workers, "MOST_TEXTS", most)
-    assert same(learned(watch=Listening()), learned())
+    expected = learned()
+    compiled = tmp_path / "done" if compiling else None
+    monkeypatch.setattr(learning, "compiled_beside", lambda *given: nullcontext(compiled))
+    assert same(learned(watch=Listening()), expected)
     first = [one for one in told if isinstance(one, float)]
-    assert len(first) == told_early
-    if told_early:
+    assert len(first) == compiling
+    if compiling:
         assert told[:4] == [1, first[0], told[2], 2], "before the others have theirs"
         assert first[0] == told[2][0]
 

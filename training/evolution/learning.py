@@ -211,7 +211,8 @@ def _generation(
         if watch is None:
             return
         watch.advance(texts)
-        if number == first.generation == 0 and is_told(0) and not is_told(len(evolutions) - 1):
+        is_beginning = evaluator.run_by_run and number == first.generation == 0
+        if is_beginning and is_told(0) and not is_told(len(evolutions) - 1):
             first.tell(evaluator.known[0])
             if first.kept:
                 watch.begun(first.best_so_far)

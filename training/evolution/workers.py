@@ -121,7 +121,7 @@ class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
     ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
-    reports.
+    reports. ``run_by_run``: while code is compiled, requests do not share tasks.
     """
 
     def __init__(
@@ -146,6 +146,7 @@ class Evaluator:
         # Asked once: a cluster answers by a call to its scheduler.
         self._jobs = joblib.effective_n_jobs(parallel.n_jobs)
         self._compiled = compiled
+        self.run_by_run = compiled is not None
         self._beginnings = self._jobs
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0

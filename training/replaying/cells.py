@@ -153,4 +153,4 @@ class Cells:
         rows = self._rows[:found]
         if pages <= FEW_MORE * k:
             return rows
-        return rows[: self._kernels.foremost(rows, scores, count, k)]
+        return rows[: self._kernels.narrowed(rows, scores, count, k)]

@@ -137,7 +137,7 @@ def reaching(scores, count, least, rows):
 
 
 @njit(cache=True)
-def foremost(rows, scores, count, k):
+def narrowed(rows, scores, count, k):
     """Those of some cells that hold their k best pages, to the front of `rows`; how many.
 
     Beyond these at most a quarter more, but for ties with the last; k: at least 1, at most the pages.
