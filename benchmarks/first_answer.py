@@ -7,7 +7,8 @@ code that is empty at the beginning: 80 pages and 10 cycles, 80 pages and 40 cyc
 words), 20,000 pages and 57 cycles. Then each once more. Imports are part of it. Where other processes have
 the cores (processor time below 0.9 of the wait), processor time decides.
 
-`training.learn` on the second and the third, until it tells of its first generation: with an empty cache, and
+`training.learn` on the second and the third, until it tells of the first generation of its first run; that of
+all five follows, and has no target. With an empty cache, and
 with what a whole run, of two generations, has compiled. Its workers use both cores, beside what compiles: the
 wait counts, which needs idle ones.
 """
@@ -61,8 +62,8 @@ def learn_a_little(path: Path, cache: Path) -> None:
     subprocess.run([*command, "--generations", "2"], env=environment, check=True, **quiet)
 
 
-def first_generation_s(path: Path, cache: Path) -> float:
-    """Wait for the first generation of a learning run, which ends with it."""
+def first_generation_s(path: Path, cache: Path) -> tuple[float, float]:
+    """Waits for the first generation of the first run, and of all; learning ends there."""
     command, environment = learning_of(path, cache)
     began_s = perf_counter()
     with subprocess.Popen(
@@ -70,9 +71,14 @@ def first_generation_s(path: Path, cache: Path) -> float:
     ) as learning:
         assert learning.stderr is not None
         try:
-            if not any(line.startswith("generation 1/") for line in learning.stderr):
-                raise RuntimeError(f"{' '.join(command)} told of no generation")
-            return perf_counter() - began_s
+            first_s = None
+            for line in learning.stderr:
+                waited_s = perf_counter() - began_s
+                if line.startswith("generation 1/"):
+                    first_s = first_s or waited_s
+                    if not line.partition(":")[0].endswith("seeds"):
+                        return first_s, waited_s
+            raise RuntimeError(f"{' '.join(command)} told of no generation")
         finally:
             os.killpg(learning.pid, signal.SIGKILL)
 
@@ -102,9 +108,10 @@ def main() -> int:
             for time in ("with an empty cache", "again"):
                 if time == "again":
                     learn_a_little(path, cache)
-                waited_s = first_generation_s(path, cache)
-                name = f"training.learn of {path.stem} {time}, first generation, s"
-                holds &= verdict(name, waited_s, GENERATION_S, at_least=False)
+                waited_s, all_s = first_generation_s(path, cache)
+                name = f"training.learn of {path.stem} {time}"
+                holds &= verdict(f"{name}, first generation, s", waited_s, GENERATION_S, at_least=False)
+                print(f"{name}, that of all runs: {all_s:.2f} s")
                 shutil.rmtree(Path(directory, "learned.json.checkpoint"), ignore_errors=True)
                 for left in Path(directory).glob("learned.json*"):
                     left.unlink(missing_ok=True)

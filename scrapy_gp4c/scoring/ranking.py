@@ -13,6 +13,8 @@ TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Tie-breaking numbers of some rows of a block: drawing them for all pages costs more than most scores."""
 SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
+FEW_ROWS: Final = 256
+"""Rows up to which sorting by score and tie at once takes less than looking for ties first."""
 SAMPLE: Final = 4_096
 """Rows that tell about where the k best begin."""
 
@@ -71,6 +73,8 @@ def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> np
 def in_order(scores: npt.NDArray[np.float64], ties_of: TiesOf) -> npt.NDArray[np.int64]:
     """Positions, best first, as `top_k` sorts all: ``scores`` float64 ``[P]`` finite."""
     ranked = -scores
+    if len(scores) <= FEW_ROWS:
+        return np.asarray(np.lexsort((ties_of(np.arange(len(scores))), ranked)), np.int64)
     order = np.argsort(ranked)
     ranked = ranked[order]
     equal = ranked[1:] == ranked[:-1]

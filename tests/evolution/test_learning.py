@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,9 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
             if self.number == self.at:
                 raise KeyboardInterrupt
 
+        def begun(self, fitness: object) -> None:
+            pass
+
         def best(self, fitness: object) -> None:
             pass
 
@@ -117,6 +121,37 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
         assert stopped.best == short.best
     with pytest.raises(KeyboardInterrupt):
         learned(watch=Stop(1))
+
+
+@pytest.mark.parametrize("compiling", [True, False])
+def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_path):
+    """Its first generation, once, while code is compiled beside; what is learned stays the same."""
+    told: list[Any] = []
+
+    class Listening:
+        """A watch that notes what it is told."""
+
+        def generation(self, number: int, asked: int) -> None:
+            told.append(number)
+
+        def advance(self, texts: int) -> None:
+            pass
+
+        def begun(self, fitness: float) -> None:
+            told.append(fitness)
+
+        def best(self, fitness: list[float]) -> None:
+            told.append(fitness)
+
+    expected = learned()
+    compiled = tmp_path / "done" if compiling else None
+    monkeypatch.setattr(learning, "compiled_beside", lambda *given: nullcontext(compiled))
+    assert same(learned(watch=Listening()), expected)
+    first = [one for one in told if isinstance(one, float)]
+    assert len(first) == compiling
+    if compiling:
+        assert told[:4] == [1, first[0], told[2], 2], "before the others have theirs"
+        assert first[0] == told[2][0]
 
 
 @pytest.mark.parametrize("tells", [1, 2, 3])
@@ -393,6 +428,9 @@ def test_a_stopped_front_is_that_of_its_complete_generations():
         def advance(self, texts: int) -> None:
             if self.number == 4:
                 raise KeyboardInterrupt
+
+        def begun(self, fitness: object) -> None:
+            pass
 
         def best(self, fitness: object) -> None:
             pass

@@ -141,6 +141,27 @@ def test_every_new_text_is_in_one_task(requests, most, least, jobs):
         assert len(tasks) == jobs
 
 
+def test_while_code_is_compiled_runs_come_one_by_one(tmp_path, monkeypatch):
+    """A task is of one run, and the first ones bring their training set; afterwards runs share tasks."""
+    monkeypatch.setattr(module, "_FITNESSES", {})
+    compiled, sent = tmp_path / "done", []
+
+    def recording(task: Task) -> object:
+        sent.append((task.texts, task.payload is not None))
+        return work(task)
+
+    monkeypatch.setattr(module, "work", recording)
+    requests = [(0, ["t", "X"]), (0, ["n", "t", "t + X"])]
+    with workers(1) as here:
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=compiled)
+        evaluator.evaluate(requests)
+        assert sent == [(["t", "X"], True), (["n", "t + X"], False)]
+        compiled.touch()
+        evaluator.evaluate([(0, ["t + n"]), (0, ["X + n"])])
+    assert sent[2:] == [(["t + n", "X + n"], False)]
+    assert evaluator.known[0]["t"].value == expected(0, "t")
+
+
 def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
     with workers(4, "threading") as pool:

@@ -143,6 +143,16 @@ def test_keys_that_agree_in_their_high_bits_are_still_in_order() -> None:
     assert sampling._order(spread).tolist() == np.argsort(spread).tolist()
 
 
+@pytest.mark.parametrize("bits", [64, 40])
+@pytest.mark.parametrize("wanted", [1, 32, 40])
+def test_the_first_of_a_group_are_found_whatever_its_draws(bits: int, wanted: int) -> None:
+    """Also where fewer than are wanted draw as high as so many mostly do."""
+    drawn = np.random.default_rng(bits).permutation(3000).astype(np.uint64) << np.uint64(bits - 12)
+    pages, first = np.arange(500, 2900), np.empty(wanted, np.uint32)
+    sampling._earliest(pages, drawn, first)
+    assert first.tolist() == pages[np.argsort(~drawn[pages])][:wanted].tolist()
+
+
 def test_samples_of_groups_are_listed_as_the_policy_lists_them() -> None:
     """As many of each group as are needed, the earliest turns first."""
     found = history(6, 90)

@@ -29,7 +29,7 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
     ties = rng.integers(0, 3 if few_ties else 2**64 - 1, len(values), dtype=np.uint64)
     k = min(k, len(values))
     selection = Selection(len(values))
-    for few in (0, 100):  # its memory is used again
+    for few in (0, len(values) - 1, 100):  # its memory is used again
         with patch.object(module, "FEW", few):
             found = selection.best(values, k, lambda rows: ties[rows])
         assert found.tolist() == top_k(values, ties, k).tolist()
@@ -37,13 +37,13 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
 
 def test_ties_are_asked_for_where_they_decide():
     """Neither for pages that are out of the question nor for those whose score is their own."""
-    scores = np.arange(1000.0)
-    scores[900:950] = 900.0
+    scores = np.arange(3000.0)
+    scores[2600:2650] = 2600.0
     asked = []
 
     def ties_of(rows):
         asked.append(np.sort(rows).tolist())
         return rows.astype(np.uint64)
 
-    Selection(1000).best(scores, 75, ties_of)
-    assert asked == [list(range(900, 950)), list(range(900, 925))]
+    Selection(3000).best(scores, 375, ties_of)
+    assert asked == [list(range(2600, 2650)), list(range(2600, 2625))]

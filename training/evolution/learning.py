@@ -8,7 +8,7 @@ workers nor on interruptions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -42,6 +42,9 @@ class Watch(Protocol):
 
     def advance(self, texts: int) -> None:
         """So many of them are done."""
+
+    def begun(self, fitness: float) -> None:
+        """The first run has its first generation, others still wait for theirs: its best fitness."""
 
     def best(self, fitness: Sequence[float]) -> None:
         """The generation is done; the best fitness so far of every run."""
@@ -191,13 +194,33 @@ def _generation(
     evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: Watch | None
 ) -> None:
     """Breed and evaluate one generation of every run; workers evaluate one run while the next is bred."""
+    first, number = evolutions[0], evolutions[0].generation
     if watch is not None:
-        asked = len(evolutions) * evolutions[0].parameters.population
-        watch.generation(evolutions[0].generation + 1, asked)
-    requests = ((index // seeds, evolution.ask()) for index, evolution in enumerate(evolutions))
-    evaluator.evaluate(requests, *([] if watch is None else [watch.advance]))
+        watch.generation(number + 1, len(evolutions) * first.parameters.population)
+    asked: list[list[str]] = []
+
+    def requests() -> Iterator[tuple[int, list[str]]]:
+        for index, evolution in enumerate(evolutions):
+            asked.append(evolution.ask())
+            yield index // seeds, asked[-1]
+
+    def is_told(index: int) -> bool:
+        return index < len(asked) and evaluator.known[index // seeds].keys() >= set(asked[index])
+
+    def advance(texts: int) -> None:
+        if watch is None:
+            return
+        watch.advance(texts)
+        is_beginning = evaluator.run_by_run and number == first.generation == 0
+        if is_beginning and is_told(0) and not is_told(len(evolutions) - 1):
+            first.tell(evaluator.known[0])
+            if first.kept:
+                watch.begun(first.best_so_far)
+
+    evaluator.evaluate(requests(), advance)
     for index, evolution in enumerate(evolutions):
-        evolution.tell(evaluator.known[index // seeds])
+        if evolution.generation == number:
+            evolution.tell(evaluator.known[index // seeds])
     if watch is not None:
         watch.best([evolution.best_so_far for evolution in evolutions if evolution.kept])
 

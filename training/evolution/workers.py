@@ -121,7 +121,7 @@ class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
     ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
-    reports.
+    reports. ``run_by_run``: while code is compiled, requests do not share tasks.
     """
 
     def __init__(
@@ -146,6 +146,8 @@ class Evaluator:
         # Asked once: a cluster answers by a call to its scheduler.
         self._jobs = joblib.effective_n_jobs(parallel.n_jobs)
         self._compiled = compiled
+        self.run_by_run = compiled is not None
+        self._beginnings = self._jobs
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
         self.replay_s = 0.0
@@ -186,6 +188,10 @@ class Evaluator:
                 advance(len(texts) - len(new))
                 sent.update((number, text) for text in new)
                 waiting += new
+                if self._is_compiling():  # nothing is shared then: run by run, so that the first is soon told
+                    for chunk in self._chunks(waiting):
+                        yield self._task(number, chunk)
+                    waiting = []
                 while len(waiting) >= MOST_TEXTS:
                     yield self._task(number, waiting[:MOST_TEXTS])
                     del waiting[:MOST_TEXTS]
@@ -193,9 +199,20 @@ class Evaluator:
                 yield self._task(number, chunk)
 
     def _task(self, number: int, texts: list[str], per_cycle: bool = False) -> Task:
+        self._is_compiling()
+        return Task(number, self._keys[number], texts, per_cycle, compiled=self._compiled)
+
+    def _is_compiling(self) -> bool:
         if self._compiled is not None and self._compiled.exists():
             self._compiled = None  # nor need workers on other machines look for it
-        return Task(number, self._keys[number], texts, per_cycle, compiled=self._compiled)
+        return self._compiled is not None
+
+    def _beginning(self, task: Task) -> Task:
+        """The task, while code is compiled the first with their training set: they come back first."""
+        if not self._beginnings or task.compiled is None:
+            return task
+        self._beginnings -= 1
+        return task._replace(payload=self._payloads[task.number])
 
     def _chunks(self, texts: list[str]) -> Iterator[list[str]]:
         """Texts for tasks of about equal size, some for every worker."""
@@ -223,7 +240,7 @@ class Evaluator:
             if isinstance(self._parallel, DaskPool):
                 yield from map(self._counted, self._parallel.run(_work_with, tasks, self._missing))
                 return
-            for report in self._parallel(joblib.delayed(function)(task) for task in tasks):
+            for report in self._parallel(joblib.delayed(function)(self._beginning(task)) for task in tasks):
                 if (payload := self._missing(report)) is not None:
                     again.append(report.task._replace(payload=payload))
                 else:

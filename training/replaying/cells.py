@@ -153,7 +153,4 @@ class Cells:
         rows = self._rows[:found]
         if pages <= FEW_MORE * k:
             return rows
-        own = scores[rows]
-        order = np.argsort(-own)
-        last = np.searchsorted(np.cumsum(count[rows[order]]), k)
-        return np.asarray(rows[own >= own[order[last]]])
+        return rows[: self._kernels.narrowed(rows, scores, count, k)]

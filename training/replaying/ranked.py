@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from training.replaying.cells import Cells
 from training.replaying.metrics import Floats, Ints
 from training.replaying.own_states import OwnStates
 from training.replaying.round_scores import RoundScores, Shared
-from training.replaying.selection import Selection
+from training.replaying.selection import FEW, Selection
 
 BLOCK_ROWS: Final = 16_384
 """Pages or cells scored at a time: so many that their columns stay in the processor's caches."""
@@ -30,6 +31,12 @@ Columns = Mapping[str, Array]
 
 _SPARE: Final[dict[int, Cells]] = {}
 """Memory that nobody uses, by pages: taking it over saves the operating system the trouble of clearing it."""
+
+
+@lru_cache(maxsize=64)
+def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
+    """Draws of all pages: replay after replay asks for those of the same cycles, some of them many times."""
+    return salted_draws(np.arange(pages, dtype=np.uint64), salt)
 
 
 class Known(NamedTuple):
@@ -76,6 +83,8 @@ class RankedPages:
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         """What decides among pages of equal score."""
+        if self._by_draw and self._arranged.pages <= FEW:
+            return _draws_of_few(self._arranged.pages, self._salt).take(pages)
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 

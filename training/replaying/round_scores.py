@@ -99,18 +99,14 @@ class RoundScores:
     def _multiplied(
         self, whole: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]], out: Floats
     ) -> bool:
-        """Score by the product of two tables, in one go; False: it is not one."""
+        """Score by the product of two tables, in one go; False: it is not one, or not always finite."""
         tokens = whole.rest.tokens
         if len(tokens) != 3 or tokens[0] != "*" or len(tables) != 2 or not tables.keys() >= {*tokens[1:]}:
             return False
         (one, of_one), (other, of_other) = tables.values()
-        with np.errstate(over="ignore"):
-            if not np.isfinite(np.abs(one).max() * np.abs(other).max()):
-                return False
         from training.replaying.kernels import scores  # compiles: only when it is used
 
-        scores.multiply(one, of_one, other, of_other, out)
-        return True
+        return bool(scores.multiply(one, of_one, other, of_other, out))
 
     def _finished(
         self,

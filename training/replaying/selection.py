@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.ranking import best_k, in_order, likely_cut
+from scrapy_gp4c.scoring.ranking import best_k, in_order, likely_cut, top_k
 
 Rows = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
 
 FEW: Final = 2_000
-"""Rows up to which compiling what sorts them takes longer than it saves."""
+"""Rows up to which compiling what looks for the best, or sorts these, takes longer than it saves."""
 
 
 class Selection:
@@ -38,6 +38,8 @@ class Selection:
         """
         if k <= 0:
             return np.empty(0, np.uint32)
+        if len(scores) <= FEW:
+            return top_k(scores, ties_of(np.arange(len(scores), dtype=np.uint32)), k).astype(np.uint32)
         chosen = self._chosen(scores, k, ties_of)
         if k < FEW:
             return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]

@@ -63,6 +63,14 @@ class Bars:
         """Move the bar of the generation."""
         self._progress.advance(self._one, texts)
 
+    def begun(self, fitness: float) -> None:
+        """Show the best fitness of the first generation of the first run, while the others are to come."""
+        text = f"best {self._choices.fitness} {fitness:.4f}"
+        self._progress.update(self._all, best=f"{text} (first run)")
+        if not self._console.is_terminal:
+            text = f"generation 1/{self._total}, first of {self._runs}: {text}"
+            self._console.print(text, highlight=False)
+
     def best(self, fitness: Sequence[float]) -> None:
         """Move the bar of the generations and show the best fitness so far."""
         if not fitness:

@@ -16,12 +16,14 @@ from numba import njit
 
 from training.replaying.kernels.bits import mix
 from training.replaying.kernels.memory import Array
-from training.replaying.kernels.selection import BINS, bin_of
+from training.replaying.kernels.selection import BINS, bin_of, ordered_bits
 
 CELLS, TAIL, SIZES = range(3)
 """Cells with those that are empty, and entries of the arena in use."""
 OWN, DIRECTORY = range(2)
 BEGIN, END = range(2)
+_FINE = 1024
+"""Bins of a look at the best cells alone."""
 
 
 class Memory(NamedTuple):
@@ -132,6 +134,44 @@ def reaching(scores, count, least, rows):
         found += is_in
         pages += is_in * count[cell]
     return found, pages
+
+
+@njit(cache=True)
+def narrowed(rows, scores, count, k):
+    """Those of some cells that hold their k best pages, to the front of `rows`; how many.
+
+    Beyond these at most a quarter more, but for ties with the last; k: at least 1, at most the pages.
+    """
+    bits = scores.view(np.int64)
+    lowest, highest = ~np.uint64(0), np.uint64(0)
+    for cell in rows:
+        own = ordered_bits(bits[cell])
+        lowest = min(lowest, own)
+        highest = max(highest, own)
+    most = max(1, k // 4)
+    pages = np.empty(_FINE, np.int32)
+    while True:  # each time in the bin that the last of them is in
+        shift = np.uint64(0)
+        while (highest - lowest) >> shift >= np.uint64(_FINE):
+            shift += np.uint64(1)
+        pages[:] = 0
+        for cell in rows:
+            own = ordered_bits(bits[cell])
+            if lowest <= own <= highest:
+                pages[np.int64((own - lowest) >> shift)] += count[cell]
+        border = _FINE - 1
+        while pages[border] < k:
+            k -= pages[border]
+            border -= 1
+        lowest += np.uint64(border) << shift
+        highest = lowest + ((np.uint64(1) << shift) - np.uint64(1))
+        if shift == np.uint64(0) or pages[border] <= most:
+            break
+    found = 0
+    for cell in rows:
+        rows[found] = cell
+        found += ordered_bits(bits[cell]) >= lowest
+    return found
 
 
 @njit(cache=True)

@@ -168,8 +168,17 @@ def _earliest(pages, drawn, first):
     if len(first) > 32:
         first[:] = pages[_order(~drawn[pages])][: len(first)]
         return
+    # Draws are spread evenly: what is lower than this is hardly ever among the first.
+    share = (len(first) + 4.0 * np.sqrt(len(first)) + 4.0) / max(1, len(pages))
+    least = np.uint64(2.0**64 * (1.0 - share)) if share < 1.0 else np.uint64(0)
+    if _above(pages, drawn, least, first) < len(first):
+        _above(pages, drawn, np.uint64(0), first)
+
+
+@njit(cache=True, nogil=True)
+def _above(pages, drawn, least, first):
+    """The pages that draw the highest numbers, none below `least`, into `first`; how many there are."""
     held = 0
-    least = np.uint64(0)
     for page in pages:
         own = drawn[page]
         if own < least:
@@ -182,3 +191,4 @@ def _earliest(pages, drawn, first):
         first[at] = page
         if held == len(first):
             least = drawn[first[held - 1]]
+    return held

@@ -5,11 +5,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
+
+MOST = np.finfo(np.float64).max
 
 
 @njit(cache=True)
 def multiply(one, of_one, other, of_other, out):
-    """``one[of_one] * other[of_other]``: two tables, and where each page's number stands in them."""
+    """``one[of_one] * other[of_other]``: two tables, and where each page's number stands in them.
+
+    Returns whether all are finite.
+    """
+    are_finite = True
     for page in range(len(out)):
-        out[page] = one[of_one[page]] * other[of_other[page]]
+        own = one[of_one[page]] * other[of_other[page]]
+        are_finite &= abs(own) <= MOST
+        out[page] = own
+    return are_finite

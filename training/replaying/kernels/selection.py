@@ -23,17 +23,17 @@ _FEW = 48
 
 
 @njit(cache=True)
-def _ordered_bits(b):
-    """Bits of a float, as int64, so that numbers are in the order of these taken as unsigned."""
+def ordered_bits(b):
+    """Bits of a float, given as int64, so that numbers are in the order of these."""
     if b == _SIGN:  # -0.0 is equal to 0.0
         b = np.int64(0)
-    return b ^ ((b >> 63) | _SIGN)  # negative numbers are turned over
+    return np.uint64(b ^ ((b >> 63) | _SIGN))  # negative numbers are turned over
 
 
 @njit(cache=True)
 def bin_of(b):
     """Where a score of these bits is counted; the higher, the higher."""
-    return np.uint16(np.uint64(_ordered_bits(b)) >> np.uint64(SHIFT))
+    return np.uint16(ordered_bits(b) >> np.uint64(SHIFT))
 
 
 def start_of_bin(number):
@@ -93,7 +93,7 @@ def in_order(scores, ties):
     bits = scores.view(np.int64)
     lowest, highest = ~np.uint64(0), np.uint64(0)
     for i in range(n):
-        keys[i] = ~np.uint64(_ordered_bits(bits[i]))
+        keys[i] = ~ordered_bits(bits[i])
         lowest = min(lowest, keys[i])
         highest = max(highest, keys[i])
     width = np.int64(0)
