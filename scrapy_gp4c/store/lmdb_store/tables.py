@@ -27,6 +27,8 @@ from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 Array = npt.NDArray[Any]
 
+TOGETHER: Final = 4
+"""Blocks that are told at a time where few columns are read: what is done with each costs less then."""
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
     "shadows0", "shadows1", "query_log", "shard", "applied",
@@ -275,13 +277,14 @@ class Tables:
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
-        ``names``: these columns alone, copied out of the file; None: all.
+        ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
         """
-        for block in range(-(-self.merged_pages // self.block_rows)):
+        blocks, together = -(-self.merged_pages // self.block_rows), 1 if names is None else TOGETHER
+        for first in range(0, blocks, together):
             with self.transaction(buffers=names is not None) as txn:
-                value = self.block(txn, block)
-                state = columns.unpack(value) if names is None else columns.some_of(value, names)
-            yield block * self.block_rows, state
+                values = [self.block(txn, block) for block in range(first, min(blocks, first + together))]
+                state = columns.unpack(values[0]) if names is None else columns.some_of(values, names)
+            yield first * self.block_rows, state
 
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None
