@@ -140,8 +140,7 @@ class Cycle:
 
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
-        pages = self._plan.pages
-        pages = pages[~np.isin(pages, self.store.open_visits()["page"])]
+        pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         for start in range(0, len(pages), 65_536):
             yield from pages[start : start + 65_536].tolist()
         if self.resumed:

@@ -23,12 +23,11 @@ from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
 from scrapy_gp4c.store.lmdb_store.groups import Told
 from scrapy_gp4c.store.lmdb_store.schema import Handles
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode, split
+from scrapy_gp4c.store.lmdb_store.sizes import BLOCKS_TOGETHER
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 Array = npt.NDArray[Any]
 
-TOGETHER: Final = 4
-"""Blocks that are told at a time where few columns are read: what is done with each costs less then."""
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
     "shadows0", "shadows1", "query_log", "shard", "applied",
@@ -41,8 +40,7 @@ class Tables:
 
     ``store_id``: random hex digits that name it; ``block_rows``: pages per block; ``merged_pages``: pages in
     `ids`, `urls` and the columns: ids below this number; ``groups``: known directories; ``last_cycle``: the
-    last finished cycle, 0: none; ``dropped``: the last cycle whose visits are not
-    all there; ``fold_marker``: None unless a fold is under way.
+    last finished, 0: none; ``dropped``: the last whose visits are not all there; ``fold_marker``: of a fold.
     """
 
     store_id: str
@@ -279,7 +277,7 @@ class Tables:
 
         ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
         """
-        blocks, together = -(-self.merged_pages // self.block_rows), 1 if names is None else TOGETHER
+        blocks, together = -(-self.merged_pages // self.block_rows), 1 if names is None else BLOCKS_TOGETHER
         for first in range(0, blocks, together):
             with self.transaction(buffers=names is not None) as txn:
                 values = [self.block(txn, block) for block in range(first, min(blocks, first + together))]
