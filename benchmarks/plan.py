@@ -1,23 +1,25 @@
-"""Planning a cycle: score every known page, choose 5%, write the plan, read the URLs of the plan.
+"""Planning a cycle: score every known page, choose 5%, write the plan, feed the first requests of it.
 
     python -m benchmarks.plan [--pages 1000000 10000000] [--runs 5] [--directory DIR]
 
 Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
-rate) in a temporary directory and does what the scheduler does when a spider opens: `Planner.plan`
-with a score function of 20 nodes, which commits the plan; then it reads all stored requests of it in order of
-page id (and, outside the target, in order of rank, as a crawl reads them while it runs). Targets: 0.5 s for
-1M pages, 1 s for 10M, and at 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
-As a yardstick, a bare pass over three of the columns is timed in the same run.
+rate) in a temporary directory and does what the scheduler does when a spider opens, until there is a request
+to send: `Planner.plan` with a score function of 20 nodes, which commits the plan; the cycle, which reads the
+plan; the frontier, which takes its pages and the first requests. Targets: 0.5 s for 1M pages, 1 s for 10M,
+12 s for 100M, and up to 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
+Outside the targets, as no crawl does it at once, all requests of the plan are read in order of page id; and
+in order of rank, as a crawl reads them while it runs. A bare pass over three of the columns is a yardstick.
 
 What related pages cost is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
 process. The lowest of several times of the processor counts, which others on the machine change little.
 Every directory has 10 pages, which lie far from each other, and 5% of the pages were visited in each of the
-last 8 cycles. Target: with that, plan and URLs take at most 1.3 times the processor time.
+last 8 cycles. Target: with that, plan and all requests take at most 1.3 times the processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -32,17 +34,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scrapy.settings import Settings as ScrapySettings
+from scrapy.statscollectors import MemoryStatsCollector
+from scrapy.utils.test import get_crawler
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c.crawling.evidence import UNPLANNED
-from scrapy_gp4c.crawling.frontier import CHUNK_PAGES
+from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.feeding import MIN_WINDOW_PAGES
+from scrapy_gp4c.crawling.frontier import CHUNK_PAGES, Frontier
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
+from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.shard import make_shard
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import CycleRecord
 from scrapy_gp4c.store.shards.part import ShardOf
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
@@ -53,8 +60,10 @@ PAGES_OF_DIRECTORY = 10
 SITES = 997
 CYCLES = 40
 BUDGET = 0.05
-TARGET_S_PER_MILLION = {1_000_000: 0.5, 10_000_000: 1.0}
+TARGET_S = {1_000_000: 0.5, 10_000_000: 1.0, 100_000_000: 12.0}
 TARGET_MEMORY_GB = 0.5
+MOST_PAGES_IN_MEMORY = 10_000_000
+"""Pages of the largest store that the target of memory is for."""
 BATCH = 262_144
 CHOICES = 10
 """Times that each of the two functions chooses, per run."""
@@ -152,14 +161,25 @@ def read_requests(store: Store, pages: npt.NDArray[Any], chunk: int) -> int:
     )
 
 
+class TimedPlanner(Planner):
+    """A planner that tells how long its plan took."""
+
+    plan_s = 0.0
+
+    def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
+        """Plan, and time it."""
+        begun = time.perf_counter()
+        done = super().plan(record, planned, awaited)
+        self.plan_s = time.perf_counter() - begun
+        return done
+
+
 def measure(path: str) -> dict[str, float]:
     """Plan once, in a process whose memory is clean: seconds per stage, and peak memory."""
-    loaded = settings()
+    loaded, stats = settings(), MemoryStatsCollector(get_crawler())
     before = anonymous_bytes()
     peak, peak_related = [0], [0]
     with Store(path) as store:
-        store.begin_cycle({"started": 0.0})
-        assert store.open_cycle is not None
         start = time.perf_counter()
         total = 0
         for _, block in store.blocks():
@@ -168,8 +188,11 @@ def measure(path: str) -> dict[str, float]:
         assert total
         with peak_memory(peak):
             start, cpu_start = time.perf_counter(), time.process_time()
-            Planner(store, loaded).plan({}, UNPLANNED)
-            planned = time.perf_counter()
+            planner = TimedPlanner(store, loaded)
+            cycle = Cycle(store, loaded, stats, planner=planner)
+            frontier = Frontier(cycle.remaining(), store.requests, MIN_WINDOW_PAGES)
+            assert next(frontier.feed())
+            fed = time.perf_counter()
             plan = np.concatenate([chunk["page"] for chunk in store.plan()])
             assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)
             done = time.perf_counter()
@@ -185,10 +208,10 @@ def measure(path: str) -> dict[str, float]:
             times.append(time.process_time() - begun)
     return {
         "pass": pass_s,
-        "plan": planned - start,
-        "URLs": done - planned,
-        "URLs as fed": as_fed - done,
-        "total": done - start,
+        "plan": planner.plan_s,
+        "first": fed - start,
+        "requests": done - fed,
+        "requests as fed": as_fed - done,
         "CPU": cpu_s,
         "memory": (max(peak[0], peak_related[0]) - before) / 1e9,
         **{name: min(times) for name, times in choosing.items()},
@@ -199,6 +222,7 @@ def measure_copy(path: str) -> dict[str, float]:
     """Measure on a copy: a cycle is planned once, and what closing it writes would scatter the file."""
     copy = f"{path}.run"
     shutil.copytree(path, copy)
+    os.sync()  # the plan's commits wait for the disk, and should not wait for this
     try:
         return in_fresh_process(measure, copy)
     finally:
@@ -227,22 +251,23 @@ def main() -> int:
         median = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(f"  score, choose and write the plan: {median['plan']:.2f} s")
         print(f"  ({median['plan'] / median['pass']:.1f} times a bare pass over three of the columns)")
-        print(f"  URLs of {int(BUDGET * pages):,} pages: {median['URLs']:.2f} s in order of page id,")
-        print(f"  {median['URLs as fed']:.2f} s in order of rank, {CHUNK_PAGES} at a time")
-        print(f"  processor time of plan and URLs: {median['CPU']:.2f} s")
+        print(f"  all {int(BUDGET * pages):,} requests: {median['requests']:.2f} s in order of page id,")
+        print(f"  {median['requests as fed']:.2f} s in order of rank, {CHUNK_PAGES} at a time")
+        print(f"  processor time of plan and all requests by id: {median['CPU']:.2f} s")
         plain, related = (min(run[name] for run in runs) for name in (PLAIN, RELATED))
         print(f"  choose by {PLAIN}: {plain:.2f} s of the processor, by {RELATED}: {related:.2f} s")
         print(f"  ({related / plain:.2f} times that)")
         with_near = 1 + (related - plain) / median["CPU"]
         holds &= verdict(
-            "  plan and URLs with near, times without", with_near, TARGET_RELATED, at_least=False
+            "  plan and all requests with near, times without", with_near, TARGET_RELATED, at_least=False
         )
-        target_s = TARGET_S_PER_MILLION.get(pages, pages / 1e6 * 0.5)
-        holds &= verdict("  plan and URLs, s", median["total"], target_s, at_least=False)
-        memory = max(run["memory"] for run in runs)
-        holds &= verdict(
-            "  anonymous memory above the interpreter, GB", memory, TARGET_MEMORY_GB, at_least=False
-        )
+        target_s = TARGET_S.get(pages, pages / 1e6 * 0.5)
+        holds &= verdict("  until the first request, s", median["first"], target_s, at_least=False)
+        name, memory = "  anonymous memory above the interpreter, GB", max(run["memory"] for run in runs)
+        if pages <= MOST_PAGES_IN_MEMORY:
+            holds &= verdict(name, memory, TARGET_MEMORY_GB, at_least=False)
+        else:
+            print(f"{name}: {memory:.2f}")
     return 0 if holds else 1
 
 

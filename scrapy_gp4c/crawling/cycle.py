@@ -140,9 +140,9 @@ class Cycle:
 
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
-        for start in range(0, len(self._plan), 65_536):
-            pages = self._plan.pages[start : start + 65_536].tolist()
-            yield from (page for page in pages if not self.store.visited(page))
+        pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
+        for start in range(0, len(pages), 65_536):
+            yield from pages[start : start + 65_536].tolist()
         if self.resumed:
             for page in self.store.new_pages():
                 if not self.store.visited(page) and self._new.takes(page):

@@ -34,6 +34,8 @@ PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, 
 """Columns that are told by those which every page has, and by its group."""
 REQUESTS: Final = 4_096
 """Requests in memory at a time, where one of every directory is read."""
+SLICE: Final = 262_144
+"""Pages whose numbers are in memory at a time, where the first of every directory is looked for."""
 NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""
 UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
@@ -125,7 +127,7 @@ class Surroundings:
         if found is None and name in ("cluster", "links"):
             found = self._groupings[name] = self.clusters.grouping(name)
         if found is None:
-            parts = [columns["group"] for _, columns in self._store.blocks({"group"})]
+            parts = (columns["group"] for _, columns in self._store.blocks({"group"}))
             group = np.concatenate([*parts, np.empty(0, np.uint32)])
             found = self._tree(group) if name == "tree" else by_place(group, self._directories, name)
             self._groupings[name] = found
@@ -133,10 +135,12 @@ class Surroundings:
 
     def _tree(self, group: Array) -> Grouping:
         """The store knows directories by their keys alone: where one is, says the URL of a page in it."""
-        first, rows = np.full(int(group.max(initial=0)) + 1, -1), np.arange(len(group))
-        first[group[::-1]] = rows[::-1]  # what is written last stays: the first page of a directory
+        first = np.full(int(group.max(initial=0)) + 1, -1)
+        for stop in range(len(group), 0, -SLICE):  # what is written last stays: a directory's first page
+            rows = np.arange(stop - 1, max(0, stop - SLICE) - 1, -1)
+            first[group[rows]] = rows
         is_used = first >= 0
-        position, first = (np.cumsum(is_used) - 1)[group], first[is_used]
+        position, first = (np.cumsum(is_used, dtype=np.uint32) - np.uint32(1))[group], first[is_used]
         parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
         requests = (stored for part in parts for stored in self._store.requests(part))
         places = (place_of_url(stored["url"]) for stored in requests)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies.policy import Pages, Planned
+
+_PLACE_BITS: Final = np.uint64(32)
 
 
 class PlannedPages:
@@ -22,8 +24,12 @@ class PlannedPages:
         """In the order of the plan."""
         self.planned = Planned.of(self._plan)
         """The same, with their kinds."""
-        self._by_page = np.argsort(self.pages, kind="stable")
-        self._ordered = self.pages[self._by_page]
+        # Sorting numbers takes a fraction of the time that sorting their places does: page and place in one.
+        by_page = np.sort(
+            self.pages.astype(np.uint64) << _PLACE_BITS | np.arange(len(self.pages), dtype=np.uint64)
+        )
+        self._by_page = by_page.astype(np.uint32)
+        self._ordered = (by_page >> _PLACE_BITS).astype(np.uint32)
 
     def __len__(self) -> int:
         return len(self._plan)

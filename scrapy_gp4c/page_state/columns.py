@@ -7,7 +7,7 @@ other, each with one entry per page, so that the last block is simply shorter. N
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -105,9 +105,10 @@ def views_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
     }
 
 
-def some_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
-    """Some of the columns ``[P]`` of a block, copied: its bytes may go."""
-    return {name: column.copy() for name, column in views_of(block, names).items()}
+def some_of(blocks: Sequence[bytes | memoryview], names: Collection[str]) -> Columns:
+    """Some of the columns ``[P]`` of blocks that follow each other, copied: their bytes may go."""
+    views = [views_of(block, names) for block in blocks]
+    return {name: np.concatenate([one[name] for one in views]) for name in views[0]}
 
 
 def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Columns:

@@ -43,14 +43,14 @@ class Grouping:
     @cached_property
     def by_group(self) -> tuple[Pages, Numbers]:
         """Pages by group, ascending within each; and where each group begins, ``[groups + 1]``."""
-        number = (self.number + 1).astype(np.uint32)
-        begin = np.cumsum(np.bincount(number, minlength=self.groups + 1))
-        # NumPy sorts 16 bits by counting: twice that takes a quarter of the time of one sort of all bits.
-        order = np.argsort(number.astype(np.uint16), kind="stable").astype(np.uint32)
-        high = (number >> 16).astype(np.uint16)
-        if high.any():
-            order = order[np.argsort(high[order], kind="stable")]
-        return order, begin.astype(np.intp, copy=False)
+        begin = np.cumsum(np.bincount(self.number + 1, minlength=self.groups + 1))
+        # NumPy sorts numbers in place, and in a fraction of the time that it sorts their places in.
+        both = self.number.astype(np.uint64)
+        both += np.uint64(1)
+        both <<= np.uint64(32)
+        both |= np.arange(len(both), dtype=np.uint32)
+        both.sort()
+        return both.astype(np.uint32), begin.astype(np.intp, copy=False)
 
     def pages_of(self, groups: Numbers) -> Pages:
         """Pages of some groups, those of the first group first, ascending within each."""

@@ -8,7 +8,8 @@ sign is the opposite of what sections 4.2 and 6.2 say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,52 @@ from scrapy_gp4c.page_state.groupings import Grouping, Numbers
 
 
 class Tree:
-    """Directories of all sites; every site is a tree of its own."""
+    """Directories of all sites; every site is a tree of its own. Memory: 12 bytes each."""
+
+    def __init__(self, parent: Sequence[int]) -> None:
+        """Take the directory above each one, before it in the row; -1: there is none."""
+        above = np.asarray(parent, np.int32)
+        children = np.argsort(above, kind="stable").astype(np.int32)
+        begin = np.searchsorted(above[children], np.arange(len(above) + 1)).astype(np.int32)
+        # Arrays of Python's: numbers are taken out of them one by one.
+        self._parent, self._children, self._begin = (
+            array("i", one.tobytes()) for one in (above, children, begin)
+        )
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def rings(self, group: int, d: int) -> Iterator[Numbers]:
+        """Yield the directories 0, 1, ..., abs(d) steps away: no lower ones if d >= 0, else lower ones."""
+        found: list[list[int]] = [[] for _ in range(abs(d) + 1)]
+        found[0].append(group)
+        came, ancestor = -1, group
+        for up in range(abs(d) + 1):
+            nodes = [ancestor]
+            for down in range(abs(d) - up + 1):
+                if (down > up) == (d < 0) and up + down:
+                    found[up + down] += nodes
+                if d >= 0 and down == up:
+                    break
+                nodes = [child for node in nodes for child in self._below(node) if child != came]
+                if not nodes:
+                    break
+            came, ancestor = ancestor, self._parent[ancestor]
+            if ancestor < 0:
+                break
+        for ring in found:
+            yield np.array(ring, np.intp)
+
+    def _below(self, node: int) -> Sequence[int]:
+        return self._children[self._begin[node] : self._begin[node + 1]]
+
+
+class Numbering:
+    """The numbers of directories while a tree of them is made, and of all directories above them."""
 
     def __init__(self) -> None:
         """Begin with no site."""
-        self._parent: list[int] = []
+        self._parent = array("i")
         self._children: dict[int, dict[str, int]] = {}
         """Of each directory that has any, by the segment that they add."""
         self._roots: dict[str, int] = {}
@@ -48,31 +90,15 @@ class Tree:
         self._parent.append(parent)
         return len(self._parent) - 1
 
-    def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield the directories 0, 1, ..., abs(d) steps away: no lower ones if d >= 0, else lower ones."""
-        found: list[list[int]] = [[] for _ in range(abs(d) + 1)]
-        found[0].append(group)
-        came, ancestor = -1, group
-        for up in range(abs(d) + 1):
-            nodes = [ancestor]
-            for down in range(abs(d) - up + 1):
-                if (down > up) == (d < 0) and up + down:
-                    found[up + down] += nodes
-                if d >= 0 and down == up:
-                    break
-                below = (self._children.get(node, {}).values() for node in nodes)
-                nodes = [child for children in below for child in children if child != came]
-                if not nodes:
-                    break
-            came, ancestor = ancestor, self._parent[ancestor]
-            if ancestor < 0:
-                break
-        for ring in found:
-            yield np.array(ring, np.intp)
+    def tree(self) -> Tree:
+        """The tree of all so far: it knows no names, which take ten times the memory."""
+        return Tree(self._parent)
 
 
 def of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
     """The tree of P pages by the numbers of their directories, and the site and path of each of these."""
-    tree = Tree()
-    nodes = np.array([tree.number_of(site, directory) for site, directory in places], np.intp)
+    numbers = Numbering()
+    nodes = np.fromiter((numbers.number_of(site, directory) for site, directory in places), np.intp)
+    tree = numbers.tree()
+    del numbers  # before there is a number for each page
     return Grouping(nodes[number], len(tree), tree)

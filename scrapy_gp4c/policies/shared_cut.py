@@ -2,11 +2,12 @@
 
 Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
 Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
-the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than twice its
-share of the best, up to a k of 2 million) it is found. Half of what the first sketches tell lies about where
-the last one would be if each shard had its share: pages are in shards by a hash, so that 2 are mostly enough.
-For the same reason a shard ranks only about twice its share at first, and all that could be wanted of it
-where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
+the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than 1.5 times
+its share of the best, up to a k of 2 million) it is found. Half of what the first sketches tell lies about
+where the last one would be if each shard had its share: pages are in shards by a hash, so that 2 are mostly
+enough.
+For the same reason a shard ranks only about 1.5 times its share at first, and all that could be wanted of
+it where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
 sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,081 bytes.
 """
 
@@ -27,7 +28,7 @@ POINTS: Final = 128
 EVEN: Final = 64
 """Those of a first sketch that lie evenly; the others lie about the place that is expected."""
 SPARE: Final = 16_384
-"""Candidates beyond twice what is expected of it that a shard ranks at first: they cost nearly nothing."""
+"""Candidates beyond 1.5 times what is expected of it that a shard ranks at first: they cost little."""
 POINT: Final = np.dtype([("score", "<f8"), ("draw", "<u8")])
 """A candidate: its score, finite, and what decides among equal scores."""
 _SKETCH: Final = struct.Struct("<QQQQ")
@@ -109,7 +110,7 @@ class Sketch(NamedTuple):
 
 def at_first(expected: int) -> int:
     """How many candidates a shard ranks for its first sketch, where so many of it are expected."""
-    return 2 * expected + SPARE
+    return 3 * expected // 2 + SPARE
 
 
 class Ordered:

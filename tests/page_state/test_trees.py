@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.places import place_of_url
-from scrapy_gp4c.page_state.trees import Tree, of_directories
+from scrapy_gp4c.page_state.trees import Numbering, of_directories
 
 PATHS = st.lists(st.sampled_from("ab"), max_size=4).map(lambda names: "".join(f"{name}/" for name in names))
 PLACES = st.lists(st.tuples(st.sampled_from(["x.org", "y.org"]), PATHS), min_size=1, max_size=25)
@@ -32,13 +32,14 @@ def steps(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, bool]:
 @settings(max_examples=80, deadline=None)
 def test_rings_are_steps_between_paths(places: list[tuple[str, str]], d: int, data: st.DataObject) -> None:
     """Equation 2: each directory of the site once, at its distance, on the side that the sign says."""
-    tree = Tree()
+    numbering = Numbering()
     for site, path in places:
-        tree.number_of(site, path)
+        numbering.number_of(site, path)
+    tree = numbering.tree()
     known = closure(places)
     assert len(tree) == len(known)
-    numbers = {(site, path): tree.number_of(site, "/".join([*path, ""])) for site, path in known}
-    assert len(tree) == len(known) == len(set(numbers.values()))  # asking for what is known adds nothing
+    numbers = {(site, path): numbering.number_of(site, "/".join([*path, ""])) for site, path in known}
+    assert len(numbering) == len(known) == len(set(numbers.values()))  # asking for what is known adds nothing
     own_site, own = data.draw(st.sampled_from(sorted(known)))
     expected: list[set[int]] = [set() for _ in range(abs(d) + 1)]
     expected[0].add(numbers[own_site, own])
@@ -65,7 +66,7 @@ def test_a_scripts_pages_are_where_the_script_is() -> None:
 def test_a_path_must_end_where_a_directory_does() -> None:
     """A page's name in it would become a directory unseen."""
     with pytest.raises(AssertionError):
-        Tree().number_of("h", "a/page.html")
+        Numbering().number_of("h", "a/page.html")
 
 
 def test_sites_of_equal_paths_are_strangers() -> None:

@@ -367,7 +367,7 @@ def test_what_tells_and_what_does_not() -> None:
 
 def test_a_page_in_no_group_is_sampled_and_never_followed() -> None:
     """Of what nobody has grouped yet."""
-    grouping = Grouping(np.array([0, NOWHERE, 0], np.intp), 1, trees.Tree())
+    grouping = Grouping(np.array([0, NOWHERE, 0], np.intp), 1, trees.Tree([-1]))
     assert list(grouping.rings(1, 0)) == []
     assert grouping.pages_of(np.array([0])).tolist() == [0, 2]
 

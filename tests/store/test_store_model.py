@@ -366,9 +366,15 @@ class StoreMachine(RuleBasedStateMachine):
                 assert {name: block[name][row].item() for name in COLUMNS} == page._asdict()
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
-        some = [(first, block["key"].tolist(), block["T"].tolist()) for first, block in self.store.blocks()]
-        found = list(self.store.blocks({"key", "T"}))
-        assert [(first, block["key"].tolist(), block["T"].tolist()) for first, block in found] == some
+        names, told = ("key", "T"), 0
+        found: dict[str, list[int]] = {name: [] for name in names}
+        for first, some in self.store.blocks(names):  # those of several blocks, one behind the other
+            assert first == told
+            told += len(some["key"])
+            for name in names:
+                found[name] += some[name].tolist()
+        whole = [block for _, block in self.store.blocks()]
+        assert found == {name: [each for one in whole for each in one[name].tolist()] for name in names}
 
 
 TestStoreModel = StoreMachine.TestCase

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+BLOCKS_TOGETHER: Final = 4
+"""That are told at a time where some columns are read: what is done with each costs less then."""
+
 
 class Sizes(NamedTuple):
     """How much a store takes at a time; a test takes little, to have many of each."""

@@ -23,6 +23,7 @@ from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
 from scrapy_gp4c.store.lmdb_store.groups import Told
 from scrapy_gp4c.store.lmdb_store.schema import Handles
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode, split
+from scrapy_gp4c.store.lmdb_store.sizes import BLOCKS_TOGETHER
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 Array = npt.NDArray[Any]
@@ -39,8 +40,7 @@ class Tables:
 
     ``store_id``: random hex digits that name it; ``block_rows``: pages per block; ``merged_pages``: pages in
     `ids`, `urls` and the columns: ids below this number; ``groups``: known directories; ``last_cycle``: the
-    last finished cycle, 0: none; ``dropped``: the last cycle whose visits are not
-    all there; ``fold_marker``: None unless a fold is under way.
+    last finished, 0: none; ``dropped``: the last whose visits are not all there; ``fold_marker``: of a fold.
     """
 
     store_id: str
@@ -275,13 +275,14 @@ class Tables:
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
-        ``names``: these columns alone, copied out of the file; None: all.
+        ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
         """
-        for block in range(-(-self.merged_pages // self.block_rows)):
+        blocks, together = -(-self.merged_pages // self.block_rows), 1 if names is None else BLOCKS_TOGETHER
+        for first in range(0, blocks, together):
             with self.transaction(buffers=names is not None) as txn:
-                value = self.block(txn, block)
-                state = columns.unpack(value) if names is None else columns.some_of(value, names)
-            yield block * self.block_rows, state
+                values = [self.block(txn, block) for block in range(first, min(blocks, first + together))]
+                state = columns.unpack(values[0]) if names is None else columns.some_of(values, names)
+            yield first * self.block_rows, state
 
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None
