@@ -1,14 +1,14 @@
-"""Planning a cycle: score every known page, choose 5%, write the plan, feed the first requests of it.
+"""Planning a cycle: score every known page, choose 5%, write the plan, read the requests of it.
 
     python -m benchmarks.plan [--pages 1000000 10000000] [--runs 5] [--directory DIR]
 
 Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
 rate) in a temporary directory and does what the scheduler does when a spider opens, until there is a request
 to send: `Planner.plan` with a score function of 20 nodes, which commits the plan; the cycle, which reads the
-plan; the frontier, which takes its pages and the first requests. Targets: 0.5 s for 1M pages, 1 s for 10M,
-12 s for 100M, and up to 10M at most 0.5 GB of anonymous memory above what the interpreter held before.
-Outside the targets, as no crawl does it at once, all requests of the plan are read in order of page id; and
-in order of rank, as a crawl reads them while it runs. A bare pass over three of the columns is a yardstick.
+plan; the frontier, which takes its pages and the first requests. Then it reads all stored requests of the plan
+in order of page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to 10M at
+most 0.5 GB of anonymous memory above what the interpreter held before. Outside the targets, they are read in
+order of rank too, as a crawl reads them while it runs. A bare pass over three of the columns is a yardstick.
 
 What related pages cost is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
 process. The lowest of several times of the processor counts, which others on the machine change little.
@@ -211,6 +211,7 @@ def measure(path: str) -> dict[str, float]:
         "plan": planner.plan_s,
         "first": fed - start,
         "requests": done - fed,
+        "total": done - start,
         "requests as fed": as_fed - done,
         "CPU": cpu_s,
         "memory": (max(peak[0], peak_related[0]) - before) / 1e9,
@@ -251,6 +252,7 @@ def main() -> int:
         median = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(f"  score, choose and write the plan: {median['plan']:.2f} s")
         print(f"  ({median['plan'] / median['pass']:.1f} times a bare pass over three of the columns)")
+        print(f"  until the first request: {median['first']:.2f} s")
         print(f"  all {int(BUDGET * pages):,} requests: {median['requests']:.2f} s in order of page id,")
         print(f"  {median['requests as fed']:.2f} s in order of rank, {CHUNK_PAGES} at a time")
         print(f"  processor time of plan and all requests by id: {median['CPU']:.2f} s")
@@ -262,7 +264,7 @@ def main() -> int:
             "  plan and all requests with near, times without", with_near, TARGET_RELATED, at_least=False
         )
         target_s = TARGET_S.get(pages, pages / 1e6 * 0.5)
-        holds &= verdict("  until the first request, s", median["first"], target_s, at_least=False)
+        holds &= verdict("  plan and all requests, s", median["total"], target_s, at_least=False)
         name, memory = "  anonymous memory above the interpreter, GB", max(run["memory"] for run in runs)
         if pages <= MOST_PAGES_IN_MEMORY:
             holds &= verdict(name, memory, TARGET_MEMORY_GB, at_least=False)
