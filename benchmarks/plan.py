@@ -5,10 +5,10 @@
 Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
 rate) in a temporary directory and does what the scheduler does when a spider opens, until there is a request
 to send: `Planner.plan` with a score function of 20 nodes, which commits the plan; the cycle, which reads the
-plan; the frontier, which takes its pages and the first requests. Then it reads all stored requests of the plan
-in order of page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to 10M at
-most 0.5 GB of anonymous memory above what the interpreter held before. Outside the targets, they are read in
-order of rank too, as a crawl reads them while it runs. A bare pass over three of the columns is a yardstick.
+plan; the frontier, which takes its pages and the first requests. Then it reads all stored requests of the
+plan in order of page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to
+10M at most 0.5 GB of anonymous memory above what the interpreter held before. Outside the targets, they are
+read in order of rank too, as a crawl reads them while it runs. A bare pass over three columns is a yardstick.
 
 What related pages cost is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
 process. The lowest of several times of the processor counts, which others on the machine change little.

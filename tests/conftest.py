@@ -29,7 +29,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes of tests a processor: tests of crawls and of workers mostly wait, for delays and leases."""
+    """Two processes of tests a processor: tests of crawls and of workers mostly wait."""
     return 2 * (os.cpu_count() or 1)
 
 
