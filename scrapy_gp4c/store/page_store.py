@@ -182,8 +182,8 @@ class PageStore(Protocol):
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
-        ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all, and others besides.
-        Those of `scrapy_gp4c.scoring.worth.COLUMNS` are among them if anything was ever measured.
+        ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`, maybe several blocks at a time;
+        None: all, and others besides, those of `scrapy_gp4c.scoring.worth.COLUMNS` if any was ever measured.
         """
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:

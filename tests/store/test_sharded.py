@@ -162,12 +162,13 @@ class ShardedMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), weight=st.sampled_from([0.0, 0.5, 1.0, 3.0]))
     def weigh(self, data: st.DataObject, weight: float) -> None:
-        """Set weights, and tell that pages have changed."""
+        """Set weights, and tell that pages have changed; what else is buffered may be committed too."""
         keys = [key for key in self.draw_keys(data) if self.page[0][key] < self.both[0].merged_pages]
         for store, pages in zip(self.both, self.arrays(keys), strict=True):
             store.weights.put(pages, np.full(len(keys), weight))
             if weight:
                 store.hints.tell(pages, 30.0)
+            store.commit()
 
     @precondition(lambda self: self.is_open())
     @rule(data=st.data())
@@ -234,13 +235,17 @@ class ShardedMachine(RuleBasedStateMachine):
     def tell_some_columns(self) -> None:
         """Whoever asks for some columns gets those, with the numbers that all have."""
         if hasattr(self, "both"):
-            whole = list(self.both[1].blocks())
+            whole = [block for _, block in self.both[1].blocks()]
             for names in ({"key"}, {"group", "n"}, {"found_by"}):
-                some = list(self.both[1].blocks(names))
-                assert [first for first, _ in some] == [first for first, _ in whole]
-                for (_, few), (_, all_) in zip(some, whole, strict=True):
-                    assert few.keys() == names
-                    assert all((few[name] == all_[name]).all() for name in names)
+                pages, some = 0, []
+                for first, block in self.both[1].blocks(names):
+                    assert first == pages
+                    assert block.keys() == names
+                    some.append(block)
+                    pages += len(block[min(names)])
+                for name in names:
+                    expected = [value for block in whole for value in block[name].tolist()]
+                    assert [value for block in some for value in block[name].tolist()] == expected
 
 
 TestSharded = ShardedMachine.TestCase
