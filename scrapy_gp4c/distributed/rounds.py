@@ -28,7 +28,7 @@ from scrapy_gp4c.store.records import CycleRecord
 
 SHORTEST_S: Final = 0.015
 LONGEST_S: Final = 1.0
-WAITED: Final = 0.25
+WAITED: Final = 0.5
 """From one look for the others' parts to the next: this share of what was waited so far, within those."""
 FIRST_S, PATIENCE_S = 0.05, 1.0
 """Before the parts of a step are put together by the worker with shard 0, and by any: two parts that come at

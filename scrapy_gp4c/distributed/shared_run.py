@@ -115,8 +115,9 @@ class SharedRun(Run):
             self._once("poll", self._poll)
             if awaits and self._flusher.is_quiet and self._is_quiet():
                 self._once("answers", self._end_unanswered)
-        if not is_idle:
-            wake(self._crawler)
+        is_asked_for = self.idle_since_s is not None or not under_way(self._crawler)
+        if not is_idle and (is_due or is_asked_for):
+            wake(self._crawler)  # else what is under way does, once it is in
 
     def _once(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin something with the ledger, unless it is under way."""
