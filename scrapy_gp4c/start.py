@@ -70,8 +70,8 @@ def leave_out_what_is_there(crawler: Crawler) -> None:
     objects: those that were there now are kept until then.
     """
     gc.freeze()
-    crawler.signals.connect(_collect_all, signals.spider_closed)
+    crawler.signals.connect(_take_them_in_again, signals.spider_closed)
 
 
-def _collect_all() -> None:
+def _take_them_in_again() -> None:
     gc.unfreeze()
