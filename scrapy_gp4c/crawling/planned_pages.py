@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies.policy import Pages, Planned
-
-_PLACE_BITS: Final = np.uint64(32)
+from scrapy_gp4c.scoring.counting_sort import places_in_order
 
 
 class PlannedPages:
@@ -24,12 +23,9 @@ class PlannedPages:
         """In the order of the plan."""
         self.planned = Planned.of(self._plan)
         """The same, with their kinds."""
-        # Sorting numbers takes a fraction of the time that sorting their places does: page and place in one.
-        by_page = np.sort(
-            self.pages.astype(np.uint64) << _PLACE_BITS | np.arange(len(self.pages), dtype=np.uint64)
-        )
+        by_page = places_in_order(self.pages)
         self._by_page = by_page.astype(np.uint32)
-        self._ordered = (by_page >> _PLACE_BITS).astype(np.uint32)
+        self._ordered = self.pages[by_page]
 
     def __len__(self) -> int:
         return len(self._plan)

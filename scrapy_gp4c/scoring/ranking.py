@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from scrapy_gp4c.scoring.counting_sort import places_in_order
 
 TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Tie-breaking numbers of some rows of a block: drawing them for all pages costs more than most scores."""
 SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
 FEW_ROWS: Final = 256
-"""Rows up to which sorting by score and tie at once takes less than looking for ties first."""
+"""Rows up to which comparing scores and ties takes less than counting their parts."""
 SAMPLE: Final = 4_096
 """Rows that tell about where the k best begin."""
+_SIGN: Final = np.int64(-(2**63))
+"""The bit that negative numbers have."""
 
 
-def likely_cut(scores: npt.NDArray[np.float64], k: int) -> float | None:
+def likely_cut(parts: Sequence[npt.NDArray[np.float64]], k: int) -> float | None:
     """A score that probably k rows and a few more have, or a higher one; None where a sample tells nothing.
 
-    ``scores`` float64 ``[P]``, not NaN. A fraction of what finding the k-th highest takes.
+    ``parts``: of the scores, float64 ``[P]`` together, not NaN. It takes a fraction of finding the k-th best.
     """
-    step = len(scores) // SAMPLE
+    rows = sum(map(len, parts))
+    step = rows // SAMPLE
     if step < 8:
         return None
-    sample = scores[::step].copy()
-    likely = k * len(sample) / len(scores)
+    sample = np.concatenate([part[::step] for part in parts])
+    likely = k * len(sample) / rows
     place = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
     if place < 0:
         return None
@@ -66,33 +71,39 @@ def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> np
     ``scores`` float64 ``[P]`` finite; ``ties`` any ordered dtype ``[P]``. O(P + k log k). The result has
     ``min(k, P)`` entries.
     """
-    chosen = best_k(scores, ties, k)
-    return chosen[in_order(scores[chosen], lambda rows: ties[chosen[rows]])]
+    cut = likely_cut([scores], k)
+    chosen = np.empty(0, np.intp) if cut is None else np.flatnonzero(scores >= cut)
+    if not k <= len(chosen) <= 3 * k // 2 + SLACK_ROWS:
+        chosen = best_k(scores, ties, k)
+    return chosen[_in_order(scores[chosen], ties[chosen])[: max(k, 0)]]
 
 
 def in_order(scores: npt.NDArray[np.float64], ties_of: TiesOf) -> npt.NDArray[np.int64]:
     """Positions, best first, as `top_k` sorts all: ``scores`` float64 ``[P]`` finite."""
-    ranked = -scores
+    return _in_order(scores, ties_of(np.arange(len(scores))))
+
+
+def _in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if len(scores) <= FEW_ROWS:
-        return np.asarray(np.lexsort((ties_of(np.arange(len(scores))), ranked)), np.int64)
-    order = np.argsort(ranked)
-    ranked = ranked[order]
-    equal = ranked[1:] == ranked[:-1]
-    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
-    if len(tied):
-        # Sorting by one number takes a tenth of the time that two take: place and tie in 64 bits.
-        place = np.cumsum(np.append(False, ~equal))[tied].astype(np.uint64)
-        rows = order[tied]
-        ties = ties_of(rows).astype(np.uint64)
-        bits = int(place[-1]).bit_length() + int(ties.max()).bit_length()
-        mixed = place << np.uint64(64 - int(place[-1]).bit_length()) if place[-1] else place
-        mixed |= ties >> np.uint64(max(0, bits - 64))
-        by_both = np.argsort(mixed)
-        mixed = mixed[by_both]
-        if (mixed[1:] == mixed[:-1]).any():  # what was cut off decides
-            by_both = np.lexsort((rows, ties, place))
-        order[tied] = rows[by_both]
+        return np.asarray(np.lexsort((ties, -scores)), np.int64)
+    ties, ranked = ties.astype(np.uint64, copy=False), _falling(scores)
+    order = places_in_order(ranked, places_in_order((ties >> np.uint64(32)).astype(np.uint32)))
+    by_score, by_tie = ranked[order], ties[order]
+    alike = by_score[1:] == by_score[:-1]
+    alike &= by_tie[1:] ^ by_tie[:-1] < 2**32
+    if alike.any():  # the other half of their ties decides
+        rows = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
+        order[rows] = order[rows[np.lexsort((by_tie[rows], by_score[rows]))]]
     return np.asarray(order, np.int64)
+
+
+def _falling(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
+    """Whole numbers that ascend where scores descend, equal where these are: by the bits of IEEE 754."""
+    bits = (0.0 - scores).view(np.int64)  # no minus 0
+    turned = bits >> 63
+    turned |= _SIGN
+    turned ^= bits
+    return turned.view(np.uint64)
 
 
 class Ranked(NamedTuple):
@@ -145,17 +156,21 @@ class Best:
         return Ranked(np.concatenate(pages), np.concatenate(scores), np.concatenate(ties))
 
     def _compact(self) -> None:
+        cut = likely_cut([part.scores for part in self._parts], self._k)
+        if cut is not None:
+            kept = [np.flatnonzero(part.scores >= cut) for part in self._parts]
+            rows = sum(map(len, kept))
+            if self._k <= rows <= 3 * self._k // 2 + self._slack_rows:
+                # Part by part: arrays of all rows would be memory that the system has to find and clear.
+                self._parts = [part.only(own) for part, own in zip(self._parts, kept, strict=True)]
+                self._rows = rows
+                self._cut = math.nextafter(cut, -math.inf), np.uint64(0)  # all that score `cut` are kept
+                return
         found = self._joined()
-        cut = likely_cut(found.scores, self._k)
-        rows = np.empty(0, np.intp) if cut is None else np.flatnonzero(found.scores >= cut)
-        if cut is not None and self._k <= len(rows) <= 3 * self._k // 2 + self._slack_rows:
-            found = found.only(rows)
-            self._cut = math.nextafter(cut, -math.inf), np.uint64(0)  # all that score `cut` are kept
-        else:
-            found = found.only(best_k(found.scores, found.ties, self._k))
-            if len(found.pages) == self._k > 0:
-                lowest = found.scores.min()
-                self._cut = float(lowest), found.ties[found.scores == lowest].max()
+        found = found.only(best_k(found.scores, found.ties, self._k))
+        if len(found.pages) == self._k > 0:
+            lowest = found.scores.min()
+            self._cut = float(lowest), found.ties[found.scores == lowest].max()
         self._parts, self._rows = [found], len(found.pages)
 
     def result(self, k: int) -> Ranked:

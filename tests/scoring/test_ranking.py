@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.ranking import Best, best_k, likely_cut, top_k
+from scrapy_gp4c.scoring.ranking import FEW_ROWS, Best, best_k, in_order, likely_cut, top_k
 
 SLACK_ROWS = 2
 
@@ -71,10 +71,10 @@ def test_sample_tells_where_the_best_begin(rising: bool, values: int) -> None:
         best.add(scores[rows], ties[rows].__getitem__, np.arange(200_000, dtype=np.uint32)[rows])
         assert best._rows <= 2 * k + 4 * SLACK_ROWS
     assert best.result(k).pages.tolist() == top_k(scores, ties, k).tolist()
-    cut = likely_cut(scores, k)
+    cut = likely_cut([scores], k)
     assert cut is not None
     assert k <= np.count_nonzero(scores >= cut) < 1.5 * k
-    assert likely_cut(scores[:30_000], k) is None  # too few to draw a sample of
+    assert likely_cut([scores[:30_000]], k) is None  # too few to draw a sample of
 
 
 def test_misleading_sample_costs_nothing_but_time() -> None:
@@ -88,3 +88,19 @@ def test_misleading_sample_costs_nothing_but_time() -> None:
             rows = slice(start, start + 8_000)
             best.add(values[rows], ties[rows].__getitem__, np.arange(80_000, dtype=np.uint32)[rows])
         assert best.result(30_000).pages.tolist() == top_k(values, ties, 30_000).tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, 1.7e308, -1.7e308]), min_size=1),
+    st.sampled_from([1, 2**32, 2**33, 2**64]),
+    st.integers(0, 2**32),
+)
+def test_order_by_counting_is_a_plain_sort(values: list[float], ties_below: int, seed: int) -> None:
+    """Of many rows, whichever halves of their ties are equal, and whatever signs and sizes scores have."""
+    rng = np.random.default_rng(seed)
+    scores = rng.choice(np.array(values), 4 * FEW_ROWS)
+    ties = rng.choice(np.append(rng.integers(0, ties_below, 50, np.uint64, endpoint=False), 0), len(scores))
+    ties = ties.astype(np.uint64)
+    expected = np.lexsort((ties, -scores))
+    assert in_order(scores, ties.__getitem__).tolist() == expected.tolist()

@@ -75,7 +75,7 @@ class Selection:
 
         None where a sample of the scores cannot tell that.
         """
-        cut = likely_cut(scores, k)
+        cut = likely_cut([scores], k)
         if cut is None:
             return None
         found = self._kernels.at_least(scores, cut, self._among)
