@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from scrapy_gp4c.policies.policy import (
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import Best
+from scrapy_gp4c.scoring.state_scores import StateScores
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,13 @@ class Scored:
     function: ScoreFunction
     cycle: int
 
+    @cached_property
+    def _of_states(self) -> StateScores:
+        return StateScores(self.function, self.cycle)
+
     def __call__(self, block: Block) -> npt.NDArray[np.float64]:
         """Scores of the pages of a block, ``[rows]``."""
-        return self.function.scores(block.state, self.cycle)
+        return self._of_states(block.state)
 
 
 def scored_by(settings: PolicySettings, round: Round) -> Scored:
