@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.sealed import TABLES as SEALED
-from scrapy_gp4c.store.lmdb_store.sealed import U32, Table, is_sealed, seal, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import U32, Table, decode, encode, is_sealed, seal, seed_of
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, build, crawl, key
@@ -39,6 +40,30 @@ def flipped(content: bytes, bit: int) -> bytes:
     """The same bytes but for one bit."""
     byte, place = divmod(bit % (8 * len(content)), 8)
     return content[:byte] + bytes([content[byte] ^ 1 << place]) + content[byte + 1 :]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+)
+
+
+@given(content=JSON, places=st.lists(st.integers(0, 10**6), max_size=3), byte=st.integers(0, 255))
+def test_json_is_read_as_python_reads_it(content: object, places: list[int], byte: int) -> None:
+    """Whatever a store may have written, NaN and lone surrogates too; and what is damaged gives its error."""
+    raw = bytearray(encode(content))
+    for place in places:
+        raw[place % len(raw)] = byte
+    assert what_comes_of(decode, bytes(raw)) == what_comes_of(json.loads, bytes(raw))
+
+
+def what_comes_of(read: Callable[[bytes], Any], raw: bytes) -> tuple[type, str]:
+    """What a reader returns, to the sign of a zero, or raises."""
+    try:
+        found = read(raw)
+    except ValueError as error:
+        return type(error), str(error)
+    return type(found), repr(found)
 
 
 @settings(max_examples=50, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.store.lmdb_store.failures import damaged
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, decode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
 from scrapy_gp4c.store.records import StoredRequest
@@ -43,7 +42,7 @@ class OpenRequests:
         if value is None:
             with self._tables.transaction() as txn:
                 value = self._known_request(txn, page)
-        request: StoredRequest = json.loads(value)
+        request: StoredRequest = decode(value)
         return request
 
     def _unsaved_request(self, page: int) -> bytes | None:
@@ -56,16 +55,19 @@ class OpenRequests:
         if len(ids):
             self._check(int(ids.min()))
             self._check(int(ids.max()))
+        if (ids[1:] >= ids[:-1]).all():
+            return self._read_ascending(ids)
         order = np.argsort(ids, kind="stable")
-        ascending = ids[order]
-        found: list[StoredRequest] = []
-        for start in range(0, len(ids), READ_PAGES):
-            found += self._read_requests(ascending[start : start + READ_PAGES])
-        if (ascending == ids).all():
-            return found
+        found = self._read_ascending(ids[order])
         places = np.empty(len(ids), np.intp)
         places[order] = np.arange(len(ids))
         return [found[place] for place in places.tolist()]
+
+    def _read_ascending(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
+        found: list[StoredRequest] = []
+        for start in range(0, len(ids), READ_PAGES):
+            found += self._read_requests(ids[start : start + READ_PAGES])
+        return found
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         replaced = any(one.requests for one in self._newest_first())
@@ -75,7 +77,7 @@ class OpenRequests:
                 values = [self._known_request(txn, page) for page in ids.tolist()]
             for position, page in enumerate(ids.tolist()) if replaced else ():
                 values[position] = self._unsaved_request(page) or values[position]
-        decoded: list[StoredRequest] = json.loads(b"[" + b",".join(values) + b"]")
+        decoded: list[StoredRequest] = decode(b"[" + b",".join(values) + b"]")
         return decoded
 
     def _known_request(self, txn: Any, page: int) -> bytes:

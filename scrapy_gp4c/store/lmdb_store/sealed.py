@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
@@ -49,11 +50,23 @@ _SUM: Final = itemgetter(slice(-SUM_BYTES, None))
 _PRIME: Final = 2**32 - 5
 _LOWEST: Final = 2**32 - 1
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
+_READ_JSON: Final = msgspec.json.Decoder().decode
 
 
 def encode(content: Any) -> bytes:
     """JSON as the store keeps it."""
     return _JSON.encode(content).encode()
+
+
+def decode(content: bytes) -> Any:
+    """What `json.loads` makes of JSON, in half the time where the store has written it.
+
+    NaN and infinities, lone surrogates and what is no JSON at all are left to it.
+    """
+    try:
+        return _READ_JSON(content)
+    except ValueError:
+        return json.loads(content)
 
 
 def split(buffer: bytes, size: int) -> list[bytes]:
