@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,18 +135,17 @@ class Cycle:
         """Pages of the plan."""
         return len(self._plan)
 
-    def remaining(self) -> Iterator[int]:
+    def remaining(self) -> array[int]:
         """Pages still to visit, in the order of the plan.
 
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
-        for start in range(0, len(pages), 65_536):
-            yield from pages[start : start + 65_536].tolist()
+        found = array("Q", pages.astype(np.uint64).tobytes())
         if self.resumed:
-            for page in self.store.new_pages():
-                if not self.store.visited(page) and self._new.takes(page):
-                    yield page
+            new = (page for page in self.store.new_pages() if not self.store.visited(page))
+            found.extend(page for page in new if self._new.takes(page))
+        return found
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""

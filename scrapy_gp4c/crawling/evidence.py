@@ -79,9 +79,8 @@ class Surroundings:
         self._is_shrunk, self._is_claimed = "near" in columns, not KINDS_OF.keys().isdisjoint(columns)
         self._last: tuple[Found, Array] = NOTHING, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
-        self.of_pages = (
-            {"key", "group", "last_cycle", *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
-        )
+        beside = ("group", "last_cycle") if self.is_needed else ()
+        self.of_pages = {"key", *beside, *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
         """Columns of the pages themselves that are read; None: any may be."""
         self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
@@ -235,19 +234,21 @@ class LiveEvidence:
         """Yield the rankable pages that this cycle has neither planned nor visited, block by block."""
         for first, columns in self._store.blocks(self._surroundings.of_pages):
             keys = columns["key"]
-            rows = np.flatnonzero(self._open[first : first + len(keys)])
-            is_whole = len(rows) == len(keys)
-            ties_of = Draws(keys if is_whole else keys[rows], self._salt)
             known = self._surroundings.columns(columns, slice(first, first + len(keys)))
-            state = RoundState(
-                known, slice(None) if is_whole else rows, self._related, Draws(keys, self._salt)
-            )
-            yield Block((rows + first).astype(np.uint32), state, ties_of)
+            draws = Draws(keys, self._salt)
+            is_open = self._open[first : first + len(keys)]
+            if is_open.all():
+                pages = np.arange(first, first + len(keys), dtype=np.uint32)
+                yield Block(pages, RoundState(known, slice(None), self._related, draws), draws)
+            else:
+                rows = np.flatnonzero(is_open)
+                state = RoundState(known, rows, self._related, draws)
+                yield Block((rows + first).astype(np.uint32), state, Draws(keys[rows], self._salt))
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         """Tell which of some pages are candidates."""
         known = pages < len(self._open)
-        known[known] = self._open[pages[known]]
+        known[known] = self._open[pages if known.all() else pages[known]]
         return known
 
     def rows(self, pages: Pages) -> Block:

@@ -58,11 +58,11 @@ def _begun(
     Raises PolicyError, ScoreError or StoreError.
     """
     cycle = Cycle(store, settings, stats, measuring)
-    remaining = array("Q", cycle.remaining())
+    remaining = cycle.remaining()
     if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
         cycle.finish("resumed with nothing left to visit")
         cycle = Cycle(store, settings, stats, measuring)
-        remaining = array("Q", cycle.remaining())
+        remaining = cycle.remaining()
     return cycle, remaining
 
 

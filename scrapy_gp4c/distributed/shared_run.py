@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from array import array
 from collections.abc import Callable, Collection, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -66,7 +65,7 @@ class SharedRun(Run):
         """Requests that wait for that."""
         self.queue_is_empty: Callable[[], bool] = lambda: True
         """Whether Scrapy's queue is."""
-        super().__init__(crawler, part.cycle, array("Q", part.cycle.remaining()), spider, enqueue)
+        super().__init__(crawler, part.cycle, part.cycle.remaining(), spider, enqueue)
         self._take(part)
         self._calls = LoopingCall(self._turn)
         self._calls.start(TURN_S, now=False)
@@ -239,7 +238,7 @@ class SharedRun(Run):
         except NothingDueError as error:
             self._end("finished", str(error))
             return
-        self._work_on(part.cycle, array("Q", part.cycle.remaining()))
+        self._work_on(part.cycle, part.cycle.remaining())
         self._take(part)
         self._moving = self._is_between = False
         kept, self._kept = self._kept, []

@@ -47,7 +47,11 @@ def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
     attempts, so that dead hosts do not eat the budget.
     """
-    return np.asarray(cycle - columns["last_attempt"] >= _WAIT_CYCLES[columns["failures"]])
+    failures, last_attempt = columns["failures"], columns["last_attempt"]
+    awake = np.asarray(last_attempt < cycle)
+    waiting = np.flatnonzero(failures > 1)  # of most crawls few
+    awake[waiting] = cycle - last_attempt[waiting] >= _WAIT_CYCLES[failures[waiting]]
+    return awake
 
 
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
