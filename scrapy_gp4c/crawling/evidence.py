@@ -248,7 +248,7 @@ class LiveEvidence:
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         """Tell which of some pages are candidates."""
         known = pages < len(self._open)
-        known[known] = self._open[pages if known.all() else pages[known]]
+        known[known] = self._open[pages[known]]
         return known
 
     def rows(self, pages: Pages) -> Block:

@@ -17,6 +17,8 @@ SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
 FEW_ROWS: Final = 256
 """Rows up to which comparing scores and ties takes less than counting their parts."""
+PART_ROWS: Final = 65_536
+"""Rows that are put in order at a time, about: what is made of them stays in the processor's cache."""
 SAMPLE: Final = 4_096
 """Rows that tell about where the k best begin."""
 _SIGN: Final = np.int64(-(2**63))
@@ -86,7 +88,23 @@ def in_order(scores: npt.NDArray[np.float64], ties_of: TiesOf) -> npt.NDArray[np
 def _in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if len(scores) <= FEW_ROWS:
         return np.asarray(np.lexsort((ties, -scores)), np.int64)
-    ties, ranked = ties.astype(np.uint64, copy=False), _falling(scores)
+    ties = ties.astype(np.uint64, copy=False)
+    parts = len(scores) // PART_ROWS
+    if parts < 2:
+        return _counted(scores, ties)
+    sample = np.sort(scores[:: max(1, len(scores) // SAMPLE)])
+    cuts = np.unique(sample[np.arange(1, parts) * len(sample) // parts])[::-1].tolist()
+    order, rest = [], np.ones(len(scores), np.bool_)
+    for cut in (*cuts, -math.inf):
+        rows = np.flatnonzero(rest & (scores >= cut))
+        rest[rows] = False
+        order.append(rows[_counted(scores[rows], ties[rows])])
+    return np.concatenate(order)
+
+
+def _counted(scores: npt.NDArray[np.float64], ties: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Positions, best first."""
+    ranked = _falling(scores)
     order = places_in_order(ranked, places_in_order((ties >> np.uint64(32)).astype(np.uint32)))
     by_score, by_tie = ranked[order], ties[order]
     alike = by_score[1:] == by_score[:-1]

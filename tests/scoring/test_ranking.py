@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.ranking import FEW_ROWS, Best, best_k, in_order, likely_cut, top_k
+from scrapy_gp4c.scoring import ranking
+from scrapy_gp4c.scoring.ranking import FEW_ROWS, PART_ROWS, Best, best_k, in_order, likely_cut, top_k
 
 SLACK_ROWS = 2
 
@@ -90,17 +91,35 @@ def test_misleading_sample_costs_nothing_but_time() -> None:
         assert best.result(30_000).pages.tolist() == top_k(values, ties, 30_000).tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, 1.7e308, -1.7e308]), min_size=1),
     st.sampled_from([1, 2**32, 2**33, 2**64]),
+    st.sampled_from([FEW_ROWS // 2, FEW_ROWS, PART_ROWS]),
     st.integers(0, 2**32),
 )
-def test_order_by_counting_is_a_plain_sort(values: list[float], ties_below: int, seed: int) -> None:
-    """Of many rows, whichever halves of their ties are equal, and whatever signs and sizes scores have."""
+def test_order_by_counting_is_a_plain_sort(
+    values: list[float], ties_below: int, part_rows: int, seed: int
+) -> None:
+    """Of many rows, in one part or some, whichever halves of ties are equal, whatever signs scores have."""
     rng = np.random.default_rng(seed)
     scores = rng.choice(np.array(values), 4 * FEW_ROWS)
-    ties = rng.choice(np.append(rng.integers(0, ties_below, 50, np.uint64, endpoint=False), 0), len(scores))
-    ties = ties.astype(np.uint64)
-    expected = np.lexsort((ties, -scores))
-    assert in_order(scores, ties.__getitem__).tolist() == expected.tolist()
+    scores[: seed % len(scores)] *= rng.random(seed % len(scores))
+    some = np.append(rng.integers(0, ties_below, 50, np.uint64), np.uint64(0))
+    ties = rng.choice(some, len(scores))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "PART_ROWS", part_rows)
+        assert in_order(scores, ties.__getitem__).tolist() == np.lexsort((ties, -scores)).tolist()
+
+
+def test_a_long_plan_is_ordered_in_parts() -> None:
+    """As a plain sort, with scores that are all different, a few, and one for nearly all."""
+    rng = np.random.default_rng(1)
+    rows = 3 * PART_ROWS
+    for scores in (
+        rng.random(rows),
+        rng.integers(-5, 5, rows).astype(float),
+        (rng.random(rows) < 1e-4) * 1.0,
+    ):
+        ties = rng.integers(0, 2**40, rows, np.uint64)
+        assert (in_order(scores, ties.__getitem__) == np.lexsort((ties, -scores))).all()

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from itertools import repeat
-from operator import getitem, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ _PLACES: Final = {name: place for place, name in enumerate(TABLES)} | {
     name: 128 + place for place, name in enumerate(OF_SHARDS)
 }
 
-_CONTENT: Final = slice(None, -SUM_BYTES)
+_CONTENT: Final = itemgetter(slice(None, -SUM_BYTES))
 _SUM: Final = itemgetter(slice(-SUM_BYTES, None))
 _PRIME: Final = 2**32 - 5
 _LOWEST: Final = 2**32 - 1
@@ -143,7 +142,7 @@ class Table:
             return None
         if self._plain:
             return values
-        found = list(map(getitem, values, repeat(_CONTENT)))
+        found = list(map(_CONTENT, values))
         seeds = (numbers.astype(np.int64) + self._place).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, found, seeds), np.uint64, len(found))
         kept = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
