@@ -154,6 +154,60 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
         assert first[0] == told[2][0]
 
 
+def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
+    """A fold that is done has its next generation before all are told of; none is bred beyond the last."""
+    events: list[tuple[str, int]] = []
+
+    class Listening:
+        """A watch that notes when generations end."""
+
+        def generation(self, number: int, asked: int) -> None:
+            pass
+
+        def advance(self, texts: int) -> None:
+            pass
+
+        def begun(self, fitness: float) -> None:
+            pass
+
+        def best(self, fitness: list[float]) -> None:
+            events.append(("told", -1))
+
+    def breeding(evolution: Evolution) -> list[Any]:
+        events.append(("bred", evolution._run[0]))
+        return breed(evolution)
+
+    breed = Evolution._next
+    monkeypatch.setattr(Evolution, "_next", breeding)
+    choices = dataclasses.replace(CHOICES, protocol="journal", seeds=2)
+    assert learned(choices, watch=Listening()).complete
+    generations, runs = SMALL.generations, [fold for fold in range(5) for _ in range(2)]
+    bred = [("bred", fold) for fold in runs]
+    assert events == [*bred, *((*bred, ("told", -1)) * (generations - 1)), ("told", -1)]
+
+
+def test_what_was_compared_before_is_remembered(monkeypatch):
+    """The baselines are replayed on a part once, whatever is learned; nobody writes to what is remembered."""
+    replayed: list[object] = []
+
+    def counting(arranged: Any, given: Any, **options: Any) -> Any:
+        replayed.append(given)
+        return run(arranged, given, **options)
+
+    monkeypatch.setattr(learning, "run", counting)
+    (parts,) = arrange(HISTORY, CHOICES)
+    functions = learning.others(CHOICES)
+    first = learning.compare(parts, functions, CHOICES)
+    assert len(replayed) == 3 * len(functions)
+    first["cg"]["test"]["ndcg"] = -1.0
+    again = learning.compare(parts, {"same": "cg", **functions}, CHOICES)
+    assert len(replayed) == 3 * len(functions)
+    assert again["same"] == again["cg"]
+    assert again["cg"]["test"]["ndcg"] >= 0.0
+    learning.compare(parts, {"cg": "cg"}, dataclasses.replace(CHOICES, clock="cycles"))
+    assert len(replayed) == 3 * len(functions) + 3
+
+
 @pytest.mark.parametrize("tells", [1, 2, 3])
 def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
     """Pressed between two runs' tells, or while saving: checkpoint and result are of one generation."""

@@ -24,7 +24,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 from training.histories.history import ChangeHistory
-from training.replaying import states
+from training.replaying import grouped, states
 from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
 from training.replaying.grouped import replay_grouped
@@ -232,8 +232,11 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
     st.sampled_from(["random", "order"]),
     st.sampled_from(terminals.CLOCKS),
     st.sampled_from([0, 40, 2048]),
+    st.sampled_from([1, 2, 5, 16]),
 )
-def test_functions_replayed_together_do_what_each_does_alone(seed, sizes, ties, clock, rows_per_cycle):
+def test_functions_replayed_together_do_what_each_does_alone(
+    seed, sizes, ties, clock, rows_per_cycle, abreast
+):
     """Functions that choose alike for some cycles, for all or for none: the same bits as one by one."""
     cycles, warmup = sizes
     generator = np.random.default_rng(seed)
@@ -251,7 +254,10 @@ def test_functions_replayed_together_do_what_each_does_alone(seed, sizes, ties, 
         "oracle",
         "0 * t",
     ]
-    with mock.patch.object(states, "ROWS_PER_CYCLE", rows_per_cycle):
+    with (
+        mock.patch.object(states, "ROWS_PER_CYCLE", rows_per_cycle),
+        mock.patch.object(grouped, "ABREAST", abreast),
+    ):
         truth = prepare(history, budget=12, warmup=warmup, ties=ties)
         together = run_all(truth, functions, clock=clock)
         for text, result in zip(functions, together, strict=True):

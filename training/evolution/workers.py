@@ -8,6 +8,7 @@ needs nothing from the backend but running a function, whether the workers are f
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import math
@@ -99,10 +100,13 @@ def work(task: Task) -> Report:
 
 
 def _work_away(task: Task) -> Report:
-    """`work` in a process of its own: there Ctrl-C is the parent's business."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return work(task)
+    """`work` in a process of its own: there Ctrl-C is the parent's business, and garbage rare."""
+    if threading.current_thread() is not threading.main_thread():
+        return work(task)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    report = work(task)
+    gc.freeze()  # modules, compiled code and outcomes stay
+    return report
 
 
 def _work_with(task: Task, payload: bytes | None) -> Report:
@@ -192,7 +196,7 @@ class Evaluator:
                     for chunk in self._chunks(waiting):
                         yield self._task(number, chunk)
                     waiting = []
-                while len(waiting) >= MOST_TEXTS:
+                while len(waiting) >= 2 * MOST_TEXTS:  # what is left makes tasks of equal size
                     yield self._task(number, waiting[:MOST_TEXTS])
                     del waiting[:MOST_TEXTS]
             for chunk in self._chunks(waiting):

@@ -51,7 +51,6 @@ class CrawlChoices(NamedTuple):
 
 DEFAULTS: Final = CrawlChoices()
 """What every command and function does that is not told otherwise."""
-
 PREFIX_SHARE: Final = 0.3
 """At most this share of the pages is kept in drawn order per cycle (memory: 4 bytes each)."""
 
@@ -95,14 +94,16 @@ class ArrangedHistory:
     impact: Impact | None = None
     """What refreshing the pages is worth."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Needed state columns -> what `training.replaying.states` lists for them; does not travel."""
-
+    """Needed state columns -> what `training.replaying.states` lists for them. These do not travel."""
     cells: dict[bool, Any] = field(default_factory=dict)
-    """Whether directories count -> the `training.replaying.cells` after the warm-up; does not travel."""
+    """Whether directories count -> the `training.replaying.cells` after the warm-up."""
+    means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
+    """What `training.evolution.learning.compare` found out."""
 
     def __getstate__(self) -> dict[str, object]:
         """What to pickle: the same before and after replays."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"states": {}, "cells": {}}
+        names = (own.name for own in fields(self))
+        return {name: {} if name in ("states", "cells", "means") else getattr(self, name) for name in names}
 
     @cached_property
     def changes(self) -> list[Ints]:

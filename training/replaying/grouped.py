@@ -14,28 +14,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import STATE, Array, Clock
+from scrapy_gp4c.scoring.terminals import Clock
+from training.replaying.abreast import ABREAST, Abreast, Member
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.kernels import compiling, memory
-from training.replaying.kernels.cycles import advance, replay_states, settle
+from training.replaying.kernels.cycles import replay_states
 from training.replaying.kernels.memory import Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Floats, Ints, Tallies
+from training.replaying.paths import Path, begun
 from training.replaying.states import state_columns, states_of
-from training.replaying.workspace import FIRST, Workspace, by_slot, facts_of, parted, workspace_for
+from training.replaying.workspace import Workspace, by_slot, facts_of, parted, workspace_for
 
 compiling.tell_who_waits()
-
-SLOTS: Final = 1000
-"""Slots that a replay begins with; the more of them, the longer it takes to copy it."""
 
 
 def replay_grouped(
@@ -60,34 +57,17 @@ def replay_grouped(
     return [found[number] for number in range(len(functions))]
 
 
-@dataclass
-class _Path:
-    """A replay on its way."""
-
-    work: Work
-    slots: Array
-    states: Ints
-    """``[state columns, slots]``, floats as their bits: what tells groups apart. ``[1, slots]``, numbers
-    of listed states, in cycles for which these are listed."""
-
-    def grow(self, capacity: int) -> None:
-        """Make room for so many slots."""
-        top = self.work.sizes[memory.TOP]
-        self.slots, self.states = (_roomy(rows, capacity, top) for rows in (self.slots, self.states))
-
-
 class _Branch(NamedTuple):
     """Functions to go on with later."""
 
-    path: _Path
+    path: Path
     shared: bool
     """Whether another branch begins here too, later: then the path must be copied."""
     done: int
     """Scored cycles behind it."""
-    members: list[int]
-    """They choose alike in the next cycle, except where all begin."""
-    scores: Floats | None
-    """The first member's scores in the next cycle, by slot; None: to be computed."""
+    functions: list[int]
+    agreed: bool
+    """Whether they are known to choose alike in the next cycle."""
 
 
 class _Batch:
@@ -104,168 +84,104 @@ class _Batch:
     ) -> None:
         """Score the listed states, if there are any."""
         self._arranged = arranged
-        self._clock = clock
         self._names = tuple(name for name in columns if name != "last_cycle")
         self._expressions = expressions
         self._tallies = tallies
         self._facts = facts_of(arranged, tallies)
         self._space = space
-        self._counts = np.zeros((arranged.cycles - arranged.warmup, memory.COUNTS), np.int64)
+        self._scored = arranged.cycles - arranged.warmup
         self._moves = np.empty(2 * arranged.k, np.int64)
         self._keys = np.empty((1, 2 * arranged.k), np.int64)
         self._listed = states_of(arranged, columns, clock)
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
+        self._abreast = Abreast(arranged, self._names, clock, expressions, self._facts)
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
 
     def replay(self) -> Iterator[tuple[list[int], Tallies]]:
-        """Replay all; members (by number) and tallies of those that did the same in every cycle."""
-        pending = [_Branch(self._begin(), False, 0, list(range(len(self._expressions))), None)]
+        """Replay all; functions (by number) and tallies of those that did the same in every cycle."""
+        root = begun(self._arranged, self._names, self._listed, self._space)
+        pending = [_Branch(root, False, 0, list(range(len(self._expressions))), False)]
         while pending:
-            path, shared, done, members, scores = pending.pop()
-            if shared:
-                path = self._copy(path)
-            agreed = done > 0
-            while done < len(self._counts):
-                if len(members) > 1 and not agreed:
-                    (members, scores), *others = self._part(path, done, members)
-                    if others:
-                        behind = self._copy(path)
-                        # The one begun last takes the path over.
-                        pending.append(_Branch(behind, False, done, *others[0]))
-                        pending += [_Branch(behind, True, done, *other) for other in others[1:]]
-                done = self._go_on(path, done, members, scores)
-                agreed, scores = False, None
-            if self._facts.penalised:
-                penalise_rest(self._facts, path.slots, path.work)
-            yield members, _tallies(self._arranged, self._counts.copy(), path.work, self._tallies)
-            self._space.give_back(path.work)
+            done = max(pending[-1].done, self._listed_cycles)
+            members: list[Member] = []
+            while pending and len(members) < ABREAST and max(pending[-1].done, self._listed_cycles) == done:
+                members.append(self._listed_part(pending.pop(), pending))
+            while done < self._scored:
+                members = self._go_on(members, done, pending)
+                done += 1
+            for path, functions in members:
+                if self._facts.penalised:
+                    penalise_rest(self._facts, path.slots, path.work)
+                yield functions, _tallies(self._arranged, path.counts, path.work, self._tallies)
+                self._space.give_back(path.work)
 
-    def _begin(self) -> _Path:
-        """One group per warm-up pattern."""
-        arranged = self._arranged
-        patterns = len(arranged.pattern_start) - 1
-        used = FIRST + patterns
-        capacity = used + SLOTS
-        slots = np.zeros((memory.FIELDS, capacity), np.int32)
-        slots[memory.START, FIRST:used] = arranged.pattern_start[:-1]
-        slots[memory.LENGTH : memory.COUNT + 1, FIRST:used] = np.diff(arranged.pattern_start)
-        slots[memory.LAST, FIRST:used] = arranged.warmup
-        if self._listed is not None:
-            states = np.zeros((1, capacity), np.int64)
-            states[0, FIRST:used] = self._listed.first
-        else:
-            states = np.zeros((len(self._names), capacity), np.int64)
-            named = self._named(states[:, FIRST:used])
-            for name, values in arranged.first_state(self._names).items():
-                named[name][:] = values
-        return _Path(self._space.begin(arranged), slots, states)
+    def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> Member:
+        """Take a branch up, and go through the cycles of which the states are listed."""
+        path, shared, done, functions, agreed = branch
+        if shared:
+            path = path.copy(self._space)
+        while done < self._listed_cycles:
+            if len(functions) > 1 and not agreed:
+                functions, *others = self._parted(path, done, functions)
+                if others:
+                    self._leave(pending, path.copy(self._space), done, others)
+            stop = self._listed_cycles if len(functions) == 1 else done + 1
+            self._replay_states(path, done, stop, self._listed_scores[functions[0]])
+            done, agreed = stop, False
+            if done == self._listed_cycles < self._scored:
+                assert self._listed is not None
+                path.states = self._listed.bits.take(path.states[0], axis=1)
+        return Member(path, functions)
 
-    def _copy(self, path: _Path) -> _Path:
-        top = path.work.sizes[memory.TOP]
-        slots, states = (_roomy(rows, rows.shape[1], top) for rows in (path.slots, path.states))
-        return _Path(self._space.copy(path.work), slots, states)
+    def _leave(self, pending: list[_Branch], behind: Path, done: int, others: list[list[int]]) -> None:
+        """Functions that part from others: `behind` is where, and taken over by those begun last."""
+        pending.append(_Branch(behind, False, done, others[0], True))
+        pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 
-    def _named(self, states: Ints) -> dict[str, Array]:
-        """The columns of some states by name, as views."""
-        return {
-            name: values.view(np.float64) if STATE[name] == "<f8" else values
-            for name, values in zip(self._names, states, strict=True)
-        }
+    def _parted(self, path: Path, done: int, functions: list[int]) -> list[list[int]]:
+        """Functions, those together that choose alike in the next cycle, whose states are listed."""
+        assert self._listed is not None
+        live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
+        rows = self._listed.score_at[path.states[0, live]]
+        if self._listed.aged:
+            rows += self._arranged.warmup + done - path.slots[memory.LAST, live]
+        scores = self._listed_scores[np.ix_(functions, rows)]
+        parts = parted(scores, path.slots[memory.COUNT, live], self._arranged.k)
+        return [[functions[place] for place in part] for part in parts]
 
-    def _part(self, path: _Path, done: int, members: list[int]) -> list[tuple[list[int], Floats | None]]:
-        """Part functions by what they choose in the next cycle; with the scores of the first of each part."""
-        counts = path.slots[memory.COUNT, : path.work.sizes[memory.TOP]]
-        if done < self._listed_cycles:
-            assert self._listed is not None
-            live = np.flatnonzero(counts)
-            rows = self._listed.score_at[path.states[0, live]]
-            if self._listed.aged:
-                rows += self._arranged.warmup + done - path.slots[memory.LAST, live]
-            scores = self._listed_scores[np.ix_(members, rows)]
-            counts = counts[live]
-        else:
-            scores = self._scores(path, done, members)
-        return [
-            ([members[i] for i in part], scores[part[0]] if done >= self._listed_cycles else None)
-            for part in parted(scores, counts, self._arranged.k)
-        ]
+    def _go_on(self, members: list[Member], done: int, pending: list[_Branch]) -> list[Member]:
+        """Replay a cycle of which the states are not listed; those that part go abreast if there is room."""
+        look = self._abreast.look(done, members)
+        after = []
+        room = ABREAST - len(members)
+        for member, begin, scores in zip(members, look.begins, look.scores, strict=True):
+            path, functions = member
+            first, *others = self._abreast.parts(member, scores)
+            for part in others[:room]:
+                copy = path.copy(self._space)
+                self._abreast.replay(copy, done, scores[part[0]], look.after, begin)
+                after.append(Member(copy, [functions[place] for place in part]))
+            left = [[functions[place] for place in part] for part in others[room:]]
+            room -= len(others) - len(left)
+            if left:
+                self._leave(pending, path.copy(self._space), done, left)
+            self._abreast.replay(path, done, scores[first[0]], look.after, begin)
+            after.append(Member(path, [functions[place] for place in first]))
+        return after
 
-    def _scores(self, path: _Path, done: int, members: list[int]) -> Floats:
-        """Scores of the groups in the next cycle, ``[members, slots]``."""
-        top = int(path.work.sizes[memory.TOP])
-        state = self._named(path.states[:, :top]) | {"last_cycle": path.slots[memory.LAST, :top]}
-        expressions = [self._expressions[member] for member in members]
-        names = {name for expression in expressions for name in expression.terminals}
-        values = {
-            name: column.astype(np.float64, copy=False)
-            for name, column in terminals.compute(
-                names, state, self._arranged.warmup + 1 + done, self._clock
-            ).items()
-        }
-        scores = np.empty((len(members), top))
-        for own, expression in zip(scores, expressions, strict=True):
-            expression.evaluate(values, own)
-        return scores
-
-    def _go_on(self, path: _Path, done: int, members: list[int], scores: Floats | None) -> int:
-        """Replay the next cycle, or as many as need no look at the members; returns the cycles done then."""
-        if done < self._listed_cycles:
-            stop = self._listed_cycles if len(members) == 1 else done + 1
-            self._replay_states(path, done, stop, self._listed_scores[members[0]])
-            if stop == self._listed_cycles < len(self._counts):
-                self._name_states(path)
-            return stop
-        if scores is None:
-            scores = self._scores(path, done, members[:1])[0]
-        self._replay_cycle(path, done, scores)
-        return done + 1
-
-    def _replay_states(self, path: _Path, done: int, stop: int, scores: Floats) -> None:
+    def _replay_states(self, path: Path, done: int, stop: int, scores: Floats) -> None:
         """Replay cycles of which all states are listed without coming back to Python."""
         arranged, listed = self._arranged, self._listed
         assert listed is not None
         while done < stop:
             done = replay_states(
                 done, stop, arranged.salts, arranged.drawn, arranged.drawn_start, scores, listed.score_at,
-                listed.aged, listed.after, path.states, self._facts, path.slots, path.work, self._counts,
+                listed.aged, listed.after, path.states, self._facts, path.slots, path.work, path.counts,
                 self._moves, self._keys, *by_slot(path.slots),
             )  # fmt: skip
             if done < stop:
-                path.grow(4 * path.work.sizes[memory.TOP])
-
-    def _name_states(self, path: _Path) -> None:
-        """The listed cycles are over."""
-        assert self._listed is not None
-        path.states = self._listed.bits.take(path.states[0], axis=1)
-
-    def _replay_cycle(self, path: _Path, done: int, scores: Floats) -> None:
-        arranged, work = self._arranged, path.work
-        cycle = arranged.warmup + 1 + done
-        drawn = arranged.drawn[arranged.drawn_start[done] : arranged.drawn_start[done + 1]]
-        counts = self._counts[done]
-        moved = advance(
-            cycle, scores, arranged.salts[done], drawn, self._facts, path.slots, work, counts,
-            self._moves, by_slot(path.slots)[0],
-        )  # fmt: skip
-        if done + 1 == len(self._counts) and not self._facts.penalised:
-            return  # nobody asks for the groups after the last cycle
-        used = self._moves[:moved]
-        source = work.runs[memory.SLOT, used >> 1]
-        after = path.states.take(source, axis=1)
-        last_cycle = path.slots[memory.LAST, source]
-        terminals.observe(self._named(after) | {"last_cycle": last_cycle}, used & 1, cycle)
-        top = work.sizes[memory.TOP]
-        if top + moved > path.slots.shape[1]:
-            path.grow(2 * (top + moved))
-        settle(cycle, used, after, path.states, path.slots, work)
-
-
-def _roomy(rows: Array, capacity: int, used: int) -> Array:
-    """The first `used` columns, and zeros up to `capacity` of them."""
-    roomy = np.zeros((len(rows), capacity), rows.dtype)
-    roomy[:, :used] = rows[:, :used]
-    return roomy
+                path.grow(4 * path.top)
 
 
 def _tallies(arranged: ArrangedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:

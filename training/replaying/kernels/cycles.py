@@ -45,6 +45,26 @@ def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used, orders
     return moved
 
 
+@outer
+def replay_cycle(
+    cycle, scores, salt, drawn, facts, slots, work, counts, used, keys, orders, states, after, begin
+):
+    """Replay a cycle of which the states are not listed; `scores`: of every slot in use.
+
+    `after`: states after visits without a change, then after those with one, of the slots from number `begin`
+    on; nothing where groups are not needed. `states`: see `settle`. `used`, `keys`, `orders`: for work.
+    """
+    moved = advance(cycle, scores, salt, drawn, facts, slots, work, counts, used, orders)
+    if after.shape[1] == 0:
+        return
+    half = after.shape[1] // 2
+    for u in range(moved):
+        at = begin + work.runs[SLOT, used[u] >> 1] + half * (used[u] & 1)
+        for c in range(after.shape[0]):
+            keys[c, u] = after[c, at]
+    settle(cycle, used[:moved], keys, states, slots, work)
+
+
 @inner
 def foremost(scores, sizes, k, orders):
     """The slots of the k pages with the highest scores, and those that tie with the last: best first.

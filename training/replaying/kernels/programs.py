@@ -1,0 +1,67 @@
+"""The arithmetic of score functions on few rows, where calls would take longer than the numbers."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+
+from scrapy_gp4c.scoring.primitives import TINY
+from training.replaying.kernels.compiled import inner, outer
+
+ADD, SUBTRACT, MULTIPLY, DIVIDE, OTHER, TERMINAL, CONSTANT = range(7)
+"""What a step of a program does; the last two put a row on the stack, the one whose number is given."""
+MOST = np.finfo(np.float64).max
+
+
+@outer
+def run(program, step, constants, values, begin, stack, height):
+    """Run a program from a step on until one that is `OTHER`, or to the end; returns step and height.
+
+    `program`: int64 ``[2, steps]``, what each does and the number that goes with it. `values`: float64
+    ``[terminals, rows]``, of which those from `begin` on are meant, as many as `stack`, float64 ``[heights,
+    rows]``, has; `height`: rows on the stack. The left operand is the one on top. The numbers are those of
+    `scrapy_gp4c.scoring.primitives`.
+    """
+    rows = stack.shape[1]
+    while step < program.shape[1]:
+        kind = program[0, step]
+        number = program[1, step]
+        if kind == TERMINAL:
+            stack[height] = values[number, begin : begin + rows]
+            height += 1
+        elif kind == CONSTANT:
+            stack[height] = constants[number]
+            height += 1
+        elif kind == OTHER:
+            return step, height
+        else:
+            _apply(kind, stack[height - 1], stack[height - 2])
+            height -= 1
+        step += 1
+    return step, height
+
+
+@inner
+def _apply(kind, left, right):
+    """Write what an operator makes of both to `right`."""
+    if kind == ADD:
+        for i in range(right.size):
+            right[i] = _finite(left[i] + right[i])
+    elif kind == SUBTRACT:
+        for i in range(right.size):
+            right[i] = _finite(left[i] - right[i])
+    elif kind == MULTIPLY:
+        for i in range(right.size):
+            right[i] = _finite(left[i] * right[i])
+    else:
+        for i in range(right.size):
+            is_zero = abs(right[i]) < TINY
+            quotient = _finite(left[i] / (1.0 if is_zero else right[i]))
+            right[i] = 0.0 if is_zero else quotient
+
+
+@inner
+def _finite(number):
+    return number if abs(number) <= MOST else 0.0
