@@ -20,6 +20,7 @@ from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.looks import HEARD, SOON, Pace, pause_s
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
@@ -27,12 +28,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
 
-SHORTEST_S: Final = 0.005
-LONGEST_S: Final = 1.0
-HEARING_S: Final = 0.06
-"""Instead of the shortest, where the others hear of a step with their next look, which comes once a second."""
-MOST_WAITED, LEAST_WAITED = 0.5, 0.125
-"""From one look for the others' parts to the next, see `pause_s`: shares of what was waited so far."""
 PATIENCE_S: Final = 1.0
 """Before the parts of a step are put together by any worker, should the one whose it is be gone."""
 Watch = Callable[[Sequence[int]], Any]
@@ -52,7 +47,7 @@ class Exchange:
         own: Mapping[int, bytes],
         combine: Callable[[list[bytes]], bytes],
         note: Callable[[Transaction, bytes], object] | None = None,
-        shortest_s: float = SHORTEST_S,
+        pace: Pace = SOON,
     ) -> bytes:
         """Post own parts of a step; returns what `combine` makes of those of all shards, by shard.
 
@@ -63,7 +58,7 @@ class Exchange:
         step = Step(self._cycle, name)
         until_s = math.inf
         is_mine = True
-        async for found in self._looks(step, own, shortest_s):
+        async for found in self._looks(step, own, pace):
             if found.answer is not None:
                 return found.answer
             if not found.missing:
@@ -81,18 +76,18 @@ class Exchange:
     async def addressed(self, name: str, own: Mapping[int, bytes]) -> list[tuple[int, Any]]:
         """Post own parts of a step; returns what those of all shards have for own ones."""
         step = Step(self._cycle, name)
-        async for found in self._looks(step, own, SHORTEST_S):
+        async for found in self._looks(step, own, SOON):
             if not found.missing:
                 break
         return await self._link.surely_single(exchange.addressed, step, self._tokens)
 
-    async def answer(self, name: str, own: Mapping[int, Part], shortest_s: float) -> Answer:
+    async def answer(self, name: str, own: Mapping[int, Part], pace: Pace) -> Answer:
         """Post own parts of a step of planning; returns what follows from all."""
         told = await self.agreed(
             name,
             {shard: deflated(packed(part)) for shard, part in own.items()},
             lambda parts: packed(combined([_part(inflated(raw)) for raw in parts])),
-            shortest_s=shortest_s,
+            pace=pace,
         )
         return cast(Answer, unpacked(told))
 
@@ -109,9 +104,7 @@ class Exchange:
         posts = [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
         return await self._link.surely_single(exchange.post, Step(self._cycle, name), posts)
 
-    async def _looks(
-        self, step: Step, own: Mapping[int, bytes], shortest_s: float
-    ) -> AsyncIterator[Waiting]:
+    async def _looks(self, step: Step, own: Mapping[int, bytes], pace: Pace) -> AsyncIterator[Waiting]:
         """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
         found = await (self.post(step.name, own) if own else self._link.surely_single(exchange.look, step))
         at_first, since_s = found.missing, time.monotonic()
@@ -120,19 +113,10 @@ class Exchange:
             if found.homeless or self._link.failure is not None:
                 await self._watch(await self._link.surely(exchange.missing, step))
             waited_s = time.monotonic() - since_s
-            await sleep(pause_s(waited_s, at_first - found.missing, found.missing, shortest_s))
+            await sleep(pause_s(pace, waited_s, at_first - found.missing, found.missing))
             was_missing, found = found.missing, await self._link.surely_single(exchange.look, step)
             if was_missing and not found.missing:
-                at_first, since_s, shortest_s = 0, time.monotonic(), SHORTEST_S  # for the answer now
-
-
-def pause_s(waited_s: float, arrived: int, missing: int, shortest_s: float = SHORTEST_S) -> float:
-    """How long to wait before the next look for parts: the sooner, the sooner the last one is to be expected.
-
-    ``waited_s``: so far; ``arrived``: parts that have come meanwhile.
-    """
-    share = min(MOST_WAITED, max(LEAST_WAITED, MOST_WAITED * missing / arrived)) if arrived else MOST_WAITED
-    return min(LONGEST_S, max(shortest_s, share * waited_s))
+                pace, at_first, since_s = SOON, 0, time.monotonic()  # for the answer now
 
 
 def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:
@@ -201,8 +185,7 @@ async def plan(
         parts[shard] = next(one_shard)
     step = 0
     while not ended:
-        is_heard = step or not number
-        answer = await exchange_.answer(f"{name}/{step}", parts, SHORTEST_S if is_heard else HEARING_S)
+        answer = await exchange_.answer(f"{name}/{step}", parts, HEARD if number else SOON)
         step += 1
         for shard, one_shard in steps.items():
             try:

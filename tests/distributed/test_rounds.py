@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import pytest_twisted
-from hypothesis import given
-from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet.defer import Deferred, gatherResults
 
@@ -23,16 +21,8 @@ from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
-from scrapy_gp4c.distributed.rounds import (
-    LONGEST_S,
-    SHORTEST_S,
-    Exchange,
-    SharedRounds,
-    begun_name,
-    pause_s,
-    plan,
-    planners_of,
-)
+from scrapy_gp4c.distributed.looks import SOON
+from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, begun_name, plan, planners_of
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN, RANKED
 from scrapy_gp4c.policies.policy import Planned
@@ -301,32 +291,9 @@ async def test_of_parts_that_come_at_the_same_time_the_worker_with_shard_0_makes
         await workers[1].link.surely(lambda tx: tx.execute("SELECT 1"))
     monkeypatch.setattr(rounds, "sleep", lambda seconds: paused(seconds, 0))
     assert await agreed(0) == b"0 abcd"
-    assert pauses[0] == [SHORTEST_S]
+    assert pauses[0] == [SOON.shortest_s]
     turn.callback(None)
     assert await late == b"0 abcd"
-
-
-@given(st.floats(0, 1e4), st.integers(0, 1024), st.integers(0, 1024), st.integers(0, 1024))
-def test_looks_follow_the_parts_that_come(waited_s: float, arrived: int, missing: int, more: int) -> None:
-    """Ever less often; the sooner, the fewer are missing of those that came at that pace."""
-    found_s = pause_s(waited_s, arrived, missing)
-    assert SHORTEST_S <= found_s <= LONGEST_S
-    assert found_s <= max(SHORTEST_S, waited_s / 2)
-    assert found_s >= min(LONGEST_S, waited_s / 8)
-    assert found_s <= pause_s(waited_s, arrived, missing + more)
-    assert found_s >= pause_s(waited_s, arrived + more, missing) or not arrived
-    if arrived and missing:
-        last_s = waited_s * missing / arrived  # until then, at the pace so far
-        assert found_s <= max(SHORTEST_S, waited_s / 8, last_s / 2) * (1 + 1e-9)
-
-
-def test_who_waits_for_a_second_looks_a_dozen_times() -> None:
-    """While no part comes at all: what a look costs is little beside the wait."""
-    waited_s, looks = 0.0, 0
-    while waited_s < 1.0:
-        waited_s += pause_s(waited_s, 0, 7)
-        looks += 1
-    assert looks == 14
 
 
 @pytest_twisted.ensureDeferred
