@@ -142,7 +142,7 @@ def main() -> int:
     print(f"\n{arguments.pages} pages a worker, {REQUESTS} requests at a time, {DELAY_S} s each")
     print("crawl         pages/s  pages/CPU s  statements/page  PostgreSQL ms  longest turn   whole, s")
     pairs: list[tuple[float, float]] = []
-    found: dict[int, Measured] = {}
+    found: dict[int, list[Measured]] = {}
     longest = Turn(0.0, 0.0, "")
     postgres = Server(shared_preload_libraries="pg_stat_statements")
     try:
@@ -156,22 +156,22 @@ def main() -> int:
                         show("one machine", one)
                         pairs.append((many.pages / many.workers_s, one.pages / one.workers_s))
                     show(f"{workers} worker{'s' * (workers > 1)}", many)
-                    found[workers] = many
+                    found.setdefault(workers, []).append(many)
                     longest = max(longest, many.longest, key=lambda turn: turn.cpu_s)
     finally:
         postgres.stop()
     return 0 if judge(found, pairs, longest) else 1
 
 
-def judge(found: dict[int, Measured], pairs: list[tuple[float, float]], longest: Turn) -> bool:
-    """Print what was to hold; tell whether it does."""
+def judge(found: dict[int, list[Measured]], pairs: list[tuple[float, float]], longest: Turn) -> bool:
+    """Print what was to hold, of several crawls by the median; tell whether it does."""
     fewest, most = min(found), max(found)
-    speed = {workers: one.pages / one.seconds for workers, one in found.items()}
+    speed = {workers: median(one.pages / one.seconds for one in ones) for workers, ones in found.items()}
     ratio = speed[most] / speed[fewest]
     holds = verdict(f"pages/s, {most} workers / {fewest}", ratio, GROWTH * most / fewest, at_least=True)
     for name, per_page in {
-        "statements": [one.statements / one.pages for one in found.values()],
-        "CPU of PostgreSQL": [one.postgres_s / one.pages for one in found.values()],
+        "statements": [median(one.statements / one.pages for one in ones) for ones in found.values()],
+        "CPU of PostgreSQL": [median(one.postgres_s / one.pages for one in ones) for ones in found.values()],
     }.items():
         holds &= verdict(
             f"{name} per visit, most / least", max(per_page) / min(per_page), WITHIN, at_least=False
