@@ -16,9 +16,9 @@ from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.ledger import LEASE_S, open_ledger
 from scrapy_gp4c.distributed.link import RENEWALS
 from scrapy_gp4c.distributed.log import Flush, flush
+from scrapy_gp4c.distributed.looks import LONGEST_S
 from scrapy_gp4c.distributed.places import Blobs
 from scrapy_gp4c.distributed.polling import poll
-from scrapy_gp4c.distributed.rounds import LONGEST_S
 from scrapy_gp4c.distributed.segments import segment
 from scrapy_gp4c.distributed.shared_run import FLUSH_S
 from tests.support.ledgers import joined, opened, taken, visits_of

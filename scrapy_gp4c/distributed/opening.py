@@ -19,10 +19,11 @@ from scrapy_gp4c.distributed.cycles import Code, Decided, Joined
 from scrapy_gp4c.distributed.holding import SETTLE, MoreShardsError, NothingDueError, take_shards, watch
 from scrapy_gp4c.distributed.leases import Lease, new_worker
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.looks import LONGEST_S
 from scrapy_gp4c.distributed.part import Part
 from scrapy_gp4c.distributed.places import place_of
 from scrapy_gp4c.distributed.quotas import with_quotas
-from scrapy_gp4c.distributed.rounds import LONGEST_S, Exchange, SharedRounds
+from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds
 from scrapy_gp4c.distributed.shared_run import SharedRun
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.distributed.standing import begun, standing

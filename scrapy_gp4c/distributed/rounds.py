@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
+from scrapy_gp4c.distributed.looks import HEARD, SOON, Pace, pause_s
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
@@ -26,13 +28,8 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
 
-SHORTEST_S: Final = 0.015
-LONGEST_S: Final = 1.0
-WAITED: Final = 0.5
-"""From one look for the others' parts to the next: this share of what was waited so far, within those."""
-FIRST_S, PATIENCE_S = 0.05, 1.0
-"""Before the parts of a step are put together by the worker with shard 0, and by any: two parts that come at
-the same time may not see each other."""
+PATIENCE_S: Final = 1.0
+"""Before the parts of a step are put together by any worker, should the one whose it is be gone."""
 Watch = Callable[[Sequence[int]], Any]
 """Awaited while shards that are waited for have no holder; raises what makes that in vain."""
 
@@ -50,47 +47,47 @@ class Exchange:
         own: Mapping[int, bytes],
         combine: Callable[[list[bytes]], bytes],
         note: Callable[[Transaction, bytes], object] | None = None,
+        pace: Pace = SOON,
     ) -> bytes:
         """Post own parts of a step; returns what `combine` makes of those of all shards, by shard.
 
         One worker gets all parts and writes the answer, and what `note` writes besides: the one whose part
-        was the last, or that holds shard 0, or any, should these not come to it. The others get the answer
-        alone.
+        was the last; or, as parts that come at the same time do not see each other, the one that holds shard
+        0; or any, should these not come to it. The others get the answer alone.
         """
         step = Step(self._cycle, name)
-        complete_s: float | None = None
-        is_first = True
-        async for found in self._looks(step, own):
+        until_s = math.inf
+        is_mine = True
+        async for found in self._looks(step, own, pace):
             if found.answer is not None:
                 return found.answer
-            if found.missing:
-                is_first = False
-                continue
-            complete_s = time.monotonic() if complete_s is None else complete_s
-            patience_s = FIRST_S if 0 in self._tokens else PATIENCE_S
-            if is_first or time.monotonic() - complete_s >= patience_s:
+            if not found.missing:
+                until_s = min(until_s, time.monotonic() + PATIENCE_S)
+            if not found.missing and (is_mine or time.monotonic() >= until_s):
                 answer = combine(await self._link.surely_single(exchange.told, step))
                 if note is None:
                     await self._link.surely_single(exchange.put_answer, step, answer)
                 else:
                     await self._link.surely(_answer, step, answer, note)
                 return answer
+            is_mine = 0 in self._tokens
         raise AssertionError("a step without end")
 
     async def addressed(self, name: str, own: Mapping[int, bytes]) -> list[tuple[int, Any]]:
         """Post own parts of a step; returns what those of all shards have for own ones."""
         step = Step(self._cycle, name)
-        async for found in self._looks(step, own):
+        async for found in self._looks(step, own, SOON):
             if not found.missing:
                 break
         return await self._link.surely_single(exchange.addressed, step, self._tokens)
 
-    async def answer(self, name: str, own: Mapping[int, Part]) -> Answer:
+    async def answer(self, name: str, own: Mapping[int, Part], pace: Pace) -> Answer:
         """Post own parts of a step of planning; returns what follows from all."""
         told = await self.agreed(
             name,
             {shard: deflated(packed(part)) for shard, part in own.items()},
             lambda parts: packed(combined([_part(inflated(raw)) for raw in parts])),
+            pace=pace,
         )
         return cast(Answer, unpacked(told))
 
@@ -107,18 +104,19 @@ class Exchange:
         posts = [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
         return await self._link.surely_single(exchange.post, Step(self._cycle, name), posts)
 
-    async def _looks(self, step: Step, own: Mapping[int, bytes]) -> AsyncIterator[Waiting]:
+    async def _looks(self, step: Step, own: Mapping[int, bytes], pace: Pace) -> AsyncIterator[Waiting]:
         """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
-        found = await self.post(step.name, own) if own else None
-        begun_s = time.monotonic()
+        found = await (self.post(step.name, own) if own else self._link.surely_single(exchange.look, step))
+        at_first, since_s = found.missing, time.monotonic()
         while True:
-            if found is None:
-                found = await self._link.surely_single(exchange.look, step)
             yield found
             if found.homeless or self._link.failure is not None:
                 await self._watch(await self._link.surely(exchange.missing, step))
-            await sleep(min(LONGEST_S, max(SHORTEST_S, WAITED * (time.monotonic() - begun_s))))
-            found = None
+            waited_s = time.monotonic() - since_s
+            await sleep(pause_s(pace, waited_s, at_first - found.missing, found.missing))
+            was_missing, found = found.missing, await self._link.surely_single(exchange.look, step)
+            if was_missing and not found.missing:
+                pace, at_first, since_s = SOON, 0, time.monotonic()  # for the answer now
 
 
 def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:
@@ -187,7 +185,7 @@ async def plan(
         parts[shard] = next(one_shard)
     step = 0
     while not ended:
-        answer = await exchange_.answer(f"{name}/{step}", parts)
+        answer = await exchange_.answer(f"{name}/{step}", parts, HEARD if number else SOON)
         step += 1
         for shard, one_shard in steps.items():
             try:

@@ -48,6 +48,8 @@ class SharedStore(ShardedStore):
         self.waiting = 0
         """Visits that the ledger has not acknowledged."""
         self._unsealed = 0
+        self._rounds: list[Array] = []
+        """Of the plan: what was read of it, dtype `PLAN`."""
         self.guests = Guests()
         """Pages of other workers whose visits go on here."""
         self.hints = GuestHints(shards, self._numbers, self.guests)
@@ -106,7 +108,7 @@ class SharedStore(ShardedStore):
     def reload(self) -> None:
         """Number the pages anew, once a cycle has been folded into the shards."""
         self._reload()
-        self._visit_shards = array("H")
+        self._visit_shards, self._rounds = array("H"), []
 
     # --- finders of other workers' shards
 
@@ -177,10 +179,16 @@ class SharedStore(ShardedStore):
 
     def plan(self) -> Iterator[Array]:
         """Yield the plan, dtype `PLAN`: of each round what these shards have of it, first to visit first."""
+        if len(self._rounds) < len(self.rounds()):
+            self._rounds += self._rounds_from(len(self._rounds))
+        return iter(self._rounds)
+
+    def _rounds_from(self, first: int) -> Iterator[Array]:
+        """Read rounds of the plan: a crawl asks for all of them after each."""
         record = self._own[0].cycles()[-1]
         ends = [np.cumsum([0, *(one["planned"] for one in own.rounds())]) for own in self._own]
         plans = [np.concatenate([np.empty(0, PLAN), *own.plan()]) for own in self._own]
-        for number in range(len(self.rounds())):
+        for number in range(first, len(self.rounds())):
             parts = [np.empty(0, PLAN)]
             drawn = [np.empty(0, np.uint64)]
             for shard, (own, plan, end) in enumerate(zip(self._own, plans, ends, strict=True)):

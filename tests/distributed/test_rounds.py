@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.distributed import exchange, leases
+from scrapy_gp4c.distributed import exchange, leases, rounds
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Posted, Step
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
+from scrapy_gp4c.distributed.looks import SOON
 from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, begun_name, plan, planners_of
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN, RANKED
@@ -253,6 +254,46 @@ async def test_parts_of_all_are_waited_for(workers: list[Worker], ledger: Any) -
     assert await workers[1].exchange.is_complete("step")
     assert await workers[1].exchange.own_parts("step", [0, 3]) == {0: b"a", 3: b"d"}
     assert await workers[1].exchange.own_parts("other step", [0]) == {}
+
+
+@pytest_twisted.ensureDeferred
+async def test_of_parts_that_come_at_the_same_time_the_worker_with_shard_0_makes_the_answer(
+    workers: list[Worker], ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As none of them sees the others; at its first look, the other one waits for that."""
+    await both(*(one.begin() for one in workers))
+    for shard in range(4):
+        token = ledger.call(lambda tx, shard=shard: lock(tx, [shard]))[shard]
+        ledger.single(exchange.post, Step(4, "step"), [Posted(shard, token, b"abcd"[shard : shard + 1])])
+    monkeypatch.setattr(rounds, "PATIENCE_S", np.inf)
+    pauses: dict[int, list[float]] = {0: [], 1: []}
+    turn = Deferred[None]()
+
+    async def unseen(*_: Any) -> Waiting:
+        return Waiting(2, 0, None)
+
+    async def paused(seconds: float, number: int) -> None:
+        pauses[number].append(seconds)
+        if number and len(pauses[number]) == 3:
+            await turn
+
+    def combined(number: int) -> Callable[[list[bytes]], bytes]:
+        return lambda parts: b"%d " % number + b"".join(parts)
+
+    def agreed(number: int) -> Deferred[bytes]:
+        monkeypatch.setattr(workers[number].exchange, "post", unseen)
+        own = {2 * number: b"ac"[number : number + 1], 2 * number + 1: b"bd"[number : number + 1]}
+        return Deferred.fromCoroutine(workers[number].exchange.agreed("step", own, combined(number)))
+
+    monkeypatch.setattr(rounds, "sleep", lambda seconds: paused(seconds, 1))
+    late = agreed(1)
+    while len(pauses[1]) < 3:
+        await workers[1].link.surely(lambda tx: tx.execute("SELECT 1"))
+    monkeypatch.setattr(rounds, "sleep", lambda seconds: paused(seconds, 0))
+    assert await agreed(0) == b"0 abcd"
+    assert pauses[0] == [SOON.shortest_s]
+    turn.callback(None)
+    assert await late == b"0 abcd"
 
 
 @pytest_twisted.ensureDeferred

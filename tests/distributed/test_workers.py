@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.distributed import administration
+from scrapy_gp4c.crawling.engine import under_way
+from scrapy_gp4c.distributed import administration, shared_run
+from scrapy_gp4c.distributed.shared_run import FLUSH_S, TURN_S, SharedRun
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import USUAL, open_store
 from scrapy_gp4c.store.page_store import PageStore
+from tests.support import workers
 from tests.support.postgres import NEEDS_POSTGRES, PASSWORD, Server
 from tests.support.workers import TreeWeb, settings, start
 
@@ -39,11 +42,13 @@ class Crawl:
     def __init__(self, web: TreeWeb, folder: Path, server: Server, database: str, dsn: str) -> None:
         self.web, self.folder, self.server, self.database, self.dsn = web, folder, server, database, dsn
 
-    def start(self, name: str, **given: Any) -> BaseProcess:
+    def start(
+        self, name: str, target: Callable[[dict[str, Any], Path], None] = workers.crawl, **given: Any
+    ) -> BaseProcess:
         """Start a worker."""
         own = {"GP4C_LEDGER": self.dsn, "GP4C_WORKER": name, "GP4C_LEASE_S": LEASE_S, **given}
         own = settings(self.web, self.folder / name, **{"GP4C_CYCLE_S": CYCLE_S, **own})
-        return start(own, self.folder / f"{name}.log")
+        return start(own, self.folder / f"{name}.log", target)
 
     def wait(self) -> None:
         """Wait until a cycle is due."""
@@ -82,6 +87,26 @@ class Crawl:
 def crawl(web: TreeWeb, tmp_path: Path, server: Server, database: str, dsn: str) -> Crawl:
     """A crawl that has not begun, of four shards."""
     return Crawl(web, tmp_path, server, database, dsn)
+
+
+def noting(given: dict[str, Any], log: Path) -> None:
+    """Crawl as `tests.support.workers.crawl` does; note how often each turn of the run wakes the engine."""
+    turn, wake = SharedRun._turn, shared_run.wake
+    wakes: list[Any] = []
+
+    def noted(run: SharedRun) -> None:
+        is_waiting = bool(under_way(run._crawler)) and run.idle_since_s is None
+        del wakes[:]
+        turn(run)
+        with log.with_suffix(".turns").open("a") as file:
+            file.write(f"{run._turns} {is_waiting:d} {len(wakes)}\n")
+
+    def counted(crawler: Any) -> None:
+        wakes.append(crawler)
+        wake(crawler)
+
+    SharedRun._turn, shared_run.wake = noted, counted  # type: ignore[method-assign, assignment]
+    workers.crawl(given, log)
 
 
 def visits(store: PageStore, cycle: int) -> dict[str, tuple[str, str, int]]:
@@ -254,3 +279,17 @@ def test_a_store_becomes_a_crawl_by_workers(crawl: Crawl) -> None:
     found = administration.status(ledger, given)
     ledger.close()
     assert (found.cycle, found.open, found.complete, found.problem) == (3, False, True, None)
+
+
+def test_a_worker_wakes_the_engine_once_a_second_while_pages_are_under_way(crawl: Crawl) -> None:
+    """By turns: of five, one does; the others leave it to the pages that come in."""
+    crawl.web.delay_s = 0.3
+    own = crawl.start("a", noting, CONCURRENT_REQUESTS=2)
+    own.join()
+    assert own.exitcode == 0, crawl.log("a")
+    lines = (crawl.folder / "a.turns").read_text().splitlines()
+    turns = [tuple(map(int, line.split())) for line in lines]
+    busy = [(number, wakes) for number, is_waiting, wakes in turns if is_waiting]
+    each = round(FLUSH_S / TURN_S)
+    assert len(busy) > 4 * each
+    assert [wakes for _, wakes in busy] == [int(number % each == 0) for number, _ in busy]

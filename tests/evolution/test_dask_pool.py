@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import joblib
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import LearningError
+from tests.support.dask_cluster import Cluster
 from training.evolution import dask_pool
 from training.evolution.dask_pool import DaskPool, Job, Seats
 from training.evolution.workers import workers
@@ -152,6 +154,33 @@ def test_work_that_kills_worker_after_worker(cluster: LocalCluster) -> None:
         pytest.raises(LearningError, match=r"worker after worker .* died of the same work.*--resume"),
     ):
         list(pool([joblib.delayed(deadly)(1)]))
+
+
+def test_workers_that_come_when_all_have_died_do_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under other names: what was sent to the dead ones is theirs, and what waits besides."""
+    monkeypatch.setattr(dask_pool, "WAIT_S", 1.0)
+    cluster = Cluster(tmp_path, 2, {})
+    try:
+        with Client(cluster.address) as client:
+            client.wait_for_workers(2)
+            found = DaskPool(client).run(
+                work, [Task(number % 3, number, 0.3) for number in range(9)], missing
+            )
+            first = next(found)
+            for worker in cluster.workers:
+                worker.kill()
+                worker.wait()
+            while client.ncores():
+                time.sleep(0.05)
+            last = cluster.join()
+            rest = list(found)
+    finally:
+        cluster.stop()
+    assert sorted(answer.task.name for answer in [first, *rest]) == list(range(9))
+    assert {answer.process for answer in rest} == {last.pid}
+    assert all(answer.content == b"data %d" % answer.task.number for answer in rest)
 
 
 @pytest.mark.parametrize("cluster", [0], indirect=True)

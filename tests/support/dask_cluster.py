@@ -63,13 +63,14 @@ class Cluster:
         try:
             self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", protocol)
             self.address = self._told(lambda told: told["address"])
-            self.workers = [
-                self._start("worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
-                for _ in range(workers)
-            ]
+            self.workers = [self.join() for _ in range(workers)]
         except BaseException:
             self.stop()
             raise
+
+    def join(self) -> subprocess.Popen[bytes]:
+        """Start another worker, which nobody starts again when it dies."""
+        return self._start("worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
 
     def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard"]

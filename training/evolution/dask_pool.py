@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from scrapy_gp4c.errors import LearningError
 
 WAIT_S: Final = 10
-"""So long a cluster without workers is waited for."""
+"""So long a cluster without workers is waited for, at first; and so long for anything to be done, before a
+look whether it waits for workers that are gone."""
 ATTEMPTS: Final = 4
 """At a call whose data are lost, as workers die."""
 
@@ -48,6 +50,8 @@ class Job(NamedTuple):
     """As of a task."""
     send: Callable[[str], Any]
     """Sends it to a worker; returns the future."""
+    is_bound: bool = True
+    """Whether it is sent to that worker, and to another one where that is gone; False: to whoever is free."""
 
 
 class Sent(NamedTuple):
@@ -114,11 +118,9 @@ class DaskPool:
 
         def send(call: Call, worker: str) -> Any:
             function, args, options = call
-            # To whoever is free: what is bound to a worker waits for ever if the last one dies, even when
-            # another comes.
             return self._client.submit(function, *args, pure=False, **options)
 
-        jobs = (Job(number, partial(send, call)) for number, call in enumerate(calls))
+        jobs = (Job(number, partial(send, call), is_bound=False) for number, call in enumerate(calls))
         return self._results(jobs, lambda result: None)
 
     def run(
@@ -142,7 +144,10 @@ class DaskPool:
         def send_with(payload: bytes, task: Task, worker: str) -> Any:
             place = task.number, worker
             if (kept := payloads.get(place)) is None or kept.status != "finished":
-                payloads[place] = self._client.scatter(payload, workers=[worker], hash=False)
+                try:
+                    payloads[place] = self._client.scatter(payload, workers=[worker], hash=False)
+                except (KeyError, TimeoutError):  # it has died: another one tells what it lacks
+                    return send(task, worker)
             return self._submit(worker, _told, work, task, payloads[place])
 
         def again(done: Done) -> tuple[Job, str] | None:
@@ -193,11 +198,37 @@ class DaskPool:
                     begin(*one)
                 for one in done.next_batch(block=False):
                     yield from ended(*one)
-            for one in done:
-                yield from ended(*one)
+            while sent:
+                for one in self._batch(done, sent):
+                    yield from ended(*one)
         finally:
             if sent:
                 self._client.cancel(list(sent))
+
+    def _batch(self, done: Any, sent: Mapping[Any, Sent]) -> list[Any]:
+        """Futures that are done, with their results, as soon as there are any; maybe none."""
+        try:
+            self._distributed.wait(list(sent), WAIT_S, "FIRST_COMPLETED")
+        except TimeoutError:
+            self._free(sent)
+        except CancelledError:
+            pass  # of a future whose data were lost, which is done as well
+        return list(done.next_batch(block=False))
+
+    def _free(self, sent: Mapping[Any, Sent]) -> None:
+        """Take back what waits for workers that are gone, to be sent anew.
+
+        Dask gives it to another one at once, but where there is none at that moment, it waits for the name of
+        the old one, whoever comes.
+        """
+        at_work = self._client.processing()
+        begun = {key for keys in at_work.values() for key in keys}
+        stuck = [
+            future
+            for future, (job, worker, _) in sent.items()
+            if at_work and job.is_bound and worker not in at_work and future.key not in begun
+        ]
+        self._client.cancel(stuck)
 
     def _failure(self, future: Any) -> BaseException:
         error: BaseException | None = future.exception() if future.status == "error" else None
