@@ -24,10 +24,11 @@ import shutil
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -121,31 +122,38 @@ def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64
     return pages_ * 7919 % max(1, pages // PAGES_OF_DIRECTORY)
 
 
-def anonymous_bytes() -> int:
-    """Anonymous memory of this process now: RssAnon."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def anonymous_bytes(process: int | str = "self") -> int:
+    """Anonymous memory of a process now, by default of this one: RssAnon."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no RssAnon")
+    raise OSError(f"/proc/{process}/status has no RssAnon")
 
 
 @contextmanager
 def peak_memory(peak: list[int]) -> Iterator[None]:
-    """Sample anonymous memory every 2 ms; the highest value lands in ``peak[0]``."""
-    done = threading.Event()
+    """Sample anonymous memory every 2 ms, in a process beside; the highest value lands in ``peak[0]``.
 
-    def sample() -> None:
-        while not done.wait(0.002):
-            peak[0] = max(peak[0], anonymous_bytes())
-
-    peak[:] = [anonymous_bytes()]
-    thread = threading.Thread(target=sample)
-    thread.start()
+    A thread would take the interpreter's lock, for which what is measured waits, hundreds of times a second.
+    """
+    beside = get_context("spawn")
+    highest, is_begun, is_done = beside.Value("q", 0), beside.Event(), beside.Event()
+    sampler = beside.Process(target=_sample, args=(os.getpid(), highest, is_begun, is_done))
+    sampler.start()
+    is_begun.wait()
     try:
         yield
     finally:
-        done.set()
-        thread.join()
+        is_done.set()
+        sampler.join()
+        peak[:] = [highest.value]
+
+
+def _sample(process: int, highest: Any, is_begun: Event, is_done: Event) -> None:
+    highest.value = anonymous_bytes(process)
+    is_begun.set()
+    while not is_done.wait(0.002):
+        highest.value = max(highest.value, anonymous_bytes(process))
 
 
 def settings(score_function: str = SCORE_FUNCTION) -> Settings:
