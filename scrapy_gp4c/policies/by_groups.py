@@ -65,7 +65,7 @@ class Greedy(_ByLevel):
             parts = samples(order, members, each, round.remaining, round.remaining)
             return plan_of([(SAMPLE, pages) for pages in parts])
         heard = Heard.of(evidence, grouping, members)
-        order = in_order(heard.share, lambda rows: members.drawn[rows])
+        order = in_order(heard.share, members.drawn)
         near = rests(order[heard.whole[order]], members, round.remaining, evidence, heard.awaited)
         lone = round.remaining - len(near) if heard.is_all else 0
         return plan_of([(NEIGHBOUR, near), (SAMPLE, loners(members, lone, evidence))])
@@ -98,7 +98,7 @@ class ByGroups(_ByLevel):
             self._members = members_of(evidence, grouping, lambda block: self._values(block, round))
         members, left = self._members, round.remaining
         heard = Heard.of(evidence, grouping, members)
-        order = in_order(members.value, lambda rows: members.drawn[rows])
+        order = in_order(members.value, members.drawn)
         near = rests(order[(heard.whole & (heard.share >= self.threshold))[order]], members, left, evidence)
         each = self.sample or members.sample_pages(left + len(evidence.planned().pages))
         fresh = samples(order[~heard.sampled[order]], members, each, self.in_flight, left - len(near))

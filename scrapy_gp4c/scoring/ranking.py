@@ -70,22 +70,18 @@ def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> n
 def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
     """Positions of the k best, best first: by score descending, then `ties` ascending, then position.
 
-    ``scores`` float64 ``[P]`` finite; ``ties`` any ordered dtype ``[P]``. O(P + k log k). The result has
+    ``scores`` float64 ``[P]`` finite; ``ties`` unsigned ``[P]``. O(P + k log k). The result has
     ``min(k, P)`` entries.
     """
     cut = likely_cut([scores], k)
     chosen = np.empty(0, np.intp) if cut is None else np.flatnonzero(scores >= cut)
     if not k <= len(chosen) <= 3 * k // 2 + SLACK_ROWS:
         chosen = best_k(scores, ties, k)
-    return chosen[_in_order(scores[chosen], ties[chosen])[: max(k, 0)]]
+    return chosen[in_order(scores[chosen], ties[chosen])[: max(k, 0)]]
 
 
-def in_order(scores: npt.NDArray[np.float64], ties_of: TiesOf) -> npt.NDArray[np.int64]:
-    """Positions, best first, as `top_k` sorts all: ``scores`` float64 ``[P]`` finite."""
-    return _in_order(scores, ties_of(np.arange(len(scores))))
-
-
-def _in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Positions, best first, as `top_k` sorts all: ``scores`` float64, finite, ``ties`` unsigned ``[P]``."""
     if len(scores) <= FEW_ROWS:
         return np.asarray(np.lexsort((ties, -scores)), np.int64)
     ties = ties.astype(np.uint64, copy=False)

@@ -36,7 +36,7 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed, few_ties):
 
 
 def test_ties_are_asked_for_where_they_decide():
-    """Neither for pages that are out of the question nor for those whose score is their own."""
+    """Of the pages that are chosen, and of those at the border: never of all."""
     scores = np.arange(3000.0)
     scores[2600:2650] = 2600.0
     asked = []
@@ -46,4 +46,4 @@ def test_ties_are_asked_for_where_they_decide():
         return rows.astype(np.uint64)
 
     Selection(3000).best(scores, 375, ties_of)
-    assert asked == [list(range(2600, 2650)), list(range(2600, 2625))]
+    assert asked == [list(range(2600, 2650)), [*range(2600, 2625), *range(2650, 3000)]]

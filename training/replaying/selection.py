@@ -41,9 +41,9 @@ class Selection:
         if len(scores) <= FEW:
             return top_k(scores, ties_of(np.arange(len(scores), dtype=np.uint32)), k).astype(np.uint32)
         chosen = self._chosen(scores, k, ties_of)
-        if k < FEW:
-            return chosen[in_order(scores[chosen], lambda rows: ties_of(chosen[rows]))]
         ties = np.asarray(ties_of(chosen), np.uint64)
+        if k < FEW:
+            return chosen[in_order(scores[chosen], ties)]
         return np.asarray(chosen[self._kernels.in_order(scores[chosen], ties)])
 
     def _chosen(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
