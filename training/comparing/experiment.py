@@ -58,9 +58,9 @@ class Experiment:
         """
         started = time.perf_counter()
         history, choices = self._history, self._choices
-        arrange(history, choices)  # an unusable history is an error now, not after the first hour
+        folds = arrange(history, choices)  # an unusable history is an error now, not after the first hour
         with workers(jobs) as parallel:
-            learned = list(self._learn_all(parallel))
+            learned = list(self._learn_all(folds, parallel))
         tests = held_out(history, choices)
         functions: Functions = {name: [name] * len(tests) for name in (*BASELINES, ORACLE)} | {
             one.name: [fold.text for fold in one.folds] for one in learned
@@ -81,13 +81,12 @@ class Experiment:
             time.perf_counter() - started,
         )
 
-    def _learn_all(self, parallel: Any) -> Iterator[LearnedSet]:
+    def _learn_all(self, folds: list[Parts], parallel: Any) -> Iterator[LearnedSet]:
         """Learn every combination of fitness and terminals; yield what each selection rule gave.
 
         A combination that is done is read from the directory; one that was interrupted goes on from its
         checkpoint.
         """
-        folds: list[Parts] | None = None
         for fitness in FITNESSES:
             for name, names in PAPER_SETS.items():
                 parameters = dataclasses.replace(self._choices.parameters, terminals=names)
@@ -96,8 +95,6 @@ class Experiment:
                 done = self._directory / f"learned-{fitness}-{name}.json"
                 learned = _read_done(done, run)
                 if learned is None:
-                    if folds is None:
-                        folds = arrange(self._history, self._choices)
                     self._console.print(
                         f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
                     )
