@@ -140,7 +140,9 @@ def peak_memory(peak: list[int]) -> Iterator[None]:
     highest, is_begun, is_done = beside.Value("q", 0), beside.Event(), beside.Event()
     sampler = beside.Process(target=_sample, args=(os.getpid(), highest, is_begun, is_done))
     sampler.start()
-    is_begun.wait()
+    while not is_begun.wait(1.0):
+        if not sampler.is_alive():
+            raise ChildProcessError("the process that samples memory has ended before it began")
     try:
         yield
     finally:
