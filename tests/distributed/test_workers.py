@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from scrapy.settings import Settings as ScrapySettings
@@ -105,8 +106,8 @@ def noting(given: dict[str, Any], log: Path) -> None:
         wakes.append(crawler)
         wake(crawler)
 
-    SharedRun._turn, shared_run.wake = noted, counted  # type: ignore[method-assign, assignment]
-    workers.crawl(given, log)
+    with patch.object(SharedRun, "_turn", noted), patch.object(shared_run, "wake", counted):
+        workers.crawl(given, log)
 
 
 def visits(store: PageStore, cycle: int) -> dict[str, tuple[str, str, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,17 +35,26 @@ def pages(rng: np.random.Generator, rows: int, spread: int = 5) -> dict[str, Any
     return state
 
 
-class Counted:
-    """A score function that counts the rows it is asked for."""
+@dataclass(frozen=True)
+class Counted(ScoreFunction):
+    """A score function that notes how many rows it is asked for."""
 
-    def __init__(self, function: ScoreFunction) -> None:
-        self.expression, self.columns = function.expression, function.columns
-        self._function, self.rows = function, 0
+    asked: list[int] = field(default_factory=list)
 
-    def scores(self, state: dict[str, Any], cycle: int) -> Any:
-        """As the function, and counted."""
-        self.rows += len(state["n"])
-        return self._function.scores(state, cycle)
+    @property
+    def rows(self) -> int:
+        """In all."""
+        return sum(self.asked)
+
+    def scores(self, state: Mapping[str, Any], cycle: int) -> Any:
+        """As the function, and noted."""
+        self.asked.append(len(state["n"]))
+        return super().scores(state, cycle)
+
+
+def counted(text: str) -> Counted:
+    """A score function that was not asked yet."""
+    return Counted(**vars(load(text)))
 
 
 @pytest.mark.filterwarnings("error")
@@ -67,8 +78,8 @@ def test_scores_are_the_same_to_the_last_bit(text: str, blocks: list[tuple[int, 
 @pytest.mark.parametrize("text", FUNCTIONS[:2])
 def test_states_are_scored_once(text: str) -> None:
     """After as many pages as there are states no page is scored by itself any more; new states widen it."""
-    rng, function = np.random.default_rng(1), Counted(load(text))
-    told = StateScores(function, CYCLE)  # type: ignore[arg-type]
+    rng, function = np.random.default_rng(1), counted(text)
+    told = StateScores(function, CYCLE)
     for _ in range(100):
         with np.errstate(all="ignore"):
             told(pages(rng, 1_000))
@@ -84,8 +95,8 @@ def test_what_has_no_states_is_scored_page_by_page() -> None:
     assert np.dtype(STATE["A"]).kind == "f"
     state = pages(np.random.default_rng(1), 1_000)
     for text in (f"{LONG} + aad", "t * X", f"{LONG} + random"):
-        function = Counted(load(text))
-        told = StateScores(function, CYCLE)  # type: ignore[arg-type]
+        function = counted(text)
+        told = StateScores(function, CYCLE)
         drawn = state | {"draw": np.arange(1_000, dtype=np.uint64)}
         for _ in range(5):
             with np.errstate(all="ignore"):
@@ -94,8 +105,8 @@ def test_what_has_no_states_is_scored_page_by_page() -> None:
     expression = load("t * X").expression
     assert expression is not None
     assert len(expression.tokens) < LEAST_NODES
-    far = Counted(load(LONG))
-    told = StateScores(far, CYCLE)  # type: ignore[arg-type]
+    far = counted(LONG)
+    told = StateScores(far, CYCLE)
     state["n"][0] = MOST_STATES + 1
     with np.errstate(all="ignore"):
         for _ in range(MOST_STATES // 1_000 + 10):
