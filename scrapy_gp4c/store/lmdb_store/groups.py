@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, add_
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.page_state.places import Place, place_of_url
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, Table
+from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, Table, decode
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ def directories_at(places: Sequence[Place] | dict[Place, int]) -> Array:
 
 def urls_of(requests: Sequence[bytes]) -> list[str]:
     """URLs of stored requests as JSON; empty for what has none. Raises ValueError for what is no JSON."""
-    decoded = json.loads(b"[" + b",".join(requests) + b"]")
+    decoded = decode(b"[" + b",".join(requests) + b"]")
     return [str(request.get("url", "")) if isinstance(request, dict) else "" for request in decoded]
 
 
