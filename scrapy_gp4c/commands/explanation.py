@@ -14,7 +14,7 @@ from scrapy_gp4c.scoring import terminals, worth
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.crawling.evidence import KnownPages
+    from scrapy_gp4c.crawling.surroundings import KnownPages
     from scrapy_gp4c.store.page_store import PageStore
 
 PAST_CYCLES: Final = 5

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.crawling.evidence import NOTHING, Draws, Surroundings
+from scrapy_gp4c.crawling.evidence import Draws
+from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import Columns

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, Draws, KnownPages, Surroundings
+from scrapy_gp4c.crawling.evidence import UNPLANNED, Draws
 from scrapy_gp4c.crawling.imagined import Imagined, InMemory
 from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
 from scrapy_gp4c.page_state.outcomes import FIRST, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.policy import Planned

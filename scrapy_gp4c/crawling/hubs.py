@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
+from scrapy_gp4c.crawling.evidence import UNPLANNED, LiveEvidence, Seen
+from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
 from scrapy_gp4c.crawling.survey import some_columns
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Pages, PolicySettings, Round, choose

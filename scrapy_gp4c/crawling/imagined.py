@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import KnownPages
+from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
-from scrapy_gp4c.crawling.evidence import Draws, Surroundings
+from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.plan_counts import cuts_of, has_cut, ranks_all, share_of, spent_of
 from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, remember
+from scrapy_gp4c.crawling.surroundings import Surroundings
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.distance import differ
 from scrapy_gp4c.page_state.classes import in_panel

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import NOTHING, UNPLANNED, LiveEvidence, Seen, Surroundings
+from scrapy_gp4c.crawling.evidence import UNPLANNED, LiveEvidence, Seen
 from scrapy_gp4c.crawling.hubs import Hubs
 from scrapy_gp4c.crawling.new_pages import FirstVisits, first_visits
 from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, share_of_all, spent_of
+from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
 from scrapy_gp4c.crawling.survey import Survey, survey
 from scrapy_gp4c.crawling.undivided import check_divisible
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP

@@ -16,10 +16,10 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 
 READ: Final = {
-    "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle", "key",
+    "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle",
     "found_by", "brought_sum", "brought_cycles",
 }  # fmt: skip
-"""Columns that tell pages apart."""
+"""Columns that tell pages apart; their keys tell the panel besides."""
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
 
@@ -45,13 +45,13 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     alive = copies = rankable_pages = 0
-    for first, columns in store.blocks(READ):
+    for first, columns in store.blocks(READ | {"key"} if settings.panel else READ):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
         awake = is_awake(columns, cycle)
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
         settled = awake & stage.settled
-        panel = settled & in_panel(columns["key"], settings.panel)
+        panel = settled & (in_panel(columns["key"], settings.panel) if settings.panel else np.False_)
         for kind, chosen in (
             (PANEL, panel),
             (WARMUP, awake & stage.warming),

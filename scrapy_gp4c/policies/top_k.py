@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from scrapy_gp4c.policies.policy import (
     ranking_of,
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import Best
+from scrapy_gp4c.scoring.ranking import Best, Ranked, cut_of_sample
 from scrapy_gp4c.scoring.state_scores import StateScores
 
 
@@ -70,17 +71,46 @@ def scored_by(settings: PolicySettings, round: Round) -> Scored:
     return Scored(settings.score_function, round.cycle)
 
 
+class Few(NamedTuple):
+    """Some of the candidates."""
+
+    block: Block
+    share: float
+    """Of all candidates, about."""
+
+
+class Foretelling(Protocol):
+    """Evidence that has some candidates, from everywhere among them, in much less time than all."""
+
+    def few(self) -> Few | None:
+        """Tell of some; None where that would not pay."""
+
+
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
-    """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
+    """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
+
+    Where a few candidates can be told before the others, their scores tell where the k best begin, so that
+    most of the others need not be kept for a while; if that was wrong, all are gone through again.
+    """
     if k <= 0:
         return NOBODY
     ranking = ranking_of(evidence)
     if ranking is not None:
         return ranking.best(scores_of, k)
-    best = Best(k)
+    few = cast(Foretelling, evidence).few() if hasattr(evidence, "few") else None
+    cut = None if few is None else cut_of_sample(scores_of(few.block), k * few.share)
+    found = _best_from(cut, scores_of, k, evidence)
+    if cut is not None and len(found.pages) < k:
+        found = _best_from(None, scores_of, k, evidence)
+    pages, scores, ties = found
+    last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
+    return Chosen(np.asarray(pages, np.uint32), scores, last, ties=ties)
+
+
+def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> Ranked:
+    """The k best of the candidates that score at least so much; None: of all."""
+    best = Best(k, cut=cut)
     for block in evidence.candidates():
         if len(block.pages):
             best.add(scores_of(block), block.ties_of, block.pages)
-    pages, scores, ties = best.result(k)
-    cut = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
-    return Chosen(np.asarray(pages, np.uint32), scores, cut, ties=ties)
+    return best.result(k)

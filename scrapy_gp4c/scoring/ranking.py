@@ -21,6 +21,8 @@ PART_ROWS: Final = 65_536
 """Rows that are put in order at a time, about: what is made of them stays in the processor's cache."""
 SAMPLE: Final = 4_096
 """Rows that tell about where the k best begin."""
+_PLACES, _ROWS_OF_PLACE, _ROWS_APART = 128, 64, 61
+"""Where the rows of a spread sample are: in so many places, so many in each, so far from each other."""
 _SIGN: Final = np.int64(-(2**63))
 """The bit that negative numbers have."""
 
@@ -35,12 +37,28 @@ def likely_cut(parts: Sequence[npt.NDArray[np.float64]], k: int) -> float | None
     if step < 8:
         return None
     sample = np.concatenate([part[::step] for part in parts])
-    likely = k * len(sample) / rows
+    return cut_of_sample(sample, k * len(sample) / rows)
+
+
+def cut_of_sample(sample: npt.NDArray[np.float64], likely: float) -> float | None:
+    """A score that probably a few more than ``likely`` of a sample's best have, or a higher one.
+
+    ``sample``: float64 ``[S]``, not NaN, whose order may change. None where it has too few for that.
+    """
     place = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
     if place < 0:
         return None
     sample.partition(place)
     return float(sample[place])
+
+
+def spread_rows(rows: int) -> npt.NDArray[np.intp]:
+    """Rows of a sample from everywhere among so many, ascending, for which little of a store has to be read.
+
+    ``rows``: at least 499,712, the product of the places, their rows and the distance of these.
+    """
+    begin = np.arange(_PLACES) * (rows - _ROWS_OF_PLACE * _ROWS_APART) // _PLACES
+    return np.add.outer(begin, _ROWS_APART * np.arange(_ROWS_OF_PLACE)).ravel()
 
 
 def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -135,19 +153,27 @@ class Ranked(NamedTuple):
         return Ranked(self.pages[rows], self.scores[rows], self.ties[rows])
 
 
+def _all_from(score: float) -> tuple[float, np.uint64]:
+    """Score and tie, before which are all that score as much or more."""
+    return math.nextafter(score, -math.inf), np.uint64(0)
+
+
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k).
 
     Ties are asked for of rows that may be among them.
     """
 
-    def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
-        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`."""
+    def __init__(self, k: int, slack_rows: int = SLACK_ROWS, cut: float | None = None) -> None:
+        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`.
+
+        ``cut``: a score that the k best are thought to have; what scores less is left out, best or not.
+        """
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
         self._rows = 0
-        self._cut: tuple[float, np.uint64] | None = None
+        self._cut = None if cut is None else _all_from(cut)
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
@@ -178,7 +204,7 @@ class Best:
                 # Part by part: arrays of all rows would be memory that the system has to find and clear.
                 self._parts = [part.only(own) for part, own in zip(self._parts, kept, strict=True)]
                 self._rows = rows
-                self._cut = math.nextafter(cut, -math.inf), np.uint64(0)  # all that score `cut` are kept
+                self._cut = _all_from(cut)
                 return
         found = self._joined()
         found = found.only(best_k(found.scores, found.ties, self._k))

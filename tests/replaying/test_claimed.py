@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.crawling.evidence import NOTHING, Surroundings
+from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.scoring import hints, terminals

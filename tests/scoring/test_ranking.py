@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import ranking
-from scrapy_gp4c.scoring.ranking import FEW_ROWS, PART_ROWS, Best, best_k, in_order, likely_cut, top_k
+from scrapy_gp4c.scoring.ranking import (
+    FEW_ROWS,
+    PART_ROWS,
+    Best,
+    best_k,
+    cut_of_sample,
+    in_order,
+    likely_cut,
+    spread_rows,
+    top_k,
+)
 
 SLACK_ROWS = 2
 
@@ -76,6 +86,29 @@ def test_sample_tells_where_the_best_begin(rising: bool, values: int) -> None:
     assert cut is not None
     assert k <= np.count_nonzero(scores >= cut) < 1.5 * k
     assert likely_cut([scores[:30_000]], k) is None  # too few to draw a sample of
+
+
+@settings(deadline=None)
+@given(st.integers(499_712, 2**32))
+def test_spread_sample_is_from_everywhere(rows: int) -> None:
+    """8,192 different rows, ascending, some of every fortieth part, and none that there is not."""
+    sample = spread_rows(rows)
+    assert len(sample) == 8_192
+    assert (np.diff(sample) > 0).all()
+    assert 0 <= sample[0] <= sample[-1] < rows
+    assert np.bincount(sample * 40 // rows, minlength=40).min() > 100
+
+
+@given(st.integers(0, 2_000), st.integers(1, 1_000))
+def test_stream_with_a_cut_has_all_that_score_as_much(seed: int, likely: int) -> None:
+    """From the score on that a sample tells, the best come as without, and nothing that scores less."""
+    scores = np.random.default_rng(seed).integers(0, 50, 1_000).astype(float)
+    cut = cut_of_sample(scores.copy(), likely)
+    best = Best(1_000, SLACK_ROWS, cut)
+    best.add(scores, np.arange(1_000, dtype=np.uint64).__getitem__, np.arange(1_000, dtype=np.uint32))
+    wanted = len(scores) if cut is None else np.count_nonzero(scores >= cut)
+    assert wanted > min(likely, 999)
+    assert best.result(1_000).pages.tolist() == top_k(scores, np.arange(1_000), wanted).tolist()
 
 
 def test_misleading_sample_costs_nothing_but_time() -> None:
