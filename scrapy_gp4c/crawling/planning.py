@@ -5,8 +5,7 @@ pages, pages in warm-up, and pages never fetched (at most ``GP4C_NEW_PAGES``, th
 and chosen pages together fill the budget; the others are outside it. A round's plan is committed before its
 first request, with the number of logged visits that it saw.
 
-A store may have all pages, or be one of several shards, each with all pages of its sites. Shards plan as one
-store would, in steps: `scrapy_gp4c.policies.steps`.
+Shards, each with all pages of its sites, plan as one store would, in steps: `scrapy_gp4c.policies.steps`.
 """
 
 from __future__ import annotations
