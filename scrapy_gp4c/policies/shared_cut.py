@@ -2,12 +2,12 @@
 
 Every shard has its own candidates in order, best first, and tells a few of them with their ranks: a sketch.
 Of one sketch from each shard follows a range that has the k-th best of all, and many fewer candidates than
-the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than 1.5 times
+the one before; after at most 4 of them (up to 10 million candidates; where a shard has more than 1.25 times
 its share of the best, up to a k of 2 million) it is found. Half of what the first sketches tell lies about
 where the last one would be if each shard had its share: pages are in shards by a hash, so that 2 are mostly
 enough.
-For the same reason a shard ranks only about 1.5 times its share at first, and all that could be wanted of
-it where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
+For the same reason a shard ranks only about 1.25 times its share at first, and twice as many, again and
+again, where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
 sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,081 bytes.
 """
 
@@ -27,8 +27,8 @@ POINTS: Final = 128
 """Candidates that a sketch tells at most."""
 EVEN: Final = 64
 """Those of a first sketch that lie evenly; the others lie about the place that is expected."""
-SPARE: Final = 16_384
-"""Candidates beyond 1.5 times what is expected of it that a shard ranks at first: they cost little."""
+SPARE: Final = 4_096
+"""Candidates beyond 1.25 times what is expected of it that a shard ranks at first: they cost little."""
 POINT: Final = np.dtype([("score", "<f8"), ("draw", "<u8")])
 """A candidate: its score, finite, and what decides among equal scores."""
 _SKETCH: Final = struct.Struct("<QQQQ")
@@ -110,7 +110,7 @@ class Sketch(NamedTuple):
 
 def at_first(expected: int) -> int:
     """How many candidates a shard ranks for its first sketch, where so many of it are expected."""
-    return 3 * expected // 2 + SPARE
+    return 5 * expected // 4 + SPARE
 
 
 class Ordered:

@@ -118,27 +118,32 @@ def divided(
 ) -> Steps[Division]:
     """Ask which of a shard's candidates are among the best of all shards.
 
-    ``best``: returns so many of them, in order and with ties, or all that there are; it is asked again where
-    the shard turns out to have many of the best. ``wanted``: so many are chosen, the same in all shards;
-    ``share``: of these, that the shard may be expected to have; None: as many as any other.
+    ``best``: returns so many of them, in order and with ties, or all that there are; it is asked again, for
+    twice as many, where the shard turns out to have more of the best. ``wanted``: so many are chosen, the
+    same in all shards; ``share``: of these, that the shard may be expected to have; None: as many as any
+    other.
     """
     expected = int(wanted / shard.of if share is None else wanted * share)
     most = min(wanted, at_first(expected))
     candidates = best(most)
-    ordered = _ordered(candidates, shard, wanted if len(candidates.pages) == most else len(candidates.pages))
+    ordered = _ordered(candidates, shard, most, wanted)
     where = EVERYWHERE
     while not where.is_found:
         answer = yield ordered.sketch(where, wanted, expected)
         if not isinstance(answer, Range):
             raise PolicyError(f"expected a range as answer; found {answer!r}")
         where = answer
-        if ordered.lacks(where.upto) and not where.is_found:
-            candidates = best(wanted)
-            ordered = _ordered(candidates, shard, len(candidates.pages))
+        while ordered.lacks(where.upto) and not where.is_found:
+            most = min(wanted, 2 * most)
+            candidates = best(most)
+            ordered = _ordered(candidates, shard, most, wanted)
     cut = Cut(where.upto.score, where.upto.draw) if where.chosen else None
     return Division(candidates.first(ordered.rows_upto(where.upto))._replace(cut=cut), where.chosen)
 
 
-def _ordered(candidates: Chosen, shard: Shard, most: int) -> Ordered:
+def _ordered(candidates: Chosen, shard: Shard, asked: int, wanted: int) -> Ordered:
+    """So many of a shard's candidates as were asked for: all of them, if they are fewer."""
+    found = len(candidates.pages)
+    most = wanted if found == asked else found
     ties = np.empty(0, np.uint64) if candidates.ties is None else candidates.ties
     return Ordered(candidates.scores, ties, shard.number, most)
