@@ -15,6 +15,11 @@ from scrapy_gp4c.distributed.errors import FencedError, LedgerError, NameTakenEr
 
 WAITING: Final = "waiting"
 """Instance of who waits for the next cycle, see `scrapy_gp4c.distributed.waiting`; its name is free."""
+RENEWAL: Final = (
+    "UPDATE gp4c.worker SET expires = clock_timestamp() + make_interval(secs => %b::float8),"
+    " flush = coalesce(%b::bytea, flush) WHERE name = %b AND instance = %b"
+)
+"""Lets a lease begin anew; touches no row where another process took the name over, see `renew`."""
 PARKED_AFTER: Final = 3
 """Holders in a row that died with a shard: then nobody takes it until `unpark`."""
 
@@ -112,13 +117,14 @@ def renew(tx: Transaction, worker: Worker, flush: bytes | None = None) -> None:
     ``flush``: digest of the flush that this is a part of, by which its repetition is recognised.
     Raises NameTakenError where another process took the name over.
     """
-    done = tx.execute(
-        "UPDATE gp4c.worker SET expires = clock_timestamp() + make_interval(secs => %s),"
-        " flush = coalesce(%s, flush) WHERE name = %s AND instance = %s",
-        (worker.lease_s, flush, worker.name, worker.instance),
-    )
+    done = tx.execute(RENEWAL, renewal_of(worker, flush))
     if done.rowcount != 1:
         raise name_taken(worker.name)
+
+
+def renewal_of(worker: Worker, flush: bytes | None) -> tuple[float | str | bytes | None, ...]:
+    """The parameters of `RENEWAL`."""
+    return worker.lease_s, flush, worker.name, worker.instance
 
 
 def leave(tx: Transaction, worker: Worker) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scrapy_gp4c.distributed import segments
 from scrapy_gp4c.distributed.connection import Calls, Transaction
 from scrapy_gp4c.distributed.errors import CycleClosedError, DiffersError
-from scrapy_gp4c.distributed.leases import Worker, name_taken, refuse_lost, renew
+from scrapy_gp4c.distributed.leases import RENEWAL, Worker, name_taken, refuse_lost, renew, renewal_of
 from scrapy_gp4c.distributed.segments import Segment
 
 READ_AT_ONCE: Final = 100
@@ -109,10 +109,13 @@ def flush(tx: Transaction, worker: Worker, what: Flush) -> Flushed:
         raise name_taken(worker.name)
     if not last[1]:
         raise CycleClosedError(f"cycle {what.cycle} is not open: nothing more can be recorded in it.")
-    _append(tx, what, {shard: seq if cycle == what.cycle else 0 for shard, _, cycle, seq in rows})
+    new = _new_segments(tx, what, {shard: seq if cycle == what.cycle else 0 for shard, _, cycle, seq in rows})
     _mail(tx, what)
     _note_progress(tx, what)
-    renew(tx, worker, digest)
+    if new:
+        _append(tx, worker, what, new, digest)
+    else:
+        renew(tx, worker, digest)
     return Flushed(repeated=False)
 
 
@@ -124,8 +127,8 @@ def _expect_tokens(what: Flush) -> None:
         raise ValueError(f"expected a token for shard {min(bare)}, which the flush has a part of; found none")
 
 
-def _append(tx: Transaction, what: Flush, expected: dict[int, int]) -> None:
-    """Append the segments that are not there yet; those that are must be equal."""
+def _new_segments(tx: Transaction, what: Flush, expected: dict[int, int]) -> list[Segment]:
+    """The segments that are not there yet; those that are must be equal."""
     new = []
     for one in what.segments:
         if one.seq < expected[one.shard]:
@@ -141,13 +144,23 @@ def _append(tx: Transaction, what: Flush, expected: dict[int, int]) -> None:
             )
         expected[one.shard] += 1
         new.append(one)
-    if not new:
-        return
-    tx.execute(
-        "INSERT INTO gp4c.log (cycle, shard, seq, token, visits, sha256, body)"
-        " SELECT %b, * FROM unnest(%b::smallint[], %b::int[], %b::bigint[], %b::int[], %b::bytea[], "
-        "%b::bytea[])",
+    return new
+
+
+def _append(tx: Transaction, worker: Worker, what: Flush, new: list[Segment], digest: bytes) -> None:
+    """Append segments, count them at their shards and renew the lease, in one statement."""
+    count = {one.shard: one.seq + 1 for one in new}
+    row = tx.execute(
+        f"WITH renewed AS ({RENEWAL} RETURNING 1), counted AS (UPDATE gp4c.shard AS s SET cycle = %b::int,"
+        " seq = n.seq FROM unnest(%b::smallint[], %b::int[]) AS n (shard, seq) WHERE s.shard = n.shard),"
+        " written AS (INSERT INTO gp4c.log (cycle, shard, seq, token, visits, sha256, body) SELECT %b::int, *"
+        " FROM unnest(%b::smallint[], %b::int[], %b::bigint[], %b::int[], %b::bytea[], %b::bytea[]))"
+        " SELECT count(*) FROM renewed",
         (
+            *renewal_of(worker, digest),
+            what.cycle,
+            list(count),
+            list(count.values()),
             what.cycle,
             [one.shard for one in new],
             [one.seq for one in new],
@@ -156,13 +169,9 @@ def _append(tx: Transaction, what: Flush, expected: dict[int, int]) -> None:
             [one.sha256 for one in new],
             [one.body for one in new],
         ),
-    )
-    shards = sorted({one.shard for one in new})
-    tx.execute(
-        "UPDATE gp4c.shard AS s SET cycle = %s, seq = n.seq"
-        " FROM unnest(%s::smallint[], %s::int[]) AS n (shard, seq) WHERE s.shard = n.shard",
-        (what.cycle, shards, [expected[shard] for shard in shards]),
-    )
+    ).fetchone()
+    if row != (1,):
+        raise name_taken(worker.name)
 
 
 def _same_as_before(tx: Transaction, cycle: int, one: Segment) -> None:

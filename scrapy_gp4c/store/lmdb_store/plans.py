@@ -7,7 +7,7 @@ once: its record has ``planned`` and no ``rounds``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,18 +43,22 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
 
 
 def add_round(
-    tables: Tables, record: CycleRecord, parts: Iterable[Rows], seen: int, about: CycleRecord, sizes: Sizes
+    tables: Tables,
+    record: CycleRecord,
+    parts: Iterable[Rows],
+    seen: int,
+    about: CycleRecord,
+    sizes: Sizes,
+    beside: Callable[[Any], object],
 ) -> None:
     """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
 
-    ``about``: added to the record in the transaction that completes the round.
+    ``about``: added to the record in the transaction that completes the round; ``beside``: called with that
+    transaction, to write what belongs to the round.
     """
     cycle, before = record["cycle"], rounds(record)
     planned = sum(one["planned"] for one in before)
     number = sum(1 for _ in chunks(tables, cycle, planned))
-    if not before:
-        with tables.transaction(write=True) as txn:
-            tables.put_record(txn, cycle, {"planned": None})
     written = 0
     group: list[Rows] = []
     for chunk in _of_equal_size(parts, sizes.plan_rows):
@@ -72,6 +76,7 @@ def add_round(
     with tables.transaction(write=True) as txn:
         number = _put(tables, txn, cycle, number, group)
         _drop_from(tables, txn, cycle, number)
+        beside(txn)
         tables.put_record(txn, cycle, complete)
 
 

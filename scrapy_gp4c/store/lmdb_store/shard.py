@@ -89,12 +89,14 @@ class LmdbShard(Store):
     def add_part(self, part: Array, positions: npt.NDArray[np.uint32], seen: int, about: CycleRecord) -> None:
         """Write what it has of the plan of the next round, and where in the round that is."""
         cycle, number = self._open.require(), len(self.rounds())
-        with self.tables.transaction(write=True) as txn:
+
+        def place(txn: Any) -> None:
             if not number:
                 self.tables.db["positions"].drop(txn)
             value = positions.astype("<u4").tobytes()
             self.tables.db["positions"].put(txn, U32_PAIR.pack(cycle, number), value)
-        self.add_round([part], seen, **about)
+
+        self._add_round([part], seen, about, place)
 
     # --- what a log elsewhere has first
 

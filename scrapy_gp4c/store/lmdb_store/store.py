@@ -8,7 +8,7 @@ front of them, a `PageStore`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -161,11 +161,20 @@ class Store(OpenPages):
         ``seen``: visits of the cycle that it was made from; they are committed first. ``about``: what the
         cycle's record says from then on, written with the last of the plan.
         """
+        self._add_round(chunks, seen, about, lambda txn: None)
+
+    def _add_round(
+        self,
+        chunks: Iterable[npt.NDArray[Any]],
+        seen: int,
+        about: CycleRecord,
+        beside: Callable[[Any], object],
+    ) -> None:
         self._open.require()
         if not 0 <= seen <= len(self._open.visits()):
             raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {seen}")
         self._open.commit()
-        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
+        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes, beside)
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""
