@@ -19,7 +19,7 @@ from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
 from training.evolution.evolve import Evolution, Parameters, State, evolve
 from training.evolution.fitness import TextFitness, load_fitness, values_of
-from training.evolution.learning import Learned, learn
+from training.evolution.learning import Learned, learn, learn_by_rules
 from training.evolution.parts import Parts
 from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, Goal
@@ -59,6 +59,16 @@ def same(one: Learned, other: Learned) -> bool:
 def test_same_seed_same_result_whatever_the_jobs(choices):
     """One process or two: the same functions and the same values."""
     assert same(learned(choices, 1), learned(choices, 2))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_several_rules_choose_of_one_evolution_what_each_chooses_alone(jobs):
+    """Function, value and table of each rule are those of a search of its own."""
+    choices = [dataclasses.replace(CHOICES, protocol="journal", budget=0.2, selection=rule) for rule in RULES]
+    with workers(jobs) as pool:
+        together = learn_by_rules(HISTORY, choices, pool)
+    assert all(same(one, learned(own)) for one, own in zip(together, choices, strict=True))
+    assert len({tuple(fold.text for fold in one.folds) for one in together}) > 1
 
 
 def test_different_seeds_differ():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
 from training.evolution.canonical import canonical
-from training.evolution.simplify import simplify
+from training.evolution.simplify import simplify, simplify_all
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 
 SET = primitive_set(terminals.BASIC)
@@ -24,6 +24,27 @@ COLUMNS = {"n": RNG.integers(2, 20, 80), "t": RNG.integers(1, 20, 80), "X": RNG.
 def order(expression: Expression) -> bytes:
     """The order in which an expression puts the rows, ties included."""
     return np.unique(expression(COLUMNS, 80), return_inverse=True)[1].tobytes()
+
+
+def test_several_at_once_become_what_each_becomes_alone():
+    """Whoever is done is asked no more, and nobody is asked about two candidates at a time."""
+    texts = ["exp(t * X) + 1000", "t", "t * X + 0.012345678 * n", "(t + n * 0.0001234) / (1 + 0)"]
+    expressions = [parse(text) for text in texts]
+    orders = [order(expression) for expression in expressions]
+    sizes = []
+
+    def same(asked):
+        sizes.append(len(asked))
+        return {number: order(one) == orders[number] for number, one in asked.items()}
+
+    alone = [
+        simplify(one, lambda other, own=own: order(other) == own)
+        for one, own in zip(expressions, orders, strict=True)
+    ]
+    assert simplify_all(expressions, same) == alone
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (3, 1)
+    assert simplify_all([], same) == []
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from training.comparing.results import (
 from training.comparing.trials import Functions, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, arrange, identity
-from training.evolution.learning import LEARNED, Fold, learn
+from training.evolution.learning import LEARNED, Fold, learn_by_rules
 from training.evolution.long_run import Shown
 from training.evolution.parts import Parts
 from training.evolution.selection import SELECTIONS
@@ -107,32 +107,27 @@ class Experiment:
     def _learn(
         self, choices: Choices, terminals: str, folds: list[Parts], checkpoint: Checkpoint, parallel: Any
     ) -> list[LearnedSet]:
-        """Learn with one fitness and set of terminals; the first selection rule's run serves all."""
-        resumed = bool(checkpoint.open(resume=True))
-        found: list[LearnedSet] = []
+        """Learn with one fitness and set of terminals, by every selection rule."""
+        states = checkpoint.open(resume=True)
         started = time.perf_counter()
-        for selection in SELECTIONS:
-            chosen = dataclasses.replace(choices, selection=selection)
-            states = checkpoint.states
-            done = states[0].generation if states else 0
-            with self._shown(chosen, len(folds), done) as watch:
-                learned = learn(
-                    self._history,
-                    chosen,
-                    parallel,
-                    folds=folds,
-                    checkpoint=checkpoint,
-                    watch=watch,
-                )
-            if not learned.complete:
-                raise KeyboardInterrupt
-            if found:  # this rule chose from what the first one's evolution found
-                costs = found[0].replays, found[0].replay_s, found[0].wall_s
-            else:
-                costs = learned.replays, learned.replay_s, time.perf_counter() - started
-            tested = [_tested(fold) for fold in learned.folds]
-            found.append(LearnedSet(choices.fitness, selection, tested, *costs, resumed, terminals))
-        return found
+        with self._shown(choices, len(folds), states[0].generation if states else 0) as watch:
+            learned = learn_by_rules(
+                self._history,
+                [dataclasses.replace(choices, selection=selection) for selection in SELECTIONS],
+                parallel,
+                folds=folds,
+                checkpoint=checkpoint,
+                watch=watch,
+            )
+        first = learned[0]
+        if not first.complete:
+            raise KeyboardInterrupt
+        # All rules chose from what one evolution found.
+        costs = first.replays, first.replay_s, time.perf_counter() - started, bool(states), terminals
+        return [
+            LearnedSet(choices.fitness, selection, [_tested(fold) for fold in one.folds], *costs)
+            for selection, one in zip(SELECTIONS, learned, strict=True)
+        ]
 
 
 def _tested(fold: Fold) -> LearnedFold:

@@ -28,7 +28,8 @@ from training.comparing.decision import GUARD_MARGIN, Floats, arrangements_of, d
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, arrange
 from training.evolution.fitness import load_fitness
-from training.evolution.learning import Watch, learn
+from training.evolution.generations import Watch
+from training.evolution.learning import learn
 from training.evolution.preference import GUARD
 from training.evolution.score_file import write_learned
 from training.histories.history import ChangeHistory

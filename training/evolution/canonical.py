@@ -45,7 +45,7 @@ def _canonical(tokens: Sequence[Token]) -> Node:
 
 
 def _rewrite(token: str, arguments: list[Node]) -> Node:
-    if all(_constant(argument) for argument in arguments):
+    if _constant(arguments[0]) and _constant(arguments[-1]):  # of one or two
         program = (token, *(argument[0] for argument in arguments))
         return (_value(program, _signs(program)),)
     if len(arguments) == 2:

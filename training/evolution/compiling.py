@@ -7,6 +7,7 @@ without until this process has filled numba's cache, and none of them compiles t
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import subprocess
 import sys
@@ -27,6 +28,10 @@ TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
 """Replayed for the sake of the code that this takes."""
 
 
+_COMPILED: Final[set[bytes]] = set()
+"""Digests of what was compiled beside since this process began: it need not be again."""
+
+
 class Wanted(NamedTuple):
     """What the process beside replays."""
 
@@ -40,15 +45,20 @@ def compiled_beside(
 ) -> Iterator[Path | None]:
     """The file that will tell that the code is compiled, while a process sees to it.
 
-    None: nothing is compiled beside, as there are no workers who would wait, the policy has no such code, or
-    the history is so large that compiling takes less time than replays without. Whatever becomes of the
-    process, the file tells when it is over: what is not compiled then, the workers compile.
+    None: nothing is compiled beside, as there are no workers who would wait, the policy has no such code, the
+    history is so large that compiling takes less time than replays without, or the same was compiled before.
+    Whatever becomes of the process, the file tells when it is over: what is not compiled then, the workers
+    compile.
     """
     if parallel.n_jobs == 1 or policy != TOP_K.text or arranged.pages * arranged.cycles > QUICK:
         yield None
         return
     command = [sys.executable, "-m", __spec__.name]
     wanted = pickle.dumps(Wanted(arranged, measure.metrics))
+    digest = hashlib.sha256(wanted).digest()
+    if digest in _COMPILED:
+        yield None
+        return
     with (
         tempfile.TemporaryDirectory(prefix="gp4c-compiling-") as folder,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=DEVNULL, stderr=DEVNULL) as beside,
@@ -57,6 +67,8 @@ def compiled_beside(
 
         def attend() -> None:
             beside.communicate(wanted)
+            if beside.returncode == 0:
+                _COMPILED.add(digest)
             done.touch()
 
         attending = threading.Thread(target=attend)

@@ -8,11 +8,10 @@ workers nor on interruptions.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,35 +19,21 @@ from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import PARTS, Choices, arrange
 from training.evolution.compiling import compiled_beside
-from training.evolution.evolve import Evolution, State
+from training.evolution.evolve import Evolution
 from training.evolution.fitness import load_fitness, load_measure
 from training.evolution.front import FrontEvolution
+from training.evolution.generations import Watch, evolve_all
 from training.evolution.parts import Parts
 from training.evolution.preference import Member, choose_of_front
 from training.evolution.seeds import look_around, named_functions
-from training.evolution.selection import Allow, Pairs, choose
+from training.evolution.selecting import FoldPick, Selecting
+from training.evolution.selection import Allow, Chosen, choose, pick
 from training.evolution.workers import Evaluator
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.replay import run
 
 LEARNED: Final = "learned"
-
-
-class Watch(Protocol):
-    """What learning tells while it goes on."""
-
-    def generation(self, number: int, asked: int) -> None:
-        """Generation `number` (from 1) begins: so many individuals may need an evaluation."""
-
-    def advance(self, texts: int) -> None:
-        """So many of them are done."""
-
-    def begun(self, fitness: float) -> None:
-        """The first run has its first generation, others still wait for theirs: its best fitness."""
-
-    def best(self, fitness: Sequence[float]) -> None:
-        """The generation is done; the best fitness so far of every run."""
 
 
 Table = dict[str, dict[str, dict[str, float]]]
@@ -119,135 +104,79 @@ def learn(
     A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
     It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
     """
-    folds = arrange(history, choices) if folds is None else folds
-    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
-    with compiled_beside(sets[0], load_measure(choices.measure), choices.policy, parallel) as compiled:
-        evaluator = Evaluator(sets, choices.measure, choices.clock, parallel, choices.policy, compiled)
-        return _learn(folds, choices, evaluator, checkpoint, watch, allow)
+    (learned,) = learn_by_rules(
+        history, [choices], parallel, folds=folds, checkpoint=checkpoint, watch=watch, allow=allow
+    )
+    return learned
 
 
-def _learn(
-    folds: Sequence[Parts],
-    choices: Choices,
-    evaluator: Evaluator,
-    checkpoint: Checkpoint | None,
-    watch: Watch | None,
-    allow: Allow | None,
-) -> Learned:
-    kind = FrontEvolution if choices.front else Evolution
-    evolutions = [
-        kind(choices.parameters, choices.seed, (fold, number))
-        for fold in range(len(folds))
-        for number in range(choices.seeds)
-    ]
-    _evolve(evolutions, choices.seeds, evaluator, checkpoint, watch)
-    complete = evolutions[0].finished
-    results = []
-    for number, parts in enumerate(folds):
-        runs = evolutions[number * choices.seeds : (number + 1) * choices.seeds]
-        # After Ctrl-C the workers may be in any state.
-        values = partial(_in_workers, evaluator, number, len(folds)) if complete else None
-        kept = [evolution.kept for evolution in runs]
-        if choices.front:
-            chosen, members = choose_of_front(kept, parts, choices.goal, choices.prefer, values, allow)
-            front = _front(parts, members, chosen.text, choices)
-        else:
-            chosen, front = choose(kept, parts, choices.goal, values, allow), ()
-        results.append(
-            Fold(*chosen, compare(parts, {LEARNED: chosen.text} | others(choices), choices), front)
-        )
-    best = max(results, key=lambda fold: fold.selected)
-    return Learned(results, best, evolutions[0].generation, complete, evaluator.replays, evaluator.replay_s)
+def learn_by_rules(
+    history: ChangeHistory,
+    choices: Sequence[Choices],
+    parallel: Any,
+    *,
+    folds: Sequence[Parts] | None = None,
+    checkpoint: Checkpoint | None = None,
+    watch: Watch | None = None,
+    allow: Allow | None = None,
+) -> list[Learned]:
+    """`learn` by several selection rules, for which evolution goes on once.
 
-
-def _evolve(
-    evolutions: Sequence[Evolution],
-    seeds: int,
-    evaluator: Evaluator,
-    checkpoint: Checkpoint | None,
-    watch: Watch | None,
-) -> None:
-    """All generations of every run, or those until Ctrl-C."""
-    states = None if checkpoint is None else checkpoint.states
-    _restore(evolutions, states)
-    try:
-        while not evolutions[0].finished:
-            gc.freeze()  # trees and outcomes stay: to look for garbage among them takes a tenth of the time
-            states = _generation(evolutions, seeds, evaluator, watch)
-            if checkpoint is not None:
-                checkpoint.save(states)
-    except KeyboardInterrupt:
-        if states is None:
-            raise
-        # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
-        _restore(evolutions, states)
-        if checkpoint is not None:
-            checkpoint.save(states)
-    finally:
-        gc.unfreeze()
-
-
-def _restore(evolutions: Sequence[Evolution], states: Sequence[State] | None) -> None:
-    if states is not None:
-        for evolution, state in zip(evolutions, states, strict=True):
-            evolution.restore(state)
-
-
-def _generation(
-    evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: Watch | None
-) -> list[State]:
-    """Breed and evaluate one generation of every run; returns what the runs are then.
-
-    Workers evaluate one run while the next is bred. While they evaluate the last ones, those that are done
-    are bred on.
+    ``choices``: at least one, alike in all but the rule.
     """
-    first, number = evolutions[0], evolutions[0].generation
-    if watch is not None:
-        watch.generation(number + 1, len(evolutions) * first.parameters.population)
-    asked: list[list[str]] = []
-    states: dict[int, State] = {}
-
-    def requests() -> Iterator[tuple[int, list[str]]]:
-        for index, evolution in enumerate(evolutions):
-            asked.append(evolution.ask())
-            yield index // seeds, asked[-1]
-
-    def is_told(index: int) -> bool:
-        return index < len(asked) and evaluator.known[index // seeds].keys() >= set(asked[index])
-
-    def close(index: int, evolution: Evolution) -> None:
-        if evolution.generation == number:
-            evolution.tell(evaluator.known[index // seeds])
-        states[index] = evolution.state()
-
-    def advance(texts: int) -> None:
-        if watch is not None:
-            watch.advance(texts)
-            is_beginning = evaluator.run_by_run and number == first.generation == 0
-            if is_beginning and is_told(0) and not is_told(len(evolutions) - 1):
-                first.tell(evaluator.known[0])
-                if first.kept:
-                    watch.begun(first.best_so_far)
-        if len(asked) == len(evolutions):
-            for index, evolution in enumerate(evolutions):
-                if index not in states and is_told(index):
-                    close(index, evolution)
-                    if not evolution.finished:
-                        evolution.ask()
-
-    evaluator.evaluate(requests(), advance)
-    for index, evolution in enumerate(evolutions):
-        if index not in states:
-            close(index, evolution)
-    if watch is not None:
-        watch.best([evolution.best_so_far for evolution in evolutions if evolution.kept])
-    return [states[index] for index in range(len(evolutions))]
+    first = choices[0]
+    folds = arrange(history, first) if folds is None else folds
+    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
+    with compiled_beside(sets[0], load_measure(first.measure), first.policy, parallel) as compiled:
+        evaluator = Evaluator(sets, first.measure, first.clock, parallel, first.policy, compiled)
+        kind = FrontEvolution if first.front else Evolution
+        evolutions = [
+            kind(first.parameters, first.seed, (fold, number))
+            for fold in range(len(folds))
+            for number in range(first.seeds)
+        ]
+        evolve_all(evolutions, first.seeds, evaluator, checkpoint, watch)
+        return _selected(folds, choices, evaluator, evolutions, allow)
 
 
-def _in_workers(evaluator: Evaluator, fold: int, folds: int, texts: list[str]) -> Pairs:
-    numbers = (fold, folds + fold)
-    values = evaluator.values((number, texts) for number in numbers)
-    return [(values[numbers[0]][text], values[numbers[1]][text]) for text in texts]
+def _selected(
+    folds: Sequence[Parts],
+    choices: Sequence[Choices],
+    evaluator: Evaluator,
+    evolutions: Sequence[Evolution],
+    allow: Allow | None,
+) -> list[Learned]:
+    """What each of the rules gives."""
+    first, seeds = evolutions[0], len(evolutions) // len(folds)
+    kept = [
+        [evolution.kept for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
+        for fold in range(len(folds))
+    ]
+    selecting = Selecting(evaluator, len(folds))
+    chosen: list[tuple[Chosen, Sequence[Member]]] = []
+    picks: list[FoldPick] = []
+    costs = []
+    for own in choices:
+        for fold, parts in enumerate(folds):
+            # After Ctrl-C the workers may be in any state.
+            values = partial(selecting.pairs, fold) if first.finished else None
+            if own.front:
+                chosen.append(choose_of_front(kept[fold], parts, own.goal, own.prefer, values, allow))
+            elif first.finished:
+                picks.append(FoldPick(fold, pick(kept[fold], parts, own.goal, values, allow)))
+            else:
+                chosen.append((choose(kept[fold], parts, own.goal, values, allow), ()))
+        costs.append((evaluator.replays, evaluator.replay_s))
+    chosen += [(one, ()) for one in selecting.chosen(picks)]
+    learned = []
+    for rule, own in enumerate(choices):
+        results = []
+        for parts, (one, members) in zip(folds, chosen[rule * len(folds) :], strict=False):
+            table = compare(parts, {LEARNED: one.text} | others(own), own)
+            results.append(Fold(*one, table, _front(parts, members, one.text, own)))
+        best = max(results, key=lambda fold: fold.selected)
+        learned.append(Learned(results, best, first.generation, first.finished, *costs[rule]))
+    return learned
 
 
 def _front(parts: Parts, members: Sequence[Member], taken: str, choices: Choices) -> tuple[FrontMember, ...]:

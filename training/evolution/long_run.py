@@ -10,7 +10,8 @@ from typing import Any
 
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import Choices, arrange, identity
-from training.evolution.learning import Learned, Watch, learn
+from training.evolution.generations import Watch
+from training.evolution.learning import Learned, learn
 from training.evolution.score_file import front_of, write_front, write_learned
 from training.histories.history import ChangeHistory
 

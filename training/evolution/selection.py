@@ -17,7 +17,7 @@ than `SHORTER_ERRORS` of it, in training and in validation. Validation may veto,
 single other window would otherwise be fitted as well. Where training forgets changes, T is the mean over
 several draws of what is forgotten, so that nobody is chosen for the draw that evolution fitted.
 
-`choose` applies the rule to what the runs of a fold kept, and shortens what it picks.
+`pick` applies the rule to what the runs of a fold kept; `choose` also shortens what it picks.
 """
 
 from __future__ import annotations
@@ -165,6 +165,18 @@ class Chosen(NamedTuple):
     """Its value under the selection rule (``guarded``: that of ``best``)."""
 
 
+class Picked(NamedTuple):
+    """What a rule picked, before it is shortened."""
+
+    text: str
+    pair: tuple[Values, Values]
+    """Its values per cycle in training and validation."""
+    run: int
+    """As in `Chosen`."""
+    selected: float
+    """As in `Chosen`."""
+
+
 def choose(
     kept: Sequence[Sequence[Kept]],
     parts: Parts,
@@ -172,7 +184,19 @@ def choose(
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> Chosen:
-    """Choose one of the best individuals that the runs of a fold kept.
+    """What `pick` picks, shortened; parameters and errors as there."""
+    picked = pick(kept, parts, goal, values, allow)
+    return Chosen(shorten(picked.text, picked.pair, parts, goal), picked.run, picked.selected)
+
+
+def pick(
+    kept: Sequence[Sequence[Kept]],
+    parts: Parts,
+    goal: Goal,
+    values: Callable[[list[str]], Pairs] | None = None,
+    allow: Allow | None = None,
+) -> Picked:
+    """Pick one of the best individuals that the runs of a fold kept.
 
     ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
     another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would
@@ -200,9 +224,8 @@ def choose(
         chosen = challenged
     else:
         chosen = select(pairs, goal.rule)
-    text = shorten(texts[chosen], pairs[chosen], parts, goal)
     value = SELECTIONS.get(goal.rule, best)(*pairs[chosen])
-    return Chosen(text, candidates[chosen][1], value)
+    return Picked(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 
 def challenge_recommended(

@@ -7,7 +7,7 @@ in the judgement of a given test, such as equal values in every cycle of a repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from scrapy_gp4c.scoring.expression import Expression, Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
@@ -20,12 +20,40 @@ def simplify(expression: Expression, same: Callable[[Expression], bool]) -> Expr
     ``same`` tells whether an expression behaves like the given one; it is called at most a few times per
     node. The result names a terminal.
     """
+    (found,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
+    return found
+
+
+def simplify_all(
+    expressions: Sequence[Expression], same: Callable[[dict[int, Expression]], dict[int, bool]]
+) -> list[Expression]:
+    """`simplify` for several at once.
+
+    ``same`` is asked about one candidate for each of them that is not done yet, by number; so it can look
+    at all these at the same time.
+    """
+    searches = [_search(expression) for expression in expressions]
+    found: dict[int, Expression] = {}
+    answers: Mapping[int, bool | None] = dict.fromkeys(range(len(searches)))
+    while answers:
+        asked: dict[int, Expression] = {}
+        for number, answer in answers.items():
+            try:
+                asked[number] = searches[number].send(answer)
+            except StopIteration as end:
+                found[number] = end.value
+        answers = same(asked) if asked else {}
+    return [found[number] for number in range(len(searches))]
+
+
+def _search(expression: Expression) -> Generator[Expression, bool | None, Expression]:
+    """Yields candidates, is sent whether each behaves like the expression, and returns the simplest."""
     current = canonical(expression)
     position = 0
     while position < len(current.tokens):
         for candidate in _without(current.tokens, position):
             shorter = canonical(Expression(candidate))
-            if shorter.terminals and len(shorter.tokens) < len(current.tokens) and same(shorter):
+            if shorter.terminals and len(shorter.tokens) < len(current.tokens) and (yield shorter):
                 current = shorter
                 position = 0
                 break
@@ -39,7 +67,7 @@ def simplify(expression: Expression, same: Callable[[Expression], bool]) -> Expr
             tokens = (*current.tokens[:position], rounded, *current.tokens[position + 1 :])
             if rounded == token:
                 break
-            if same(Expression(tokens)):
+            if (yield Expression(tokens)):
                 current = Expression(tokens)
                 break
     return canonical(current)

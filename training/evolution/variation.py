@@ -71,11 +71,19 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
         """Copy the nodes: they are immutable and shared between trees."""
         super().__init__(nodes)
         self.fitness = fitness
+        self._depth = 0
+
+    def __setitem__(self, place: Any, nodes: Any) -> None:
+        """Put other nodes in the place of some."""
+        super().__setitem__(place, nodes)
+        self._depth = 0
 
     @property
     def depth(self) -> int:
         """Nodes on the longest path from the root."""
-        return int(self.height) + 1
+        if not self._depth:  # a child is asked twice: when it is made, and as a mate
+            self._depth = int(self.height) + 1
+        return self._depth
 
 
 def primitive_set(terminals: Sequence[str], known: Collection[Token] = ()) -> gp.PrimitiveSet:
