@@ -30,6 +30,7 @@ MAX_PARENTHESES: Final = 100
 BLOCK_ROWS: Final = 16_384
 """Rows evaluated at a time: the buffers of one block stay in the processor's cache."""
 
+_ARITIES: Final[dict[Token, int]] = {name: p.arity for name, p in PRIMITIVES.items()}
 _FUNCTIONS: Final = {name: p for name, p in PRIMITIVES.items() if p.infix == 0}
 _OPERATORS: Final[dict[type[ast.operator], str]] = {
     ast.Add: "+",
@@ -54,7 +55,7 @@ class Expression:
         _check_tree(tokens)
         self.tokens = tokens
         self._text: str | None = None  # written when asked for: learning makes many that nobody reads
-        self.terminals = tuple(sorted({t for t in tokens if isinstance(t, str) and t not in PRIMITIVES}))
+        self.terminals = tuple(sorted(t for t in set(tokens) if isinstance(t, str) and t not in PRIMITIVES))
 
     @property
     def text(self) -> str:
@@ -149,7 +150,7 @@ def _check_tree(tokens: tuple[Token, ...]) -> None:
     for token in tokens:
         if not missing:
             raise ExpressionError(f"the program {tokens!r} is not one tree")
-        missing += (PRIMITIVES[token].arity if token in PRIMITIVES else 0) - 1
+        missing += _ARITIES.get(token, 0) - 1
     if missing:
         raise ExpressionError(f"the program {tokens!r} lacks an argument")
 
@@ -162,24 +163,20 @@ def _write(tokens: tuple[Token, ...]) -> str:
             stack.append((repr(float(token)), 3 if math.copysign(1.0, token) < 0 else 9))
         elif token not in PRIMITIVES:
             stack.append((token, 9))
+        elif not (strength := PRIMITIVES[token].infix):
+            arguments = [stack.pop()[0] for _ in range(_ARITIES[token])]
+            stack.append((f"{token}({', '.join(arguments)})", 9))
+        elif token == "neg":
+            # A number right behind the sign is read back as a negative constant: "-3.0" but "-(3.0)".
+            text, inner = stack.pop()
+            stack.append((f"-({text})" if inner <= 3 or text[0].isdigit() else f"-{text}", 3))
         else:
-            arity, _, strength = PRIMITIVES[token]
-            arguments = [stack.pop() for _ in range(arity)]
-            stack.append(_write_node(token, strength, arguments))
+            left, left_strength = stack.pop()
+            right, right_strength = stack.pop()
+            left = f"({left})" if left_strength < strength else left
+            right = f"({right})" if right_strength <= strength else right
+            stack.append((f"{left} {token} {right}", strength))
     return stack[0][0]
-
-
-def _write_node(token: str, strength: int, arguments: list[tuple[str, int]]) -> tuple[str, int]:
-    if not strength:
-        return f"{token}({', '.join(text for text, _ in arguments)})", 9
-    if token == "neg":
-        # A number right behind the sign is read back as a negative constant: "-3.0" but "-(3.0)".
-        text, inner = arguments[0]
-        return (f"-({text})" if inner <= 3 or text[0].isdigit() else f"-{text}"), 3
-    (left, left_strength), (right, right_strength) = arguments
-    left = f"({left})" if left_strength < strength else left
-    right = f"({right})" if right_strength <= strength else right
-    return f"{left} {token} {right}", strength
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,7 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
 from training.evolution import variation
+from training.evolution.canonical import canonical
 from training.evolution.variation import (
     CONSTANTS,
     FUNCTIONS,
@@ -87,6 +88,22 @@ def test_tree_and_expression_round_trip(seed):
     again = parse(expression.text)
     assert again.tokens == expression.tokens
     assert individual_of(again.tokens, SET) == tree
+
+
+@given(seeds, st.integers(1, 20))
+def test_what_a_tree_remembers_is_what_it_is_now(seed, generations):
+    """Through copies, crossovers and mutations, depth, expression and canonical form are those made anew."""
+    rng = random.Random(seed)
+    population = [a_tree(rng.randrange(2**32), 4) for _ in range(6)]
+    for _ in range(generations):
+        for tree in population:
+            anew = expression_of(tree)
+            assert (tree.expression.tokens, tree.expression.text) == (anew.tokens, anew.text)
+            assert (tree.form.tokens, tree.form.text) == (canonical(anew).tokens, canonical(anew).text)
+            assert tree.depth == tree.height + 1
+            tree.fitness = rng.random()
+        rates = RATES["journal"]._replace(mutations=tuple((name, 0.2) for name in MUTATIONS))
+        population = breed(population, SET, rng, rates=rates, depths=Depths(), tournament=2, elite=1)
 
 
 def test_depth_counts_nodes():

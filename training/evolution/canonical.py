@@ -36,11 +36,12 @@ def canonical(expression: Expression) -> Expression:
 def _canonical(tokens: Sequence[Token]) -> Node:
     stack: list[Node] = []
     for token in reversed(tokens):
-        if isinstance(token, str) and token in PRIMITIVES:
-            arguments = [stack.pop() for _ in range(PRIMITIVES[token].arity)]
-            stack.append(_rewrite(token, arguments))
-        else:
+        if not isinstance(token, str) or token not in PRIMITIVES:
             stack.append((token,))
+        elif PRIMITIVES[token].arity == 1:
+            stack.append(_rewrite(token, [stack.pop()]))
+        else:
+            stack.append(_rewrite(token, [stack.pop(), stack.pop()]))
     return stack.pop()
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
-from training.evolution.canonical import canonical
 from training.evolution.seeds import look_around, seeds
 from training.evolution.variation import (
     RATES,
@@ -30,7 +29,6 @@ from training.evolution.variation import (
     Individual,
     breed,
     drawing_from,
-    expression_of,
     half_and_half,
     individual_of,
     primitive_set,
@@ -197,7 +195,7 @@ class Evolution:
         """
         if not self._forms:
             self.population = self._next()
-            self._forms = [canonical(expression_of(tree)) for tree in self.population]
+            self._forms = [tree.form for tree in self.population]
         return list(dict.fromkeys(form.text for form in self._forms if form.terminals))
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -239,7 +237,7 @@ class Evolution:
             for index in range(self.parameters.population - len(population)):
                 for _ in range(UNIQUE_ATTEMPTS):
                     tree = half_and_half(self._primitives, index, self.parameters.depths)
-                    form = canonical(expression_of(tree))
+                    form = tree.form
                     if form.terminals and form.text not in seen:
                         break
                 seen.add(form.text)
@@ -252,7 +250,7 @@ class Evolution:
 
     def state(self) -> State:
         """All that `restore` needs; to be taken between `tell` and `ask`."""
-        population = [(expression_of(tree).text, tree.fitness) for tree in self.population]
+        population = [(tree.expression.text, tree.fitness) for tree in self.population]
         return State(self.generation, population, list(self.kept), list(self.best))
 
     def restore(self, state: State) -> None:

@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 from deap import base, tools
 
 from scrapy_gp4c.scoring.expression import Expression
-from training.evolution.canonical import canonical
 from training.evolution.evolve import Evolution, Kept, Outcome, Parameters
-from training.evolution.variation import Individual, expression_of
+from training.evolution.variation import Individual
 
 WORST: Final = (-math.inf, -math.inf)
 
@@ -102,7 +101,7 @@ class FrontEvolution(Evolution):
         waiting = bool(self._forms)
         asked = super().ask()
         if not waiting:
-            self._parents = [(tree, canonical(expression_of(tree))) for tree in parents]
+            self._parents = [(tree, tree.form) for tree in parents]
         older = [form.text for _, form in self._parents if form.terminals]
         older += [kept.text for kept in self.kept]
         return list(dict.fromkeys([*asked, *(text for text in older if text not in self._known)]))

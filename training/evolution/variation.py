@@ -26,6 +26,7 @@ from deap.tools import selection
 
 from scrapy_gp4c.scoring.expression import Expression, Token
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from training.evolution.canonical import canonical
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
 """Inner nodes (journal section 4.2.1)."""
@@ -65,25 +66,56 @@ class Depths(NamedTuple):
 
 
 class Individual(gp.PrimitiveTree):  # type: ignore[misc]
-    """A tree and its fitness (higher is better; NaN until it is known)."""
+    """A tree and its fitness (higher is better; NaN until it is known).
+
+    What was made of it once is remembered, by its copies too, until nodes are replaced.
+    """
 
     def __init__(self, nodes: Sequence[Any], fitness: float = math.nan) -> None:
         """Copy the nodes: they are immutable and shared between trees."""
         super().__init__(nodes)
         self.fitness = fitness
         self._depth = 0
+        self._expression: Expression | None = None
+        self._form: Expression | None = None
+        if isinstance(nodes, Individual):
+            self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
 
     def __setitem__(self, place: Any, nodes: Any) -> None:
         """Put other nodes in the place of some."""
         super().__setitem__(place, nodes)
-        self._depth = 0
+        self._depth, self._expression, self._form = 0, None, None
 
     @property
     def depth(self) -> int:
         """Nodes on the longest path from the root."""
         if not self._depth:  # a child is asked twice: when it is made, and as a mate
-            self._depth = int(self.height) + 1
+            depths: list[int] = []
+            for node in reversed(self):  # DEAP's `height` says the same, in twice the time
+                if node.arity:
+                    for _ in range(node.arity - 1):
+                        first = depths.pop()
+                        if first > depths[-1]:
+                            depths[-1] = first
+                    depths[-1] += 1
+                else:
+                    depths.append(1)
+            self._depth = depths[0]
         return self._depth
+
+    @property
+    def expression(self) -> Expression:
+        """What `expression_of` gives."""
+        if self._expression is None:
+            self._expression = expression_of(self)
+        return self._expression
+
+    @property
+    def form(self) -> Expression:
+        """The canonical form."""
+        if self._form is None:
+            self._form = canonical(self.expression)
+        return self._form
 
 
 def primitive_set(terminals: Sequence[str], known: Collection[Token] = ()) -> gp.PrimitiveSet:
