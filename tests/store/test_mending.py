@@ -111,7 +111,7 @@ def test_a_kill_in_any_transaction_of_any_shard_changes_nothing(tmp_path: Path, 
             with LmdbShard(place, readonly=True, sizes=SMALL) as shard:
                 states.append((shard.last_cycle, shard.open_cycle, len(shard.rounds())))
         torn += len(set(states)) > 1
-    assert kills > 30
+    assert kills > 25
     assert torn > 10, "of the kills, some came between two shards"
     assert told(shards) == told(tmp_path / "one")
 
