@@ -1,14 +1,12 @@
 """Page columns in blocks, visits and plans as arrays, and what one visit does to a page's columns.
 
-A block holds consecutive pages, 16,384 but for tests; its bytes are the columns of `COLUMNS` one behind the
-other, each with one entry per page, so that the last block is simply shorter. Nothing here knows LMDB.
+A block holds consecutive pages, 16,384 but for tests, in the columns of `COLUMNS`, each with one entry per
+page, so that those of the last block are simply shorter.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,24 +31,6 @@ COLUMNS: Final[dict[str, str]] = {
     "outcome": "u1",  # of the last visit
 }
 """Column name -> little-endian dtype of one page in a block."""
-ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values())
-
-
-_CODES: Final = {
-    "f8": "d",
-    "f4": "f",
-    "f2": "e",
-    "u8": "Q",
-    "u4": "I",
-    "u2": "H",
-    "u1": "B",
-    "i4": "i",
-}  # of module struct
-_FIELDS: Final = [struct.Struct("<" + _CODES[np.dtype(dtype).str[1:]]) for dtype in COLUMNS.values()]
-"""One number of each column: reading one row this way costs a fifth of views on all columns."""
-_KEY: Final = struct.Struct("<Q")
-_BEGIN: Final = dict(zip(COLUMNS, accumulate((field.size for field in _FIELDS), initial=0), strict=False))
-"""Column -> bytes of one page before it."""
 
 
 class PageRow(NamedTuple):
@@ -90,29 +70,8 @@ def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
     return columns
 
 
-def pack(columns: Mapping[str, Array]) -> bytes:
-    """Bytes of a block, ``P * ROW_BYTES`` long, from columns ``[P]``."""
-    return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in COLUMNS.items())
-
-
-def views_of(block: bytes | memoryview, names: Collection[str]) -> Columns:
-    """Some of the columns ``[P]`` of a block as views on its bytes: read-only when these are."""
-    rows = len(block) // ROW_BYTES
-    return {
-        name: np.frombuffer(block, dtype, rows, rows * _BEGIN[name])
-        for name, dtype in COLUMNS.items()
-        if name in names
-    }
-
-
-def some_of(blocks: Sequence[bytes | memoryview], names: Collection[str]) -> Columns:
-    """Some of the columns ``[P]`` of blocks that follow each other, copied: their bytes may go."""
-    views = [views_of(block, names) for block in blocks]
-    return {name: np.concatenate([one[name] for one in views]) for name in views[0]}
-
-
-def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Columns:
-    """Columns ``[P]`` of a block as views on its bytes: read-only when these are."""
+def unpack(block: bytes | memoryview, dtypes: Mapping[str, str]) -> Columns:
+    """Columns ``[P]``, one behind the other, as views on their bytes: read-only when these are."""
     rows = len(block) // sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
     columns: Columns = {}
     offset = 0
@@ -122,25 +81,7 @@ def unpack(block: bytes | memoryview, dtypes: Mapping[str, str] = COLUMNS) -> Co
     return columns
 
 
-def key_at(block: bytes | memoryview, index: int) -> int:
-    """Return the key of one page of a block."""
-    start = len(block) // ROW_BYTES * _BEGIN["key"] + index * _KEY.size
-    key: int = _KEY.unpack_from(block, start)[0]
-    return key
-
-
-def row(block: bytes | memoryview, index: int) -> PageRow:
-    """Return one page of a block."""
-    rows = len(block) // ROW_BYTES
-    values: list[Any] = []
-    offset = 0
-    for field in _FIELDS:
-        values += field.unpack_from(block, offset + index * field.size)
-        offset += rows * field.size
-    return PageRow(*values)
-
-
-NEW_ROW: Final = row(pack(new_columns(np.zeros(1, np.uint64))), 0)
+NEW_ROW: Final = PageRow(*(np.zeros((), dtype).item() for dtype in COLUMNS.values()))
 """A page that was never visited, but for its key."""
 
 

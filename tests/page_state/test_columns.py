@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_gp4c.page_state.blocks import pack, row
 from scrapy_gp4c.page_state.columns import (
     COLUMNS,
     NEW_ROW,
-    ROW_BYTES,
     Columns,
     PageRow,
     apply_visits,
-    key_at,
     new_columns,
-    pack,
-    row,
-    some_of,
     unpack,
 )
 from scrapy_gp4c.page_state.outcomes import (
@@ -32,22 +28,9 @@ from scrapy_gp4c.page_state.outcomes import (
     OUTCOMES,
     VISIT,
 )
+from tests.support.page_blocks import blocks_of_pages
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=6).map(lambda keys: np.array(keys, np.uint64))
-
-
-@st.composite
-def blocks(draw: st.DrawFn, least: int = 0) -> Columns:
-    """Any bytes at all, as columns; no NaN, which equals nothing."""
-    rows = draw(st.integers(least, 5))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    found = {}
-    for name, dtype in COLUMNS.items():
-        values = np.frombuffer(rng.bytes(rows * np.dtype(dtype).itemsize), dtype).copy()
-        if values.dtype.kind == "f":
-            values[~np.isfinite(values)] = -0.0
-        found[name] = values
-    return found
 
 
 def copied(columns: Columns) -> Columns:
@@ -55,76 +38,28 @@ def copied(columns: Columns) -> Columns:
     return {name: values.copy() for name, values in columns.items()}
 
 
-@given(blocks())
-def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
-    """Every bit of every column, in little-endian order, whatever lay in memory."""
-    packed = pack(columns)
-    rows = len(columns["key"])
-    assert len(packed) == rows * ROW_BYTES
-    back = unpack(packed)
-    assert list(back) == list(COLUMNS)
-    for name, values in back.items():
-        assert values.dtype == np.dtype(COLUMNS[name])
-        assert values.tobytes() == columns[name].tobytes()
-    strided = {name: np.repeat(values, 2)[::2] for name, values in columns.items()}
-    other = {name: values.astype(values.dtype.newbyteorder(">")) for name, values in columns.items()}
-    assert pack(strided) == pack(other) == pack(back) == packed
-
-
-@given(st.lists(blocks(), min_size=1, max_size=3), st.sets(st.sampled_from(sorted(COLUMNS))))
-def test_some_columns_are_read_without_the_others(found: list[Columns], names: set[str]) -> None:
-    """Bit for bit those of blocks in a row, and what becomes of their bytes is nothing to them."""
-    packed = [bytearray(pack(columns)) for columns in found]
-    told = some_of([memoryview(one) for one in packed], names)
-    for one in packed:
-        one[:] = bytes(len(one))
-    assert {name: values.tobytes() for name, values in told.items()} == {
-        name: b"".join(columns[name].tobytes() for columns in found) for name in names
-    }
-    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in told.items())
-
-
-@given(blocks(least=1))
-def test_a_row_is_read_without_the_others(columns: Columns) -> None:
-    """As Python numbers, each from its own column; the key alone likewise, from a view as well."""
-    packed = pack(columns)
-    for index in range(len(columns["key"])):
-        found = row(packed, index)
-        assert found == row(memoryview(packed), index)
-        assert found._asdict() == {name: columns[name][index].item() for name in COLUMNS}
-        assert key_at(packed, index) == found.key
-        assert key_at(memoryview(packed), index) == found.key
-
-
 def test_a_row_has_the_columns_in_their_order() -> None:
     """Whoever adds a column adds it to both."""
     assert PageRow._fields == tuple(COLUMNS)
-    assert sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values()) == ROW_BYTES
 
 
 @given(KEYS)
 def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
     """Each row is `NEW_ROW` with a key of its own."""
-    packed = pack(new_columns(keys))
-    assert [row(packed, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
+    kept = pack(new_columns(keys))
+    assert [row(kept, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
     assert not any(NEW_ROW)
 
 
-def test_views_of_bytes_write_to_them_only_if_they_may() -> None:
-    """A block read from the store is not altered by mistake; one of a bytearray is altered in place."""
-    packed = pack(new_columns(np.arange(3, dtype=np.uint64)))
-    with pytest.raises(ValueError, match="read-only"):
-        unpack(packed)["n"][0] = 1
-    own = bytearray(packed)
-    unpack(own)["failures"][2] = 7
-    assert row(own, 2).failures == 7
-    assert row(packed, 2).failures == 0
-
-
-def test_blocks_of_other_columns_are_read_by_their_dtypes() -> None:
-    """As those of an older version are; bytes that are no whole row are left."""
+def test_columns_in_full_width_are_read_by_their_dtypes() -> None:
+    """As those of an older version are; bytes that are no whole row are left, and read-only ones stay so."""
     found = unpack(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
     assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 2], "b": [5, 6]}
+    with pytest.raises(ValueError, match="read-only"):
+        found["a"][0] = 1
+    own = bytearray(b"\5\6")
+    unpack(own, {"b": "u1"})["b"][1] = 7
+    assert own == b"\5\7"
 
 
 def visits_of(outcomes: list[int]) -> np.ndarray:
@@ -202,7 +137,7 @@ def test_what_a_first_visit_brings_is_no_growth(brought: list[int]) -> None:
     assert found.brought_cycle == (4 if brought[3] else 2 if brought[1] else 1)
 
 
-@given(blocks(least=3), st.permutations(range(3)))
+@given(blocks_of_pages(least=3), st.permutations(range(3)))
 def test_rows_of_visits_may_come_in_any_order(columns: Columns, order: list[int]) -> None:
     """Each visit meets its own page; a block like that of a crawl in which much has happened."""
     for name in ("n", "X", "first_cycle", "last_cycle", "found_cycle", "brought_cycle", "T"):

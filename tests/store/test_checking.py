@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import pack
 from scrapy_gp4c.store.lmdb_store.checking import MEANING, check, check_pages
 from scrapy_gp4c.store.lmdb_store.failures import DATA
 from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, TABLES, U32, Table
@@ -138,7 +138,7 @@ def test_only_a_deep_look_finds_what_is_wrong_in_itself(path: Path) -> None:
         _, block = next(iter(store.blocks()))
         changed = {name: np.array(values) for name, values in block.items()}
     changed["X"][3] += 5
-    rewrite(path, "columns", U32.pack(0), columns.pack(changed))
+    rewrite(path, "columns", U32.pack(0), pack(changed))
     assert check(path, SIZES) == []
     (problem,) = check(path, SIZES, deep=True)
     assert "page 3 has X" in problem

@@ -22,6 +22,7 @@ from scrapy_gp4c.store.records import StoredRequest
 from tests.replaying.test_claimed import Rumours
 from tests.support.claims import Oracle
 from tests.support.growing import SMALL, crawl, random_web
+from tests.support.older_stores import make_older
 
 BUDGET = {"GP4C_BUDGET": 0.4}
 
@@ -138,18 +139,13 @@ def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
 
 
 def test_a_store_of_the_version_before_gets_the_tables(tmp_path: Path) -> None:
-    """Where it is: nothing else of it changes, and readers get it converted."""
+    """Nothing else of it changes, and readers get it converted."""
     with Store(tmp_path / "s") as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
         store.begin_cycle({"started": 1.0})
         store.finish_cycle({})
-        environment = store.environment
-        with environment.transaction(write=True) as txn:
-            meta = environment.lmdb.open_db(b"meta", txn)
-            for name in ("hints", "claims", "trust"):
-                txn.drop(environment.lmdb.open_db(name.encode(), txn))
-            txn.put(b"schema", b'"gp4c-store/5"', db=meta)
         store_id = store.store_id
+    make_older(tmp_path / "s", 5)
     shutil.copytree(tmp_path / "s", tmp_path / "t")
     for path, readonly in ((tmp_path / "s", False), (tmp_path / "t", True)):
         with open_store(path, readonly=readonly) as opened:

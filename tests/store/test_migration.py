@@ -1,4 +1,4 @@
-"""Stores of schemas 3 to 6: converted when opened, whatever state they are in, killed at any moment."""
+"""Stores of schemas 3 to 7: converted when opened, whatever state they are in, killed at any moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring import growth
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.schema import SCHEMA, OlderStoreError
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import open_store, restore
+from scrapy_gp4c.store.opening import join, open_sharded, open_store, restore, shards_in, split
 from scrapy_gp4c.store.records import NewVisit
 from tests.store import test_store_kill
 from tests.store.test_store_kill import (
@@ -31,7 +31,7 @@ from tests.store.test_store_kill import (
     kill_at,
     wait,
 )
-from tests.support.older_stores import make_older, packed, schema
+from tests.support.older_stores import make_older, schema
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -41,7 +41,10 @@ def content(path: Path) -> dict[str, Any]:
 
 def without_growth(told: dict[str, Any]) -> dict[str, Any]:
     """The same content without the columns of growth, and without bodies and weights."""
-    blocks = [(first, packed(block, growth.COLUMNS)) for first, block in told["blocks"]]
+    blocks = [
+        (first, {name: column for name, column in block.items() if name not in growth.COLUMNS})
+        for first, block in told["blocks"]
+    ]
     return {**told, "blocks": blocks, "bodies": [], "weights": []}
 
 
@@ -64,7 +67,7 @@ def older(source: Path, target: Path, version: int = 3) -> Path:
     return target
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
+@pytest.mark.parametrize("version", [3, 4, 5, 6, 7])
 def test_a_converted_store_has_all_that_it_would_have(
     tmp_path: Path, closed: tuple[Path, dict[str, Any]], version: int
 ) -> None:
@@ -78,7 +81,7 @@ def test_a_converted_store_has_all_that_it_would_have(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["store"]
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 7])
 @pytest.mark.parametrize("after_commit", [False, True])
 def test_a_conversion_killed_in_any_transaction_begins_anew(
     tmp_path: Path, closed: tuple[Path, dict[str, Any]], after_commit: bool, version: int
@@ -119,7 +122,7 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     numbers, kills, folds = random.Random(5), 0, 0
     while wait(in_child(partial(work, numbers.choice((1, 2, 3, 5, 8, 13))))) != 0:
         kills += 1
-        make_older(killed, numbers.choice((3, 4, 5, 6)))
+        make_older(killed, numbers.choice((3, 4, 5, 6, 7)))
         with open_store(killed, readonly=True, sizes=SMALL) as kept:
             assert isinstance(kept, Store)
             folds += kept.is_folding
@@ -129,26 +132,33 @@ def test_a_killed_crawl_of_the_version_before_goes_on(tmp_path: Path) -> None:
     assert content(killed) == expected
 
 
-def test_a_store_that_lacks_tables_alone_gets_them_where_it_is(
-    tmp_path: Path, closed: tuple[Path, dict[str, Any]]
+@pytest.mark.parametrize("version", [5, 6, 7])
+def test_what_schemas_with_growth_knew_stays(
+    tmp_path: Path, closed: tuple[Path, dict[str, Any]], version: int
 ) -> None:
-    """One transaction, killed before its commit or after; nothing is written anew, growth stays."""
+    """All columns are divided as they were; tables that were not there are empty, and take what comes."""
+    path = older(closed[0], tmp_path / "store", version)
+    lacks: dict[str, Any] = {5: {"bodies": ANY, "weights": ANY}, 6: {"weights": ANY}}.get(version, {})
+    assert test_store_kill.content(path) == {**test_store_kill.content(closed[0]), **lacks}
+    with Store(path, sizes=SMALL) as store:
+        assert ({store.body_sum(page) for page in range(store.pages)} == {None}) == (version == 5)
+        store.set_body_sum(3, 2**64 - 1)
+    with Store(path, readonly=True, sizes=SMALL) as store:
+        assert store.body_sum(3) == 2**64 - 1
 
-    def work(path: Path, after_commit: bool) -> None:
-        with kill_at(1, after_commit), Store(path, sizes=SMALL):
-            pass
 
-    for after_commit in (False, True):
-        path = older(closed[0], tmp_path / f"killed-{after_commit}", 5)
-        assert wait(in_child(partial(work, path, after_commit))) == -signal.SIGKILL
-        assert schema(path) == (SCHEMA if after_commit else "gp4c-store/5")
-        expected = {**test_store_kill.content(closed[0]), "bodies": ANY, "weights": ANY}
-        assert test_store_kill.content(path) == expected
-        with Store(path, sizes=SMALL) as store:
-            assert {store.body_sum(page) for page in range(store.pages)} == {None}
-            store.set_body_sum(3, 2**64 - 1)
-        with Store(path, readonly=True, sizes=SMALL) as store:
-            assert store.body_sum(3) == 2**64 - 1
+def test_shards_are_converted_as_well(tmp_path: Path, closed: tuple[Path, dict[str, Any]]) -> None:
+    """Those of schema 7, with what shards alone have: joined again, they are the store that they were."""
+    whole, shards, again = tmp_path / "whole", tmp_path / "shards", tmp_path / "again"
+    shutil.copytree(closed[0], whole)
+    split(whole, shards, 3, SMALL)
+    for shard in sorted(shards.glob("0*")):
+        make_older(shard, 7)
+    with open_sharded(shards, sizes=SMALL) as store:
+        assert store.verify() == []
+    assert {schema(shard) for shard in shards.glob("0*")} == {SCHEMA}
+    join(shards_in(shards), again, SMALL)
+    assert test_store_kill.content(again)["blocks"] == test_store_kill.content(whole)["blocks"]
 
 
 def test_reading_converts_and_does_nothing_else(tmp_path: Path) -> None:

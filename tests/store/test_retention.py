@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -38,7 +38,7 @@ def crawl(path: Path, cycles: int, keep: int | None) -> None:
 def columns_of(path: Path) -> list[Any]:
     """All columns."""
     with Store(path, readonly=True) as store:
-        return [columns.pack(block) for _, block in store.blocks()]
+        return [{name: column.tobytes() for name, column in block.items()} for _, block in store.blocks()]
 
 
 def test_what_visits_did_stays(tmp_path: Path) -> None:
@@ -62,7 +62,8 @@ def test_damage_is_found_by_the_visits_that_are_left(tmp_path: Path) -> None:
         with Store(path, sizes=SMALL) as store:
             block, row = divmod(page, SMALL.block_rows)
             with store.tables.transaction(write=True) as txn:
-                state = columns.unpack(memoryview(bytearray(store.tables.block(txn, block))))
+                state = dict(unpack(store.tables.block(txn, block)))
+                state[name] = state[name].copy()
                 state[name][row] += 1
                 store.tables.put_block(txn, block, state)
             assert any(f"page {page} has {name}" in problem for problem in store.verify())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.columns import COLUMNS
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
@@ -83,7 +83,9 @@ def content(path: Path) -> dict[str, Any]:
     with Store(path, sizes=SMALL) as kept:
         assert kept.verify() == []
         return {
-            "blocks": [(first, columns.pack(block)) for first, block in kept.blocks()],
+            "blocks": [
+                (first, {name: block[name].tobytes() for name in COLUMNS}) for first, block in kept.blocks()
+            ],
             "visits": [(cycle, visits.tobytes()) for cycle, visits in kept.visits()],
             "cycles": kept.cycles(),
             "directories": kept.directories().tobytes(),

@@ -9,7 +9,8 @@ import lmdb
 import numpy as np
 import pytest
 
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state import blocks
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.store.lmdb_store.sealed import Table
@@ -31,19 +32,23 @@ def _swap_ids(txn: lmdb.Transaction, db: Table) -> None:
     db.put(txn, first[0], bytes(second[1]))
 
 
+def _writable(block: memoryview) -> Columns:
+    return {name: column.copy() for name, column in blocks.unpack(block).items()}
+
+
 def _count_more(txn: lmdb.Transaction, db: Table) -> None:
-    block = columns.unpack(memoryview(bytearray(db.view(txn, b"\0\0\0\0"))))
+    block = _writable(db.view(txn, b"\0\0\0\0"))
     block["X"][4] += 1
-    db.put(txn, b"\0\0\0\0", columns.pack(block))
+    db.put(txn, b"\0\0\0\0", blocks.pack(block))
 
 
 def _change(name: str) -> Callable[[lmdb.Transaction, Table], object]:
     """Alter one column of page 2."""
 
     def change(txn: lmdb.Transaction, db: Table) -> None:
-        block = columns.unpack(memoryview(bytearray(db.view(txn, b"\0\0\0\0"))))
+        block = _writable(db.view(txn, b"\0\0\0\0"))
         block[name][2] += 1
-        db.put(txn, b"\0\0\0\0", columns.pack(block))
+        db.put(txn, b"\0\0\0\0", blocks.pack(block))
 
     return change
 

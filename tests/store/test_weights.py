@@ -17,6 +17,7 @@ from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.repair import repair
+from scrapy_gp4c.store.lmdb_store.schema import SCHEMA
 from scrapy_gp4c.store.lmdb_store.sealed import U32
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -210,7 +211,7 @@ def test_weights_that_cannot_be_are_found(
 
 
 def test_a_store_of_the_version_before_weighs_all_the_same(tmp_path: Path) -> None:
-    """It gets the table where it is, with whatever else it has; an open cycle stays open."""
+    """It gets the table, and keeps whatever else it has; an open cycle stays open."""
     filled(tmp_path / "s")
     with Store(tmp_path / "s", sizes=SMALL) as store:
         store.begin_cycle({"started": 5.0})
@@ -222,5 +223,5 @@ def test_a_store_of_the_version_before_weighs_all_the_same(tmp_path: Path) -> No
         assert (store.store_id, store.open_cycle, store.last_cycle) == (store_id, 2, 1)
         store.note(3, "weight", 2.0)
         store.finish_cycle({})
-    assert schema(tmp_path / "s") == "gp4c-store/7"
+    assert schema(tmp_path / "s") == SCHEMA
     assert told(tmp_path / "s") == [1.0, 1.0, 1.0, 2.0, *[1.0] * 7]

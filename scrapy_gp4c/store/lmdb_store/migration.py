@@ -1,10 +1,10 @@
 """Converting a store of an older schema, when it is opened to write: into a new file, which replaces the old.
 
-Schemas 5 and 6 lacked tables that are empty at first; they get them where they are. Schema 4 had no
-checksums and knew nothing of growth: its pages come to have brought nothing. Schema 3 had neither
-directories nor rates besides, which are computed from what it has: the URLs and the visits. A kill leaves
-the store as it was, and the next opening begins anew; an open cycle stays open, with its log, its plans and,
-where its fold was interrupted, the blocks that were folded.
+Up to schema 7, all columns of a block were one value, which is divided. Schemas 5 and 6 lacked tables
+besides, which are empty at first. Schema 4 had no checksums and knew nothing of growth: its pages come to
+have brought nothing. Schema 3 had neither directories nor rates, which are computed from what it has: the
+URLs and the visits. A kill leaves the store as it was, and the next opening begins anew; an open cycle stays
+open, with its log, its plans and, where its fold was interrupted, the blocks that were folded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, told
 from scrapy_gp4c.store.lmdb_store.rewriting import copy_tables
-from scrapy_gp4c.store.lmdb_store.schema import add_tables, is_older, open_tables
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.schema import add_shard_tables, is_older, open_tables
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, OF_SHARDS, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 
@@ -70,18 +70,21 @@ def convert(path: str | os.PathLike[str], sizes: Sizes) -> None:
 
 def migrate(environment: Environment, sizes: Sizes) -> None:
     """Convert a store of an older schema; one of this schema stays as it is. Memory: 28 bytes per page."""
-    if not is_older(environment, sizes.block_rows) or add_tables(environment):
+    if not is_older(environment, sizes.block_rows):
         return
     old = Tables(environment, open_tables(environment, sizes.block_rows, older=True))
     with beside(environment.path, REWRITE) as work:
         target = Environment(work, False, sizes.map_size)
         try:
-            new = Tables(target, open_tables(target, old.block_rows))
+            handles = open_tables(target, old.block_rows)
+            if old.db.keys() & OF_SHARDS:
+                handles |= add_shard_tables(target)
+            new = Tables(target, handles)
             copy_tables(old, new)
             if "pages" in old.db:
                 _add_columns(old, new, sizes)
             else:
-                _add_growth(new, sizes)
+                _divide_blocks(old, new, sizes)
         except StoreDamagedError as error:
             raise damaged(environment.path, error.what) from error
         finally:
@@ -101,14 +104,16 @@ def _add_columns(old: Tables, new: Tables, sizes: Sizes) -> None:
         new.put_meta(txn, "groups", directories)
 
 
-def _add_growth(new: Tables, sizes: Sizes) -> None:
-    """Give the blocks of a copy of a store of schema 4 the columns of growth."""
+def _divide_blocks(old: Tables, new: Tables, sizes: Sizes) -> None:
+    """Write the columns of the blocks of schemas 4 to 7; the first of these has those of growth not yet."""
+    knows_growth = "notes" in old.db
+    dtypes = COLUMNS if knows_growth else _GROWTHLESS
     blocks = range(-(-new.merged_pages // new.block_rows))
     for batch in fold.batches(blocks, sizes.blocks_per_transaction):
-        with new.transaction(write=True) as txn:
+        with old.transaction() as reading, new.transaction(write=True) as txn:
             for block in batch:
-                kept = columns.unpack(new.db["columns"].view(txn, U32.pack(block)), _GROWTHLESS)
-                new.put_block(txn, block, {**kept, **_nothing_brought(kept)})
+                kept = columns.unpack(old.db["columns"].view(reading, U32.pack(block)), dtypes)
+                new.put_block(txn, block, kept if knows_growth else {**kept, **_nothing_brought(kept)})
 
 
 def _nothing_brought(state: Columns) -> Columns:

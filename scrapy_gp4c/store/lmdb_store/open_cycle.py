@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.notes import NOTE, weights_said
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
@@ -195,7 +195,7 @@ class OpenCycle(OpenRequests):
             return columns.NEW_ROW._replace(key=self._pending_keys[page - self._tables.merged_pages])
         block, index = divmod(page, self._tables.block_rows)
         with self._tables.transaction(buffers=True) as txn:
-            self._row = page, columns.row(self._tables.block(txn, block), index)
+            self._row = page, blocks.row(self._tables.block(txn, block), index)
         return self._row[1]
 
     def new_pages(self) -> Iterator[int]:

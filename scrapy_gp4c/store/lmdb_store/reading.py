@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import COLUMNS, ROW_BYTES, Columns, unpack, views_of
+from scrapy_gp4c.page_state.blocks import pages_of, unpack
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.scoring.weights import usual
 from scrapy_gp4c.store.lmdb_store.failures import damaged
@@ -30,7 +31,7 @@ def columns_of(
     """
     gains = Gains(tables) if names is None else None
     kept = COLUMNS if names is None else names
-    parts = [views_of(b"", kept)]
+    parts: list[Columns] = [{name: np.empty(0, COLUMNS[name]) for name in kept}]
     if gains is not None:
         parts[0] |= unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}
     blocks, starts = np.unique(pages // tables.block_rows, return_index=True)
@@ -38,8 +39,8 @@ def columns_of(
         rows = own - np.uint32(block * tables.block_rows)
         with tables.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
             value = tables.block(txn, block)
-            size = len(value) // ROW_BYTES
-            part = {name: column[rows] for name, column in views_of(value, kept).items()}
+            size = pages_of(value)
+            part = {name: column[rows] for name, column in unpack(value, kept).items()}
             if gains is not None:
                 beside = read_block(txn, tables.db, block, size)
                 beside["weight"] = read_weights(txn, tables.db, block, size)
@@ -62,7 +63,7 @@ def ids_of(tables: Tables, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64
         if pages[own].max() >= tables.merged_pages:
             raise damaged(tables.path, "ids: a key belongs to no page")
         with tables.transaction() as txn:
-            kept = unpack(tables.block(txn, block))["key"][pages[own] - block * tables.block_rows]
+            kept = unpack(tables.block(txn, block), ("key",))["key"][pages[own] - block * tables.block_rows]
         if (kept != there[own]).any():
             raise damaged(tables.path, "ids: a key belongs to a page with another")
     found[np.searchsorted(keys, there)] = pages

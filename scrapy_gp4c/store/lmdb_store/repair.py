@@ -97,7 +97,7 @@ class _Rebuild:
         self._records: dict[int, CycleRecord] = {
             U32.unpack(key)[0]: json.loads(text) for key, text in values["cycles"].items()
         }
-        blocks = {U32.unpack(key)[0]: columns.unpack(value) for key, value in values["columns"].items()}
+        blocks = found.blocks()
         rows = max((len(block["n"]) for block in blocks.values()), default=0)
         self._block_rows: int = self._meta.get("block_rows") or max(rows, 1)
         finished = [cycle for cycle, record in self._records.items() if "finished" in record]

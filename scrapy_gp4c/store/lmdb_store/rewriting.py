@@ -1,4 +1,4 @@
-"""Copying a store's tables into a new file, value by value: for a conversion, and to give room back."""
+"""Copying a store's tables into a new file, value by value: for a conversion."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ BATCH_VALUES: Final = 2**16
 
 
 def copy_tables(old: Tables, into: Tables) -> None:
-    """Copy every table that both have into a store that was just made; raises for the first damaged value."""
+    """Copy every table that both have, but for the columns, into a store that was just made.
+
+    Raises for the first damaged value.
+    """
     for name, table in old.db.items():
-        if name in into.db:
+        if name in into.db and name != "columns":
             _copy(old, table, into, into.db)
     with into.transaction() as txn:
         into.read_counters(txn)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state import blocks, columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.store.lmdb_store.header import Header, NoLmdbFileError, headers
 from scrapy_gp4c.store.lmdb_store.sealed import SHARD, SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
 from scrapy_gp4c.store.lmdb_store.structure import NO_ROOT, TREE
@@ -50,6 +53,17 @@ class Salvaged(NamedTuple):
     values: Values
     entries: dict[str, int]
     """Table -> the number of its values, for the tables that the file still counts."""
+
+    def blocks(self) -> dict[int, Columns]:
+        """The columns of all blocks that are there, by number: those of schemas before 8 too."""
+        return {U32.unpack(key)[0]: _columns_of(value) for key, value in self.values["columns"].items()}
+
+
+def _columns_of(block: bytes) -> Columns:
+    try:
+        return blocks.unpack(block)
+    except (ValueError, struct.error):
+        return columns.unpack(block, COLUMNS)
 
 
 def salvage(data: Path) -> Salvaged:

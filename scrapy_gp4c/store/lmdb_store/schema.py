@@ -16,16 +16,17 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
 from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table, is_sealed, seed_of
 
-SCHEMA: Final = "gp4c-store/7"
+SCHEMA: Final = "gp4c-store/8"
 OLDER: Final = {
+    "gp4c-store/7": TABLES[:23],
     "gp4c-store/6": TABLES[:22],
     "gp4c-store/5": TABLES[:14],
     "gp4c-store/4": TABLES[:13],
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
-"""Schema -> its tables. Schema 3 has no groups, and blocks of fewer columns in `pages`."""
-SEALED: Final = (SCHEMA, "gp4c-store/6", "gp4c-store/5")
-"""Schemas whose values have checksums. An older one of them lacks tables, and nothing else."""
+"""Schema -> its tables. Up to 7, all columns of a block were one value; in schema 3, fewer, in `pages`."""
+SEALED: Final = (SCHEMA, "gp4c-store/7", "gp4c-store/6", "gp4c-store/5")
+"""Schemas whose values have checksums."""
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -86,21 +87,6 @@ def is_older(environment: Environment, block_rows: int) -> bool:
     except OlderStoreError:
         return True
     return False
-
-
-def add_tables(environment: Environment) -> bool:
-    """Give a store of an older schema the tables that it lacks, in one transaction, if it lacks nothing else.
-
-    Tells whether that was all.
-    """
-    with environment.transaction(write=True) as txn:
-        meta = environment.lmdb.open_db(b"meta", txn, create=False)
-        if txn.get(UNSEALED, db=meta) not in [_json(one).encode() for one in SEALED]:
-            return False
-        for name in TABLES:
-            environment.lmdb.open_db(name.encode(), txn)
-        txn.put(UNSEALED, _json(SCHEMA).encode(), db=meta)
-    return True
 
 
 def add_shard_tables(environment: Environment) -> Handles:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state import blocks
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.store.lmdb_store import groups, trust
 from scrapy_gp4c.store.lmdb_store.environment import Environment
@@ -92,17 +92,17 @@ class Tables:
         self.fold_marker = marker
 
     def change_blocks(
-        self, blocks: Sequence[int], change: Callable[[Any, int, Columns], Told], marker: FoldMarker
+        self, numbers: Sequence[int], change: Callable[[Any, int, Columns], Told], marker: FoldMarker
     ) -> None:
         """Let `change(txn, block, columns)` alter blocks in place, keep what it tells, move the fold's
         marker."""
         with self.transaction(write=True) as txn:
             parts = []
-            for block in blocks:
-                state = columns.unpack(memoryview(bytearray(self.block(txn, block))))
+            for block in numbers:
+                state = {name: kept.copy() for name, kept in blocks.unpack(self.block(txn, block)).items()}
                 parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
-            self.put_group_visits(txn, self.last_cycle + 1, blocks[0], groups.counted(parts))
+            self.put_group_visits(txn, self.last_cycle + 1, numbers[0], groups.counted(parts))
             self.put_meta(txn, "fold", marker)
         self.fold_marker = marker
 
@@ -158,9 +158,11 @@ class Tables:
             while start < pages:
                 block, filled = divmod(first + start, self.block_rows)
                 stop = min(pages, start + self.block_rows - filled)
-                old = columns.unpack(self.block(txn, block) if filled else b"")
-                joined = {name: np.concatenate((old[name], state[name][start:stop])) for name in old}
-                self.put_block(txn, block, joined)
+                own = {name: state[name][start:stop] for name in COLUMNS}
+                if filled:
+                    old = blocks.unpack(self.block(txn, block))
+                    own = {name: np.concatenate((old[name], column)) for name, column in own.items()}
+                self.put_block(txn, block, own)
                 start = stop
             self.put_meta(txn, "pages", first + pages)
             self.put_meta(txn, "groups", self.groups + len(directories))
@@ -200,7 +202,7 @@ class Tables:
 
     def put_block(self, txn: Any, block: int, state: Columns) -> None:
         """Write a block of page columns."""
-        self.db["columns"].put(txn, U32.pack(block), columns.pack(state))
+        self.db["columns"].put(txn, U32.pack(block), blocks.pack(state))
 
     def put_validators(self, txn: Any, page: int, validators: tuple[str | None, str | None]) -> None:
         """Write the ETag and Last-Modified of a page's copy."""
@@ -238,7 +240,7 @@ class Tables:
         """What stands in `ids` under a key, if that is the page's."""
         page = int.from_bytes(value, "big")
         block, row = divmod(page, self.block_rows)
-        if page >= self.merged_pages or columns.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
+        if page >= self.merged_pages or blocks.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
             raise self.db["ids"].wrong(key, f"page {page} has another key")
         return page
 
@@ -277,11 +279,11 @@ class Tables:
 
         ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
         """
-        blocks, together = -(-self.merged_pages // self.block_rows), 1 if names is None else BLOCKS_TOGETHER
-        for first in range(0, blocks, together):
+        count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else BLOCKS_TOGETHER
+        for first in range(0, count, together):
             with self.transaction(buffers=names is not None) as txn:
-                values = [self.block(txn, block) for block in range(first, min(blocks, first + together))]
-                state = columns.unpack(values[0]) if names is None else columns.some_of(values, names)
+                values = [self.block(txn, block) for block in range(first, min(count, first + together))]
+                state = blocks.unpack(values[0]) if names is None else blocks.some_of(values, names)
             yield first * self.block_rows, state
 
     def visits(

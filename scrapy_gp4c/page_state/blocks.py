@@ -1,0 +1,147 @@
+"""Blocks of page columns as bytes: every column in as few bytes a page as its values need.
+
+A head tells the pages, and the width of each of `COLUMNS`: that of its numbers; a narrower one, for whole
+numbers none of which is negative; or 0, where all pages have the same. The columns follow, the widest first,
+so that each lies at a multiple of its width, and then the one value of each that has width 0. All is
+little-endian. Nothing here knows LMDB.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns, PageRow
+
+Array = npt.NDArray[Any]
+
+HEAD: Final = struct.Struct(f"<I{len(COLUMNS)}B{-(4 + len(COLUMNS)) % 8}x")
+"""Pages, and the width of each column; a multiple of the widest."""
+_SIZES: Final = [np.dtype(dtype).itemsize for dtype in COLUMNS.values()]
+_PLACES: Final = {name: place for place, name in enumerate(COLUMNS)}
+_NARROW: Final = (1, 2, 4)
+_UNSIGNED: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_OTHERS: Final = {"i4": "i", "f2": "e", "f4": "f", "f8": "d"}
+"""Codes of module struct."""
+
+
+class _Field(NamedTuple):
+    """Where the numbers of a column are in a block."""
+
+    dtype: str
+    """Of the numbers as they are kept."""
+    at: int
+    step: int
+    """Bytes from one page to the next; 0: one number is that of all."""
+    number: struct.Struct
+
+
+class _Layout(NamedTuple):
+    pages: int
+    fields: tuple[_Field, ...]
+    """In the order of `COLUMNS`."""
+    size: int
+    """Bytes of the block."""
+
+
+@lru_cache(maxsize=4096)
+def _layout(head: bytes) -> _Layout:
+    """Where the columns of a block are that has this head; raises ValueError for what is none."""
+    pages, *widths = HEAD.unpack(head)
+    at, fields = HEAD.size, dict[int, _Field]()
+    for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
+        dtype, width = list(COLUMNS.values())[place], widths[place]
+        if width not in (0, *_NARROW, _SIZES[place]) or width > _SIZES[place]:
+            raise ValueError(f"expected a column of {_SIZES[place]} bytes a page or less; found {width}")
+        if 0 < width < _SIZES[place]:
+            dtype = f"<u{width}"
+        name = np.dtype(dtype).str[1:]
+        number = struct.Struct("<" + (_OTHERS.get(name) or _UNSIGNED[int(name[1:])]))
+        fields[place] = _Field(dtype, at, width, number)
+        at += pages * width if width else _SIZES[place]
+    return _Layout(pages, tuple(fields[place] for place in range(len(widths))), at)
+
+
+def _layout_of(block: bytes | memoryview) -> _Layout:
+    layout = _layout(bytes(block[: HEAD.size]))
+    if len(block) != layout.size:
+        raise ValueError(f"expected a block of {layout.size} bytes; found {len(block)}")
+    return layout
+
+
+def _width(numbers: Array) -> int:
+    """Bytes that a page's number of a column needs, 0 where all are the same, bit for bit."""
+    whole = numbers.view(f"u{numbers.itemsize}")
+    if len(whole) and (whole == whole[0]).all():
+        return 0
+    if len(whole) and numbers.dtype.kind != "f" and numbers.min() >= 0:
+        highest = int(numbers.max())
+        return next((width for width in _NARROW if highest >> 8 * width == 0), numbers.itemsize)
+    return numbers.itemsize
+
+
+def pack(columns: Mapping[str, Array]) -> bytes:
+    """Bytes of a block of columns ``[P]``."""
+    kept = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
+    widths = [min(_width(numbers), numbers.itemsize) for numbers in kept]
+    parts = [HEAD.pack(len(kept[0]), *widths)]
+    for place in sorted(range(len(kept)), key=lambda place: -widths[place]):
+        numbers, width = kept[place], widths[place]
+        if 0 < width < numbers.itemsize:
+            numbers = numbers.astype(f"<u{width}")
+        parts.append(numbers[: None if width else 1].tobytes())
+    return b"".join(parts)
+
+
+def pages_of(block: bytes | memoryview) -> int:
+    """How many pages a block has."""
+    return _layout_of(block).pages
+
+
+def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
+    """The numbers of a column as they are kept, on the bytes of the block: one, where all have the same."""
+    field = layout.fields[_PLACES[name]]
+    return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.at)
+
+
+def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
+    """Columns ``[P]`` of a block, read-only, some of them on its bytes."""
+    layout = _layout_of(block)
+    columns: Columns = {}
+    for name in names:
+        numbers = _numbers(block, layout, name)
+        if len(numbers) != layout.pages:
+            numbers = np.full(layout.pages, numbers[0], COLUMNS[name])
+        columns[name] = numbers.astype(COLUMNS[name], copy=False)
+        columns[name].flags.writeable = False
+    return columns
+
+
+def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:
+    """Some of the columns ``[P]`` of blocks that follow each other, copied: their bytes may go."""
+    layouts = [_layout_of(block) for block in blocks]
+    ends = np.cumsum([0, *(layout.pages for layout in layouts)]).tolist()
+    columns: Columns = {}
+    for name in names:
+        columns[name] = np.empty(ends[-1], COLUMNS[name])
+        for block, layout, first, end in zip(blocks, layouts, ends[:-1], ends[1:], strict=True):
+            columns[name][first:end] = _numbers(block, layout, name)
+    return columns
+
+
+def key_at(block: bytes | memoryview, index: int) -> int:
+    """Return the key of one page of a block."""
+    field = _layout_of(block).fields[_PLACES["key"]]
+    key: int = field.number.unpack_from(block, field.at + index * field.step)[0]
+    return key
+
+
+def row(block: bytes | memoryview, index: int) -> PageRow:
+    """Return one page of a block: views on all columns would take five times as long."""
+    fields = _layout_of(block).fields
+    return PageRow(*[number.unpack_from(block, at + index * step)[0] for _, at, step, number in fields])
