@@ -63,6 +63,8 @@ CYCLES = 40
 BUDGET = 0.05
 TARGET_S = {1_000_000: 0.5, 10_000_000: 1.0, 100_000_000: 12.0}
 TARGET_MEMORY_GB = 0.5
+OTHER_FRACTIONS = ("A", "G", "A_cycles", "G_cycles", "E")
+"""Columns that the score functions do not read."""
 MOST_PAGES_IN_MEMORY = 10_000_000
 """Pages of the largest store that the target of memory is for."""
 BATCH = 262_144
@@ -106,6 +108,9 @@ def build(path: str, pages: int, of: ShardOf | None = None) -> None:
             state["first_cycle"][:] = 1
             state["last_cycle"][:] = state["last_attempt"][:] = last[rows]
             state["has_copy"][:] = 1
+            state["fingerprint"][:] = generator.integers(0, 2**64, count, np.uint64)[rows]
+            for name in OTHER_FRACTIONS:  # which take what they take in any store
+                state[name][:] = generator.random(count)[rows]
             state["group"][:] = own_group[group[rows]]
             store.tables.append_pages(requests, state, directories[: 0 if first else None])
         for cycle in range(CYCLES - KEPT_CYCLES + 1, CYCLES + 1):

@@ -107,7 +107,7 @@ def test_a_page_of_the_file_is_checked(path: Path) -> None:
     data = bytearray((path / "data.mdb").read_bytes())
     page = os.sysconf("SC_PAGE_SIZE")
     with Store(path, readonly=True) as store, store.tables.transaction() as txn:
-        value = store.tables.db["urls"].view(txn, b"\0\0\0\0").tobytes()
+        value = txn.get(b"\0\0\0\0", db=store.tables.db["urls"].handle)
     at = data.index(value) // page * page
     data[:] = data.replace(data[at : at + page], bytes(page))
     (path / "data.mdb").write_bytes(data)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError
+from scrapy_gp4c.page_state.blocks import pack
 from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
+from scrapy_gp4c.store.lmdb_store.request_text import shortened
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.structure import look
 from scrapy_gp4c.store.records import NewVisit
@@ -78,7 +80,7 @@ def test_a_large_value_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
     content = data.read_bytes()
     with Store(tmp_path / "store", readonly=True) as store:
         ((_, block),) = store.blocks()
-        start = content.rindex(block["key"].tobytes())
+        start = content.rindex(pack(block))
     os.truncate(data, (start // PAGE + 2) * PAGE)
     with pytest.raises(StoreDamagedError, match="is truncated"):
         Store(tmp_path / "store", readonly=True)
@@ -95,7 +97,7 @@ def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> Non
     data.write_bytes(content)
     look(data)
     Store(tmp_path / "store").close()
-    leaf = content.index(b"http://h/7") // PAGE * PAGE
+    leaf = content.index(shortened(b'{"url":"http://h/7')) // PAGE * PAGE
     content[leaf + 10] = 1  # its nodes are page numbers now
     data.write_bytes(content)
     with pytest.raises(NoLmdbFileError, match=f"has a damaged page, {leaf // PAGE}"):

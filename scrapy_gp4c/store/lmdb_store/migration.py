@@ -1,10 +1,10 @@
 """Converting a store of an older schema, when it is opened to write: into a new file, which replaces the old.
 
-Up to schema 7, all columns of a block were one value, which is divided. Schemas 5 and 6 lacked tables
-besides, which are empty at first. Schema 4 had no checksums and knew nothing of growth: its pages come to
-have brought nothing. Schema 3 had neither directories nor rates, which are computed from what it has: the
-URLs and the visits. A kill leaves the store as it was, and the next opening begins anew; an open cycle stays
-open, with its log, its plans and, where its fold was interrupted, the blocks that were folded.
+Up to schema 7, columns and requests took more room than they need. Schemas 5 and 6 lacked tables besides,
+which are empty at first. Schema 4 had no checksums and knew nothing of growth: its pages come to have brought
+nothing. Schema 3 had neither directories nor rates, which are computed from what it has: the URLs and the
+visits. A kill leaves the store as it was, and the next opening begins anew; an open cycle stays open, with
+its log, its plans and, where its fold was interrupted, the blocks that were folded.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def migrate(environment: Environment, sizes: Sizes) -> None:
             if "pages" in old.db:
                 _add_columns(old, new, sizes)
             else:
-                _divide_blocks(old, new, sizes)
+                _pack_blocks(old, new, sizes)
         except StoreDamagedError as error:
             raise damaged(environment.path, error.what) from error
         finally:
@@ -104,7 +104,7 @@ def _add_columns(old: Tables, new: Tables, sizes: Sizes) -> None:
         new.put_meta(txn, "groups", directories)
 
 
-def _divide_blocks(old: Tables, new: Tables, sizes: Sizes) -> None:
+def _pack_blocks(old: Tables, new: Tables, sizes: Sizes) -> None:
     """Write the columns of the blocks of schemas 4 to 7; the first of these has those of growth not yet."""
     knows_growth = "notes" in old.db
     dtypes = COLUMNS if knows_growth else _GROWTHLESS

@@ -72,12 +72,13 @@ class OpenRequests:
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         replaced = any(one.requests for one in self._newest_first())
         with self._tables.transaction() as txn:
-            values = self._tables.db["urls"].get_many(txn, ids)
-            if values is None:  # some are new
-                values = [self._known_request(txn, page) for page in ids.tolist()]
-            for position, page in enumerate(ids.tolist()) if replaced else ():
-                values[position] = self._unsaved_request(page) or values[position]
-        decoded: list[StoredRequest] = decode(b"[" + b",".join(values) + b"]")
+            text = self._tables.db["urls"].joined(txn, ids)
+            if text is None:  # some are new
+                text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
+        decoded: list[StoredRequest] = decode(b"[" + text + b"]")
+        for position, page in enumerate(ids.tolist()) if replaced else ():
+            if (request := self._unsaved_request(page)) is not None:
+                decoded[position] = decode(request)
         return decoded
 
     def _known_request(self, txn: Any, page: int) -> bytes:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.store.lmdb_store.header import Header, NoLmdbFileError, headers
+from scrapy_gp4c.store.lmdb_store.request_text import in_full
 from scrapy_gp4c.store.lmdb_store.sealed import SHARD, SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
 from scrapy_gp4c.store.lmdb_store.structure import NO_ROOT, TREE
 from scrapy_gp4c.store.lmdb_store.tree_pages import (
@@ -180,7 +181,8 @@ class _Reader:
         """Keep a value in the table that its checksum names; what a tree has led to stays."""
         for name in (*{U32.size: _SHORT, U32_PAIR.size: _LONG}.get(len(key), ()), "meta"):
             if len(value) >= SUM_BYTES and is_sealed(seed_of(name, key), value):
-                self._values[name].setdefault(key, value[:-SUM_BYTES])
+                content = value[:-SUM_BYTES]
+                self._values[name].setdefault(key, in_full(content) if name == "urls" else content)
                 return
         if len(key) == U32_PAIR.size and len(value) == U32.size:
             self._values["ids"].setdefault(key, value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from pathlib import Path
 from typing import Final
 
 import lmdb
@@ -14,6 +15,7 @@ import lmdb
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
+from scrapy_gp4c.store.lmdb_store.request_text import RequestTable
 from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table, is_sealed, seed_of
 
 SCHEMA: Final = "gp4c-store/8"
@@ -24,7 +26,7 @@ OLDER: Final = {
     "gp4c-store/4": TABLES[:13],
     "gp4c-store/3": (*TABLES[:9], "pages"),
 }
-"""Schema -> its tables. Up to 7, all columns of a block were one value; in schema 3, fewer, in `pages`."""
+"""Schema -> its tables. Up to 7, columns of blocks were in full width; in schema 3, fewer, in `pages`."""
 SEALED: Final = (SCHEMA, "gp4c-store/7", "gp4c-store/6", "gp4c-store/5")
 """Schemas whose values have checksums."""
 _PLAIN: Final = "ids"
@@ -77,7 +79,7 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
         names = (*OLDER.get(found, TABLES), *(OF_SHARDS if is_shard else ()))
         handles = {name: file.open_db(name.encode(), create=False) for name in names}
         plain = {_PLAIN} if found in SEALED else set(names)
-        return {name: Table(path, name, handle, plain=name in plain) for name, handle in handles.items()}
+        return _tables(path, handles, plain)
 
 
 def is_older(environment: Environment, block_rows: int) -> bool:
@@ -96,13 +98,21 @@ def add_shard_tables(environment: Environment) -> Handles:
     return {name: Table(environment.path, name, handle) for name, handle in handles.items()}
 
 
+def _tables(path: Path, handles: dict[str, object], plain: set[str]) -> Handles:
+    kinds: dict[str, type[Table]] = {"urls": RequestTable}
+    return {
+        name: kinds.get(name, Table)(path, name, handle, plain=name in plain)
+        for name, handle in handles.items()
+    }
+
+
 def _create(environment: Environment, block_rows: int) -> Handles:
     if environment.readonly:
         raise StoreError(f"the store {environment.path} is being created just now: try again in a moment.")
     path = environment.path
     with environment.transaction(write=True) as txn:
         handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
-        db = {name: Table(path, name, handle, plain=name == _PLAIN) for name, handle in handles.items()}
+        db = _tables(path, handles, {_PLAIN})
         values: dict[str, str | int] = {"schema": SCHEMA, "store_id": secrets.token_hex(8)}
         values |= {"block_rows": block_rows, "pages": 0, "groups": 0, "last_cycle": 0}
         for name, value in values.items():
