@@ -158,11 +158,9 @@ class Tables:
             while start < pages:
                 block, filled = divmod(first + start, self.block_rows)
                 stop = min(pages, start + self.block_rows - filled)
-                own = {name: state[name][start:stop] for name in COLUMNS}
-                if filled:
-                    old = blocks.unpack(self.block(txn, block))
-                    own = {name: np.concatenate((old[name], column)) for name, column in own.items()}
-                self.put_block(txn, block, own)
+                parts = [blocks.unpack(self.block(txn, block))] if filled else []
+                parts.append({name: state[name][start:stop] for name in COLUMNS})
+                self.put_block(txn, block, {n: np.concatenate([part[n] for part in parts]) for n in COLUMNS})
                 start = stop
             self.put_meta(txn, "pages", first + pages)
             self.put_meta(txn, "groups", self.groups + len(directories))
