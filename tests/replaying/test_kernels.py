@@ -14,7 +14,7 @@ from numba import njit
 
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
-from training.replaying.kernels import cycles, drop_stale_code, ranks
+from training.replaying.kernels import drop_stale_code, order, ranks
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
 from training.replaying.workspace import _new_work, by_slot, parted
@@ -64,7 +64,7 @@ def gain(keys, width, gains, work):
 @njit
 def foremost(scores, sizes, k, orders):
     """The same."""
-    return cycles.foremost(scores, sizes, k, orders)
+    return order.foremost(scores, sizes, k, orders)
 
 
 @settings(deadline=None)  # the first call compiles

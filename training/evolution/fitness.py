@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
 from training.replaying.replay import Engine, ReplayResult, run_all
 from training.replaying.states import ranking
+
+if TYPE_CHECKING:
+    from training.replaying.trails import Trodden  # its loops are imported where they are used
 
 Values = npt.NDArray[np.float64]
 
@@ -128,10 +131,16 @@ def values_of_all(
     clock: Clock,
     policy: str = TOP_K.text,
     engine: Engine = "auto",
+    trodden: Trodden | None = None,
 ) -> list[Values]:
-    """Fitness per scored cycle of every text, in order; replayed together."""
+    """Fitness per scored cycle of every text, in order; replayed together.
+
+    ``trodden``: see `training.replaying.replay.run_all`.
+    """
     functions = [of_expression(parse(text), text, clock) for text in texts]
-    results = run_all(arranged, functions, engine=engine, metrics=fitness.metrics, policy=policy)
+    results = run_all(
+        arranged, functions, engine=engine, metrics=fitness.metrics, policy=policy, trodden=trodden
+    )
     return [fitness.values(result) for result in results]
 
 
@@ -156,6 +165,7 @@ class TextFitness:
         self._fitness = fitness
         self._clock = clock
         self._policy = policy
+        self._trodden: Trodden = {}
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
@@ -192,7 +202,9 @@ class TextFitness:
         return values
 
     def _values(self, texts: Sequence[str], engine: Engine) -> list[Values]:
-        return values_of_all(self._arranged, texts, self._fitness, self._clock, self._policy, engine)
+        return values_of_all(
+            self._arranged, texts, self._fitness, self._clock, self._policy, engine, self._trodden
+        )
 
 
 def _outcome(values: Values) -> Outcome:

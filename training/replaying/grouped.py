@@ -7,7 +7,8 @@ be.
 
 Functions whose groups are the same are replayed together: as long as they choose the same groups in the
 same order, a cycle is replayed once for all of them. Where they part, the replay goes on with the first
-ones, and comes back to a copy of what it was for the others.
+ones, and comes back to a copy of what it was for the others. Those that a search replayed
+before are known by their trails (`training.replaying.trails`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ from training.replaying.kernels.memory import Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Floats, Ints, Tallies
 from training.replaying.paths import Path, begun
-from training.replaying.states import state_columns, states_of
+from training.replaying.states import MOST_RANKED, state_columns, states_of
+from training.replaying.trails import Trails, Trodden, blank
 from training.replaying.workspace import Workspace, by_slot, facts_of, parted, workspace_for
 
 compiling.tell_who_waits()
 
 
 def replay_grouped(
-    arranged: ArrangedHistory, functions: Sequence[ScoreFunction], tallies: Collection[str]
+    arranged: ArrangedHistory,
+    functions: Sequence[ScoreFunction],
+    tallies: Collection[str],
+    trodden: Trodden | None = None,
 ) -> list[Tallies]:
     """Replay expressions by groups of equal state; the same numbers as `dense.replay_dense` for each.
 
     ``tallies``: names of the optional `Tallies` to count. Functions that did the same in every cycle have
-    the same object in the list.
+    the same object in the list. ``trodden``: what earlier calls for the same training set left.
     """
     alike: dict[tuple[tuple[str, ...], Clock], dict[int, Expression]] = defaultdict(dict)
     for number, function in enumerate(functions):
@@ -52,7 +57,10 @@ def replay_grouped(
         for (columns, clock), expressions in alike.items():
             numbers = list(expressions)
             batch = _Batch(arranged, columns, clock, list(expressions.values()), tallies, space)
-            for members, result in batch.replay():
+            trails = None
+            if trodden is not None and batch.leaves_trails:
+                trails = trodden.setdefault((columns, clock, frozenset(tallies)), Trails(batch.scored))
+            for members, result in batch.replay(trails):
                 found |= dict.fromkeys((numbers[member] for member in members), result)
     return [found[number] for number in range(len(functions))]
 
@@ -89,7 +97,7 @@ class _Batch:
         self._tallies = tallies
         self._facts = facts_of(arranged, tallies)
         self._space = space
-        self._scored = arranged.cycles - arranged.warmup
+        self.scored = arranged.cycles - arranged.warmup
         self._moves = np.empty(2 * arranged.k, np.int64)
         self._keys = np.empty((1, 2 * arranged.k), np.int64)
         self._listed = states_of(arranged, columns, clock)
@@ -98,22 +106,38 @@ class _Batch:
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
 
-    def replay(self) -> Iterator[tuple[list[int], Tallies]]:
+    @property
+    def leaves_trails(self) -> bool:
+        """Whether all states are listed, in few rows."""
+        return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_RANKED
+
+    def replay(self, trails: Trails | None) -> Iterator[tuple[list[int], Tallies]]:
         """Replay all; functions (by number) and tallies of those that did the same in every cycle."""
-        root = begun(self._arranged, self._names, self._listed, self._space)
-        pending = [_Branch(root, False, 0, list(range(len(self._expressions))), False)]
+        left = list(range(len(self._expressions)))
+        if trails is not None:
+            known = [trails.find(scores) for scores in self._listed_scores]
+            yield from (([number], tallies) for number, tallies in enumerate(known) if tallies is not None)
+            left = [number for number in left if known[number] is None]
+        if not left:
+            return
+        trail = blank(self.scored if trails is not None else 0)
+        root = begun(self._arranged, self._names, self._listed, self._space, trail)
+        pending = [_Branch(root, False, 0, left, False)]
         while pending:
             done = max(pending[-1].done, self._listed_cycles)
             members: list[Member] = []
             while pending and len(members) < ABREAST and max(pending[-1].done, self._listed_cycles) == done:
                 members.append(self._listed_part(pending.pop(), pending))
-            while done < self._scored:
+            while done < self.scored:
                 members = self._go_on(members, done, pending)
                 done += 1
             for path, functions in members:
                 if self._facts.penalised:
                     penalise_rest(self._facts, path.slots, path.work)
-                yield functions, _tallies(self._arranged, path.counts, path.work, self._tallies)
+                tallies = _tallies(self._arranged, path.counts, path.work, self._tallies)
+                if trails is not None:
+                    trails.add(self._listed_scores[functions[0]], path.trail, tallies)
+                yield functions, tallies
                 self._space.give_back(path.work)
 
     def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> Member:
@@ -129,7 +153,7 @@ class _Batch:
             stop = self._listed_cycles if len(functions) == 1 else done + 1
             self._replay_states(path, done, stop, self._listed_scores[functions[0]])
             done, agreed = stop, False
-            if done == self._listed_cycles < self._scored:
+            if done == self._listed_cycles < self.scored:
                 assert self._listed is not None
                 path.states = self._listed.bits.take(path.states[0], axis=1)
         return Member(path, functions)
@@ -178,7 +202,7 @@ class _Batch:
             done = replay_states(
                 done, stop, arranged.salts, arranged.drawn, arranged.drawn_start, scores, listed.score_at,
                 listed.aged, listed.after, path.states, self._facts, path.slots, path.work, path.counts,
-                self._moves, self._keys, *by_slot(path.slots),
+                self._moves, self._keys, *by_slot(path.slots), path.trail,
             )  # fmt: skip
             if done < stop:
                 path.grow(4 * path.top)

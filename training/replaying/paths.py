@@ -31,6 +31,8 @@ class Path:
     of listed states, in cycles for which these are listed."""
     counts: Ints
     """``[scored cycles, memory.COUNTS]``"""
+    trail: Array
+    """`training.replaying.trails.blank`; nothing where no trail is wanted."""
 
     @property
     def top(self) -> int:
@@ -44,10 +46,12 @@ class Path:
     def copy(self, space: Workspace) -> Path:
         """Another replay that has come as far."""
         slots, states = (_roomy(rows, rows.shape[1], self.top) for rows in (self.slots, self.states))
-        return Path(space.copy(self.work), slots, states, self.counts.copy())
+        return Path(space.copy(self.work), slots, states, self.counts.copy(), self.trail.copy())
 
 
-def begun(arranged: ArrangedHistory, names: tuple[str, ...], listed: States | None, space: Workspace) -> Path:
+def begun(
+    arranged: ArrangedHistory, names: tuple[str, ...], listed: States | None, space: Workspace, trail: Array
+) -> Path:
     """A replay after the warm-up: one group per pattern. ``names``: of the state columns."""
     patterns = len(arranged.pattern_start) - 1
     used = FIRST + patterns
@@ -65,7 +69,7 @@ def begun(arranged: ArrangedHistory, names: tuple[str, ...], listed: States | No
         for name, values in arranged.first_state(names).items():
             columns[name][:] = values
     counts = np.zeros((arranged.cycles - arranged.warmup, memory.COUNTS), np.int64)
-    return Path(space.begin(arranged), slots, states, counts)
+    return Path(space.begin(arranged), slots, states, counts, trail)
 
 
 def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:

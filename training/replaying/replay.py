@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
@@ -37,6 +37,9 @@ from training.replaying.metrics import (
     measure,
 )
 from training.replaying.peers import PEERS, Peer
+
+if TYPE_CHECKING:
+    from training.replaying.trails import Trodden  # with compiled loops, see `run_all`
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
@@ -133,8 +136,12 @@ def run_all(
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
+    trodden: Trodden | None = None,
 ) -> list[ReplayResult]:
-    """Replay several score functions, each as `run` does; together they share the cycles that are equal."""
+    """Replay several score functions, each as `run` does; together they share the cycles that are equal.
+
+    ``trodden``: a dictionary, empty at first, by which calls for one training set know what others replayed.
+    """
     wanted = tuple(metrics)
     for given, known, what in (
         *((metric, KNOWN, "metric") for metric in wanted),
@@ -166,7 +173,8 @@ def run_all(
     if grouped:
         from training.replaying.grouped import replay_grouped  # compiles: only when it is used
 
-        tallies = dict(zip(grouped, replay_grouped(arranged, list(grouped.values()), needs), strict=True))
+        found = replay_grouped(arranged, list(grouped.values()), needs, trodden)
+        tallies = dict(zip(grouped, found, strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
             tallies[number] = replay_dense(

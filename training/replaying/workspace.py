@@ -17,8 +17,8 @@ import numpy as np
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.kernels import memory
-from training.replaying.kernels.cycles import tell_apart
 from training.replaying.kernels.memory import Facts, Work
+from training.replaying.kernels.order import tell_apart
 from training.replaying.metrics import Floats, Ints
 
 FIRST: Final = memory.NOWHERE + 1
@@ -81,10 +81,10 @@ def workspace_for(arranged: ArrangedHistory) -> Iterator[Workspace]:
     _LAST[key] = space
 
 
-def by_slot(slots: Array) -> tuple[Ints, Floats]:
-    """Memory to put slots in order, and for the score of each; `slots`: the table of them."""
+def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
+    """Memory to put slots in order, and for the row and the score of each; `slots`: the table of them."""
     capacity = slots.shape[1]
-    return np.empty((2, capacity), np.int64), np.empty(capacity)
+    return np.empty((2, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity)
 
 
 def parted(scores: Floats, sizes: Array, k: int) -> list[list[int]]:

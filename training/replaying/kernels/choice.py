@@ -33,7 +33,7 @@ from training.replaying.kernels.memory import (
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     """Choose the k pages of a cycle: runs, class by class.
 
-    `order`: what `cycles.foremost` gave; slots of equal score are one class of ties, within which
+    `order`: what `order.foremost` gave; slots of equal score are one class of ties, within which
     draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known.
     """
     sizes = work.sizes

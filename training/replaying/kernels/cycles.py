@@ -25,16 +25,17 @@ from training.replaying.kernels.memory import (
     TOP,
     TRACKED,
 )
+from training.replaying.kernels.order import foremost
+from training.replaying.kernels.trails import note
 from training.replaying.kernels.visits import visit
 
 
 @flat
-def advance(cycle, scores, salt, drawn, facts, slots, work, counts, used, orders):
-    """Choose and visit the pages of a cycle; `scores`: of every slot in use.
+def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used):
+    """Choose and visit the pages of a cycle; `order`: what `foremost` made of `scores`, of every slot in use.
 
-    Returns how many moves pages made, and writes these to `used`. `orders`: see `foremost`.
+    Returns how many moves pages made, and writes these to `used`.
     """
-    order = foremost(scores, slots[COUNT], facts.k, orders)
     choose(cycle, order, scores, salt, drawn, facts, slots, work)
     visit(cycle, salt, facts, slots, work, counts)
     moved = 0
@@ -54,7 +55,8 @@ def replay_cycle(
     `after`: states after visits without a change, then after those with one, of the slots from number `begin`
     on; nothing where groups are not needed. `states`: see `settle`. `used`, `keys`, `orders`: for work.
     """
-    moved = advance(cycle, scores, salt, drawn, facts, slots, work, counts, used, orders)
+    order = foremost(scores, slots[COUNT], facts.k, orders)
+    moved = advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
     if after.shape[1] == 0:
         return
     half = after.shape[1] // 2
@@ -63,86 +65,6 @@ def replay_cycle(
         for c in range(after.shape[0]):
             keys[c, u] = after[c, at]
     settle(cycle, used[:moved], keys, states, slots, work)
-
-
-@inner
-def foremost(scores, sizes, k, orders):
-    """The slots of the k pages with the highest scores, and those that tie with the last: best first.
-
-    `k`: at least 1. `sizes`: pages by slot; empty slots are left out, equal ones in order. `orders`: int64
-    ``[2, slots]``, overwritten; what is returned is a part of it.
-    """
-    heap = orders[0]
-    order = orders[1]
-    n = np.int64(0)
-    for slot in range(scores.size):
-        heap[n] = slot
-        n += sizes[slot] > 0
-    for root in range(n // 2, 0, -1):
-        _sink(heap, n, root - 1, scores)
-    found = 0
-    left = k
-    while n and (left > 0 or scores[heap[0]] == scores[order[found - 1]]):
-        order[found] = heap[0]
-        left -= sizes[heap[0]]
-        found += 1
-        n -= 1
-        heap[0] = heap[n]
-        _sink(heap, n, np.int64(0), scores)
-    return order[:found]
-
-
-@inner
-def _sink(heap, n, at, scores):
-    """Let an entry of `heap[:n]` sink to its place below those that come before it."""
-    own = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        other = child + 1
-        if other < n and (
-            scores[heap[other]] > scores[heap[child]]
-            or (scores[heap[other]] == scores[heap[child]] and heap[other] < heap[child])
-        ):
-            child = other
-        if scores[heap[child]] < scores[own] or (scores[heap[child]] == scores[own] and heap[child] > own):
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = own
-
-
-@outer
-def tell_apart(scores, sizes, k, labels, chosen, lengths, orders):
-    """Tell score functions apart by what they choose; label them with numbers from 0 on.
-
-    `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
-    the same order, up to the one in which the k-th page is found. `labels`: int64 ``[functions]``, written.
-    For work: `chosen` (int32, as `scores`), `lengths` (as `labels`, zeros), and `orders`, see `foremost`.
-    """
-    known = 0
-    for f in range(len(scores)):
-        own = scores[f]
-        order = foremost(own, sizes, k, orders)
-        row = chosen[known]
-        m = order.size
-        for at in range(m):
-            ends = at + 1 == m or own[order[at]] != own[order[at + 1]]
-            row[at] = -1 - order[at] if ends else order[at]
-        label = 0
-        while label < known:
-            same = m if lengths[label] == m else 0
-            other = chosen[label]
-            at = 0
-            while at < same and row[at] == other[at]:
-                at += 1
-            if at == m:
-                break
-            label += 1
-        labels[f] = label
-        lengths[label] = m
-        known = max(known, label + 1)
 
 
 @outer
@@ -164,7 +86,9 @@ def replay_states(
     used,
     keys,
     orders,
+    row_of,
     by_slot,
+    trail,
 ):
     """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
 
@@ -172,23 +96,29 @@ def replay_states(
 
     `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
-    int64 ``[1, slots]``, state by slot. For work: `used`, `keys` (int64 ``[1, moves]``), `orders`, `by_slot`
-    (float64 ``[slots]``).
+    int64 ``[1, slots]``, state by slot. For work: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of`
+    and `by_slot` (int64 and float64 ``[slots]``). `trail`: see `trails.note`; empty: not wanted.
     """
     for i in range(done, stop):
         cycle = facts.warmup + 1 + i
         top = work.sizes[TOP]
         if 3 * top > slots.shape[1]:  # every group may become two more
             return i
+        live = 0
         for slot in range(top):
             if slots[COUNT, slot]:
                 at = score_at[state_of[0, slot]]
                 if aged:
                     at += cycle - slots[LAST, slot] - 1
+                row_of[slot] = at
                 by_slot[slot] = scores[at]
+                live += 1
+        order = foremost(by_slot[:top], slots[COUNT], facts.k, orders)
+        if trail.size:
+            note(order, orders[0, : live - order.size], row_of, by_slot, trail[i])
         moved = advance(
-            cycle, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
-            facts, slots, work, counts[i], used, orders,
+            cycle, order, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
+            facts, slots, work, counts[i], used,
         )  # fmt: skip
         if i + 1 == salts.size and not facts.penalised:
             break  # nobody asks for the groups after the last cycle

@@ -1,0 +1,106 @@
+"""What a search has replayed need not be replayed again, however a function that does the same is written."""
+
+from __future__ import annotations
+
+import random
+from unittest import mock
+
+import numpy as np
+import pytest
+from deap import gp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.scoring.functions import load
+from training.evolution.fitness import TextFitness, load_fitness, values_of
+from training.evolution.variation import drawing_from, expression_of, primitive_set
+from training.histories.history import ChangeHistory
+from training.histories.models import generate
+from training.replaying import grouped, trails
+from training.replaying.arranged import prepare
+from training.replaying.grouped import replay_grouped
+from training.replaying.metrics import METRICS
+from training.replaying.replay import run, run_all
+from training.replaying.trails import Trodden
+
+TRUTH = prepare(generate("brdc12-like", 2000, 19, 1), budget=0.05)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.sampled_from([(6, 0), (14, 2), (70, 2)]),
+    ties=st.sampled_from(["random", "order"]),
+    width=st.sampled_from([4, 20, 510]),
+    most=st.sampled_from([1, 3, 1000]),
+    room=st.sampled_from([500, 2**16]),
+)
+def test_what_is_known_from_trails_is_what_a_replay_finds(seed, sizes, ties, width, most, room):
+    """Generation after generation, the same bits as page by page; also where trails are too wide or many."""
+    cycles, warmup = sizes
+    generator = np.random.default_rng(seed)
+    changed = generator.random((cycles, 150)) < generator.beta(0.3, 2, 150)
+    truth = prepare(
+        ChangeHistory(changed, np.zeros(150, np.int32), None), budget=12, warmup=warmup, ties=ties
+    )
+    primitives = primitive_set(("n", "X", "t"))
+    with drawing_from(random.Random(seed)):
+        grown = [expression_of(gp.genGrow(primitives, 0, 3)) for _ in range(40)]
+    texts = [expression.text for expression in grown if expression.terminals]
+    texts += ["t * X", "t * X + max(n, 5)", "X - 0 * t", "t - t", "2 * t * X", "gad * t", "t * X"]
+    trodden: Trodden = {}
+    with (
+        mock.patch.object(trails, "WIDTH", width),
+        mock.patch.object(trails, "MOST", most),
+        mock.patch.object(trails, "ROOM", room),
+    ):
+        for begin in range(0, len(texts), 6):
+            some = texts[begin : begin + 6]
+            for text, result in zip(some, run_all(truth, some, trodden=trodden), strict=True):
+                alone = run(truth, text, engine="dense")
+                for metric in METRICS:
+                    np.testing.assert_array_equal(getattr(result, metric), getattr(alone, metric), metric)
+
+
+def test_who_chooses_as_another_did_is_not_replayed():
+    """Another order of states that no page is in, or of groups that are not chosen, changes nothing."""
+    trodden: Trodden = {}
+
+    def found(*texts):
+        return replay_grouped(TRUTH, [load(text) for text in texts], {"dcg"}, trodden)
+
+    product, age, _ = found("t * X", "t", "n * X")
+    with (
+        mock.patch.object(grouped, "replay_states", side_effect=AssertionError("replayed")),
+        mock.patch.object(grouped, "begun", side_effect=AssertionError("begun")),
+    ):
+        assert found("t * X + max(X, 30)", "t * X * 2", "t + 1") == [product, product, age]
+        with pytest.raises(AssertionError, match="begun"):
+            found("t * X * X")
+
+
+def test_trails_are_of_the_tallies_that_were_counted():
+    """What was replayed for the change rate alone is replayed again for NDCG."""
+    trodden: Trodden = {}
+    rate = run_all(TRUTH, ["t * X"], metrics=("change_rate",), trodden=trodden)[0]
+    both = run_all(TRUTH, ["t * X"], metrics=("change_rate", "ndcg"), trodden=trodden)[0]
+    assert rate.ndcg is None
+    np.testing.assert_array_equal(both.ndcg, run(TRUTH, "t * X").ndcg)
+    assert len(trodden) == 2
+
+
+def test_no_trail_is_left_where_states_are_too_many_to_list():
+    """With terminals that remember every outcome, functions are replayed as ever."""
+    trodden: Trodden = {}
+    run_all(TRUTH, ["gad * t", "aad * gad"], trodden=trodden)
+    assert not trodden
+
+
+def test_a_search_takes_no_heed_of_where_a_trail_was_left():
+    """Outcomes of a training set after others and before them are the same."""
+    texts = ["t * X", "t * X + max(X, 30)", "t", "X / n", "t * (X + 0.5)", "t * (X + 0.5) / n", "X / n * t"]
+    fitness = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
+    first = [fitness.outcomes([text])[0] for text in texts]
+    assert first == TextFitness(TRUTH, load_fitness("ndcg"), "visits").outcomes(texts[::-1])[::-1]
+    for text, outcome in zip(texts, first, strict=True):
+        assert outcome.value == values_of(TRUTH, text, load_fitness("ndcg"), "visits").mean()

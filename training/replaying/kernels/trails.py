@@ -1,0 +1,83 @@
+"""Trails of replays: what decided, cycle by cycle, which groups were chosen; and who follows which."""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+
+from training.replaying.kernels.compiled import inner, outer
+
+CHOSEN, LIVE, FIRST = range(3)
+"""In a cycle of a trail: how many groups are foremost, how many there are; then the rows of their states, the
+foremost ones first and in order. A row that ties with the one before is written as ``-1 - row``."""
+LEAVES, CHILD, NEXT, LINKS = range(4)
+"""By trail: the cycle in which it leaves the one that it is a branch of, the branch of it that came last, and
+the branch of the same that came before; -1: there is none."""
+
+
+@inner
+def note(order, others, row_of, scores, trail):
+    """Write a cycle of a trail. `order`: what `order.foremost` gave, `others`: the slots of all other groups.
+
+    `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; where there are more, `LIVE` is -1.
+    """
+    live = order.size + others.size
+    trail[CHOSEN] = order.size
+    if FIRST + live > trail.size:
+        trail[LIVE] = -1
+        return
+    trail[LIVE] = live
+    for i in range(order.size):
+        row = row_of[order[i]]
+        ties = i > 0 and scores[order[i]] == scores[order[i - 1]]
+        trail[FIRST + i] = -1 - row if ties else row
+    for i in range(others.size):
+        trail[FIRST + order.size + i] = row_of[others[i]]
+
+
+@outer
+def follow(scores, rows, starts, links):
+    """The trail that agrees longest with a function of these `scores`, by row, and for how many cycles.
+
+    `rows`: all trails, as `note` writes them. `starts[trail, cycle]`: where in `rows` a cycle is, from that
+    on in which the trail leaves another. `links`: int32 ``[LINKS, trails]``. All are branches of the first.
+    """
+    path = 0
+    cycle = _agreed(scores, rows, starts[0], np.int64(0))
+    while cycle < starts.shape[1]:
+        reached = cycle
+        other = links[CHILD, path]
+        while other >= 0:
+            if links[LEAVES, other] == cycle:
+                reached = _agreed(scores, rows, starts[other], cycle)
+                if reached > cycle:
+                    break
+            other = links[NEXT, other]
+        if other < 0:
+            break
+        path = other
+        cycle = reached
+    return path, cycle
+
+
+@inner
+def _agreed(scores, rows, starts, cycle):
+    """How many cycles a function goes along with a trail, given that it does before `cycle`."""
+    while cycle < starts.size:
+        begin = starts[cycle] + FIRST
+        chosen = begin + rows[starts[cycle] + CHOSEN]
+        end = begin + rows[starts[cycle] + LIVE]
+        last = scores[rows[begin]]
+        for at in range(begin + 1, chosen):
+            row = rows[at]
+            own = scores[row if row >= 0 else -1 - row]
+            if (own != last) if row < 0 else not own < last:
+                return cycle
+            last = own
+        for at in range(chosen, end):
+            if not scores[rows[at]] < last:
+                return cycle
+        cycle += 1
+    return cycle

@@ -1,0 +1,77 @@
+"""Trails of replays that are over: who would choose alike in every cycle need not be replayed.
+
+What a replay does follows from the order in which its function puts the groups of each cycle, as far as
+pages are chosen. A search asks for many functions that differ where it does not matter, often in later
+generations, when those they are like have been replayed long ago. So it keeps, of each replay of which all
+states are listed, that order: a trail. Trails that part make a tree, and a function is led through it by its
+scores.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from scrapy_gp4c.scoring.terminals import Array, Clock
+from training.replaying.kernels.trails import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
+from training.replaying.metrics import Floats, Tallies
+
+WIDTH: Final = 510
+"""Groups of a cycle up to which a replay leaves a trail; there are 50 mostly."""
+MOST: Final = 16_384
+"""Trails that are kept."""
+ROOM: Final = 2**22
+"""Rows that are kept, of 2 bytes; a trail takes some hundred."""
+
+Trodden = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "Trails"]
+"""The trails on one training set, by state columns, clock, and tallies that were counted."""
+
+
+class Trails:
+    """All trails by the same listed states, as many as there is room for; then it begins anew."""
+
+    def __init__(self, cycles: int) -> None:
+        """``cycles``: those that are scored."""
+        self._tallies: list[Tallies] = []
+        self._used = 0
+        self._rows = np.empty(ROOM, np.int16)
+        self._starts = np.empty((MOST, cycles), np.int64)
+        self._links = np.empty((LINKS, MOST), np.int32)
+
+    def find(self, scores: Floats) -> Tallies | None:
+        """The outcome of a replay that chose as a function does. ``scores``: by row of the listed states."""
+        if not self._tallies:
+            return None
+        trail, agreed = follow(scores, self._rows, self._starts, self._links)
+        return self._tallies[trail] if agreed == self._starts.shape[1] else None
+
+    def add(self, scores: Floats, trail: Array, tallies: Tallies) -> None:
+        """Keep the trail of a replay of a function, and its outcome. ``trail``: of `blank`, written to."""
+        groups = trail[:, LIVE].tolist()
+        size = len(trail) * FIRST + sum(groups)
+        if min(groups) < 0 or size > ROOM:
+            return
+        if len(self._tallies) == MOST or self._used + size > ROOM:
+            self._tallies.clear()
+            self._used = 0
+        number, leaves = len(self._tallies), 0
+        self._links[:, number] = -1
+        if number:
+            parent, leaves = follow(scores, self._rows, self._starts, self._links)
+            if leaves == len(trail):
+                return
+            self._links[NEXT, number] = self._links[CHILD, parent]
+            self._links[CHILD, parent] = number
+        self._links[LEAVES, number] = leaves
+        for cycle in range(leaves, len(trail)):
+            begin, end = self._used, self._used + FIRST + groups[cycle]
+            self._starts[number, cycle] = begin
+            self._rows[begin:end] = trail[cycle, : end - begin]
+            self._used = end
+        self._tallies.append(tallies)
+
+
+def blank(cycles: int) -> Array:
+    """What replays write a trail to: int16 ``[cycles, FIRST + WIDTH]``."""
+    return np.empty((cycles, FIRST + WIDTH), np.int16)
