@@ -20,7 +20,7 @@ from scrapy_gp4c.distributed.looks import LONGEST_S
 from scrapy_gp4c.distributed.places import Blobs
 from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.segments import segment
-from scrapy_gp4c.distributed.shared_run import FLUSH_S
+from scrapy_gp4c.distributed.turns import FLUSH_S
 from tests.support.ledgers import joined, opened, taken, visits_of
 from tests.support.logged import Logged
 from tests.support.postgres import BIN, Server
@@ -125,7 +125,7 @@ def at_scale(server: Server) -> bool:
     parts = [segment(0, seq, visits_of(VISITS, seq)) for seq in range(TIMES)]
     what = [Flush(seq + 1, 1, {0: lease.token}, (one,)) for seq, one in enumerate(parts)]
     flushes = iter(what)
-    flushed = median_ms(partial(lambda: ledger.call(flush, own, next(flushes))))
+    flushed = median_ms(partial(lambda: ledger.single(flush, own, next(flushes))))
     with Proxy(server.port) as proxy:
         counted = open_ledger(server.dsn(database, port=proxy.port, sslmode="disable"))
         counted.call(poll, own)

@@ -126,7 +126,7 @@ async def worker(task: Task) -> Told:
     await deferToThread(task.barrier.wait)
     keys = planned_keys(one)
     done = {task.shard: Progress(one.pages, True)}
-    await link.surely(flush, link.worker, Flush(1, found.cycle, tokens, progress=done))
+    await link.surely_single(flush, link.worker, Flush(1, found.cycle, tokens, progress=done))
     await deferToThread(task.barrier.wait)  # all are done, and what passed so far is counted
     while (closed_s := await link.single(cycles.closed_s, found.cycle)) is None:
         await link.surely(cycles.close, found.cycle)

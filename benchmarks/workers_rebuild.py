@@ -119,7 +119,7 @@ class Worker:
         token = {lease.shard: lease.token for lease in part.leases}
         progress = {0: Progress(part.store.pages, done)} if done else {}
         what = Flush(self._flushes, part.cycle.number, token, part.store.sealed(), progress=progress)
-        await self.link.surely(flush, self.link.worker, what)
+        await self.link.surely_single(flush, self.link.worker, what)
         part.store.write(what.segments)
 
 

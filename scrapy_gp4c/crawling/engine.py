@@ -26,6 +26,19 @@ def has_started(crawler: Crawler) -> bool:
     return getattr(crawler.engine, "_start", None) is None
 
 
+def is_quiet(crawler: Crawler) -> bool:
+    """Tell whether nothing is under way, nor will be but for what is queued."""
+    engine = crawler.engine
+    return bool(
+        engine is not None
+        and slot_of(crawler) is not None
+        and not under_way(crawler)
+        and engine.scraper.slot is not None
+        and engine.scraper.slot.is_idle()
+        and has_started(crawler)
+    )
+
+
 def wake(crawler: Crawler) -> None:
     """Let the engine look for requests now: by itself it does so every five seconds."""
     slot = slot_of(crawler)

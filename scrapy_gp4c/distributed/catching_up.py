@@ -18,7 +18,7 @@ from scrapy_gp4c.distributed.log import read_log
 from scrapy_gp4c.distributed.objects import Copies, Place
 from scrapy_gp4c.distributed.rounds import Exchange, begun_name
 from scrapy_gp4c.distributed.schema import About
-from scrapy_gp4c.distributed.standing import Begun, appended, finished
+from scrapy_gp4c.distributed.standing import Begun, appended, appended_by, finished
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import USUAL, LmdbShard, Sealed, Sizes, open_shard
@@ -138,8 +138,12 @@ async def caught_up(
 ) -> dict[LmdbShard, Planner]:
     """Begin the cycle in shards where it is not, plan round 0 with the others, and apply the log.
 
-    Then the rounds are planned again that all shards have begun by now.
+    Then the rounds are planned again that all shards have begun by now. What is in the log, and whether there
+    are such rounds, is asked first: who holds a shard adds to its log alone, and of a round that begins later
+    a run hears by its looks.
     """
+    segments = await link.surely_single(appended_by, begun.cycle, [one.shard_of.number for one in shards])
+    is_begun = await exchange.is_complete(begun_name(1))
     for one in shards:
         if one.open_cycle is None:
             one.begin_cycle({**begun.decided.record, "started": begun.started})
@@ -148,15 +152,15 @@ async def caught_up(
     if fresh:
         await rounds.plan(exchange, fresh, 0, awaited=False)
     for one in shards:
-        await deferToThread(_read, link, begun.cycle, one)
+        if segments.get(one.shard_of.number, 0) > one.applied:
+            await deferToThread(_read, link, begun.cycle, one)
     number = 1
-    while not all(planner.is_over for planner in planners.values()):
-        if not await exchange.is_complete(begun_name(number)):
-            break
+    while is_begun and not all(planner.is_over for planner in planners.values()):
         behind = {one: planner for one, planner in planners.items() if planner.planned_rounds == number}
         if behind and not await rounds.plan(exchange, behind, number, awaited=False):
             break
         number += 1
+        is_begun = await exchange.is_complete(begun_name(number))
     return planners
 
 

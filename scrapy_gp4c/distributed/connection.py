@@ -96,7 +96,8 @@ class Connection:
     def single(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do work of one statement, which is a transaction of its own: nothing is sent around it.
 
-        As `call` otherwise. The server ends it by its own settings only: it is for what locks no row, or one.
+        As `call` otherwise. The server ends it by its own settings only: it is for what locks no row, or
+        one, or says itself how long it waits for locks.
         """
         return self._in_time(lambda: self._statement(work, *args, **kwargs))
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Final
 
+from psycopg import sql
+
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
 from scrapy_gp4c.distributed.link import Link, fired, sleep
 from scrapy_gp4c.distributed.log import Flush, Flushed, Progress, flush
@@ -35,24 +37,32 @@ class Flusher:
         """Whether the ledger has that nothing is left to visit; None: as a former holder has told it."""
         self.failed: Callable[[Gp4cError], object] = lambda error: None
         """Called when nothing can be recorded any more."""
+        self.heard: Callable[[str], object] = lambda told: None
+        """Called with what was asked besides a flush."""
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is on its way."""
         return self._waiting is None
 
-    def start(self, *, done: bool) -> None:
-        """Send what is buffered, unless a flush is on its way; ``done``: nothing is left to visit."""
+    def start(self, *, done: bool, besides: sql.Composed | None = None) -> bool:
+        """Send what is buffered, unless a flush is on its way; tells whether anything was sent.
+
+        ``done``: nothing is left to visit; ``besides``: what is asked with it, see `heard`.
+        """
         if self._sent is not None:
-            return
+            return False
         if self._waiting is None:
             self._waiting = self._next(done)
         if self._waiting is None:
-            return
+            return False
         sent = self._link.clock.now()
-        self._sent = self._link.thread.post(flush, self._link.worker, self._waiting)
+        self._sent = self._link.thread.post_single(flush, self._link.worker, self._waiting, besides)
         deferred = fired(self._sent)
-        deferred.addCallbacks(lambda _: self._acknowledged(sent), lambda failure: self._lost(failure.value))
+        deferred.addCallbacks(
+            lambda flushed: self._acknowledged(sent, flushed), lambda failure: self._lost(failure.value)
+        )
+        return True
 
     async def settle(self) -> bool:
         """Tell whether the ledger has all that was recorded; else send it, and wait for a moment."""
@@ -73,10 +83,12 @@ class Flusher:
         self._number += 1
         return Flush(self._number, self._cycle, self._tokens, segments, letters, consumed, progress)
 
-    def _acknowledged(self, sent: float) -> None:
+    def _acknowledged(self, sent: float, flushed: Flushed) -> None:
         self._sent = None
         self._link.clock.renewed(sent)
         self._write()
+        if flushed.told is not None:
+            self.heard(flushed.told)
 
     def _write(self) -> None:
         if self._waiting is None:
@@ -108,7 +120,7 @@ class Flusher:
                 if self._sent is not None:
                     self._sent.result()
                 else:
-                    self._link.thread.call(flush, self._link.worker, self._waiting)
+                    self._link.thread.single(flush, self._link.worker, self._waiting)
             except Gp4cError as error:
                 if not isinstance(error, LedgerAwayError | LedgerFullError):
                     self.failed(error)

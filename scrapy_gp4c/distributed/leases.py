@@ -15,11 +15,8 @@ from scrapy_gp4c.distributed.errors import FencedError, LedgerError, NameTakenEr
 
 WAITING: Final = "waiting"
 """Instance of who waits for the next cycle, see `scrapy_gp4c.distributed.waiting`; its name is free."""
-RENEWAL: Final = (
-    "UPDATE gp4c.worker SET expires = clock_timestamp() + make_interval(secs => %b::float8),"
-    " flush = coalesce(%b::bytea, flush) WHERE name = %b AND instance = %b"
-)
-"""Lets a lease begin anew; touches no row where another process took the name over, see `renew`."""
+CALLS_PER_LEASE: Final = 3
+"""No call lasts longer than the lease divided by this."""
 PARKED_AFTER: Final = 3
 """Holders in a row that died with a shard: then nobody takes it until `unpark`."""
 
@@ -111,20 +108,18 @@ def new_worker(name: str, lease_s: float) -> Worker:
     return Worker(name, secrets.token_hex(8), lease_s)
 
 
-def renew(tx: Transaction, worker: Worker, flush: bytes | None = None) -> None:
+def renew(tx: Transaction, worker: Worker) -> None:
     """Let the worker's lease begin anew; what it holds is fenced shard by shard.
 
-    ``flush``: digest of the flush that this is a part of, by which its repetition is recognised.
     Raises NameTakenError where another process took the name over.
     """
-    done = tx.execute(RENEWAL, renewal_of(worker, flush))
+    done = tx.execute(
+        "UPDATE gp4c.worker SET expires = clock_timestamp() + make_interval(secs => %b::float8)"
+        " WHERE name = %b AND instance = %b",
+        (worker.lease_s, worker.name, worker.instance),
+    )
     if done.rowcount != 1:
         raise name_taken(worker.name)
-
-
-def renewal_of(worker: Worker, flush: bytes | None) -> tuple[float | str | bytes | None, ...]:
-    """The parameters of `RENEWAL`."""
-    return worker.lease_s, flush, worker.name, worker.instance
 
 
 def leave(tx: Transaction, worker: Worker) -> None:
@@ -253,17 +248,21 @@ def fence(tx: Transaction, shards: Mapping[int, int]) -> None:
     refuse_lost([shard for shard, token in shards.items() if tokens.get(shard) != token])
 
 
-def refuse_lost(lost: Sequence[int]) -> None:
+def refuse_lost(shards: Sequence[int]) -> None:
     """Raise FencedError if there are lost shards."""
-    if lost:
-        names = ", ".join(map(str, sorted(lost)))
-        error = FencedError(
-            f"shards that this worker held were taken over: {names}. Nothing was written; what was "
-            f"acknowledged "
-            "before is in the ledger, the rest is fetched again by their holders."
-        )
-        error.shards = tuple(sorted(lost))
-        raise error
+    if shards:
+        raise lost(shards)
+
+
+def lost(shards: Sequence[int]) -> FencedError:
+    """Return the error for shards that others hold by now."""
+    names = ", ".join(map(str, sorted(shards)))
+    error = FencedError(
+        f"shards that this worker held were taken over: {names}. Nothing was written; what was acknowledged "
+        "before is in the ledger, the rest is fetched again by their holders."
+    )
+    error.shards = tuple(sorted(shards))
+    return error
 
 
 def name_taken(name: str) -> NameTakenError:

@@ -7,14 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from scrapy_gp4c.distributed.connection import Connection, Transaction
+from scrapy_gp4c.distributed.leases import CALLS_PER_LEASE
 from scrapy_gp4c.distributed.schema import check
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LEASE_S: Final = 30.0
-CALLS_PER_LEASE: Final = 3
-"""No call lasts longer than the lease divided by this."""
 
 
 def open_ledger(dsn: str, lease_s: float = LEASE_S) -> Connection:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, NoReturn
 
+from scrapy_gp4c.distributed.segments import deflated
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
@@ -101,12 +102,12 @@ def write(messages: Iterable[Message]) -> list[bytes]:
     for message in messages:
         text = json.dumps([_NAMES[type(message)], *message], separators=(",", ":"))
         if texts and size + len(text) > LETTER_BYTES:
-            bodies.append(zlib.compress(f"[{','.join(texts)}]".encode()))
+            bodies.append(deflated(f"[{','.join(texts)}]".encode()))
             texts, size = [], 0
         texts.append(text)
         size += len(text)
     if texts:
-        bodies.append(zlib.compress(f"[{','.join(texts)}]".encode()))
+        bodies.append(deflated(f"[{','.join(texts)}]".encode()))
     return bodies
 
 

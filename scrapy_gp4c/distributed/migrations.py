@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from scrapy_gp4c.distributed.flush_function import FLUSH
+
 _TABLES: Final = """
 CREATE SCHEMA gp4c;
 CREATE TABLE gp4c.about (
@@ -200,7 +202,7 @@ BEGIN
 END $$;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY)
+MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY, FLUSH)
 """The n-th, from 1 on, makes version n of version n - 1."""
 
 GRANTS: Final = (

@@ -10,7 +10,7 @@ from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, Worker
 
-_LOOK = sql.SQL("SELECT gp4c.look({}, {})")
+_LOOK = sql.SQL("gp4c.look({}, {})")
 _ASKED = sql.SQL(
     "||CASE WHEN EXISTS(SELECT FROM gp4c.report WHERE cycle={} AND step={}) THEN ' asked' ELSE '' END"
 )
@@ -38,10 +38,20 @@ def poll(tx: Transaction, worker: Worker, step: Step | None = None) -> Poll:
 
     ``step``: which others may have begun: the next round's; None: there is none.
     """
-    look = _LOOK.format(worker.instance, PARKED_AFTER)
-    row = tx.execute(look if step is None else look + _ASKED.format(*step)).fetchone()
+    row = tx.execute(sql.SQL("SELECT ") + looking(worker, step)).fetchone()
     assert row is not None
-    cycle, homeless, *flags = row[0].split()
+    return heard(row[0])
+
+
+def looking(worker: Worker, step: Step | None) -> sql.Composed:
+    """Return what `poll` selects: another statement may select it besides, see `heard`."""
+    look = _LOOK.format(worker.instance, PARKED_AFTER)
+    return look if step is None else look + _ASKED.format(*step)
+
+
+def heard(told: str) -> Poll:
+    """Return what the server has told of `looking`."""
+    cycle, homeless, *flags = told.split()
     return Poll(
         int(cycle),
         closed="closed" in flags,

@@ -16,11 +16,11 @@ from scrapy_gp4c.crawling.begun import as_begun
 from scrapy_gp4c.crawling.plan_counts import spent_of
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.distributed import exchange
+from scrapy_gp4c.distributed import exchange, segments
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
-from scrapy_gp4c.distributed.looks import HEARD, SOON, Pace, pause_s
+from scrapy_gp4c.distributed.looks import BESIDE, HEARD, SOON, Pace, pause_s
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
@@ -132,7 +132,7 @@ def deflated(part: bytes) -> bytes:
     """A part of a plan in fewer bytes: as planes, since the first bytes of scores in order are much alike."""
     behind = len(part) // _WIDTH * _WIDTH
     planes = np.frombuffer(part, np.uint8, behind, len(part) - behind).reshape(-1, _WIDTH).T
-    return zlib.compress(part[: len(part) - behind] + planes.tobytes(), 9)
+    return segments.deflated(part[: len(part) - behind] + planes.tobytes(), 9)
 
 
 def inflated(raw: bytes) -> bytes:
@@ -175,7 +175,7 @@ async def plan(
             await exchange_.post(name, own)
     steps = {
         one.shard_of.number: planner.steps(
-            one.cycles()[-1], _planned(one), any_awaited, seen[one.shard_of.number]
+            one.last_record(), _planned(one), any_awaited, seen[one.shard_of.number]
         )
         for one, planner in planners.items()
     }
@@ -183,9 +183,10 @@ async def plan(
     parts: dict[int, Part] = {}
     for shard, one_shard in steps.items():
         parts[shard] = next(one_shard)
-    step = 0
+    step, pace = 0, HEARD if number else SOON
     while not ended:
-        answer = await exchange_.answer(f"{name}/{step}", parts, HEARD if number else SOON)
+        answer = await exchange_.answer(f"{name}/{step}", parts, pace)
+        pace = BESIDE if number else SOON
         step += 1
         for shard, one_shard in steps.items():
             try:
@@ -207,7 +208,7 @@ def planners_of(shards: Sequence[LmdbShard], settings: Settings) -> dict[LmdbSha
     """A planner for each shard of an open cycle."""
     found = {}
     for one in shards:
-        own = as_begun(settings, one.cycles()[-1])
+        own = as_begun(settings, one.last_record())
         found[one] = Planner(one, own, Shard(one.shard_of.number, one.shard_of.shards))
     return found
 
@@ -223,6 +224,7 @@ class SharedRounds:
         """What the round came to that was planned with the others; None: there is none to take over."""
         self.is_asked = False
         """Whether another worker has asked for the next round."""
+        self._light_before, self._is_light = 0, False  # rounds by which it was found out, see `is_light`
 
     @property
     def planned_rounds(self) -> int:
@@ -250,9 +252,12 @@ class SharedRounds:
 
         Then these were planned for others above all, who will ask for the next one when it is time.
         """
-        counts = [one.cycles()[-1]["plan"] for one in self.planners]
-        own, of = sum(one["ranked"] for one in counts), next(iter(self.planners)).shard_of.shards
-        return 2 * own * of < spent_of(counts[0]) * len(counts)
+        if self._light_before != self.planned_rounds:
+            counts = [one.last_record()["plan"] for one in self.planners]
+            own, of = sum(one["ranked"] for one in counts), next(iter(self.planners)).shard_of.shards
+            self._is_light = 2 * own * of < spent_of(counts[0]) * len(counts)
+            self._light_before = self.planned_rounds
+        return self._is_light
 
     def next_step(self, cycle: int) -> Step | None:
         """The step by which others begin the next round; None: there is none."""

@@ -22,6 +22,8 @@ MAGIC: Final = b"GP4S\x01"
 _HEAD: Final = struct.Struct("<5sIIII")
 """Magic and version; visits; deflated bytes of these; bytes of the rest, and deflated."""
 LEVEL: Final = 6
+SHORT: Final = 4_096
+"""Bytes that a window of 12 bits has."""
 MOST_BYTES: Final = 2**26
 """Of a segment's parts, unpacked: one that says more is none of ours."""
 
@@ -54,9 +56,17 @@ def pack(visits: npt.NDArray[Any], rest: bytes = b"") -> bytes:
     rows = visits.copy()  # contiguous, and without padding: a row's bytes are those of its columns, in order
     bits = rows["time"].view("<u8")
     rows["time"] = np.diff(bits, prepend=np.zeros(1, "<u8")).view("<f8")
-    packed = zlib.compress(rows.view(np.uint8).reshape(len(visits), VISIT.itemsize).T.tobytes(), LEVEL)
-    packed_rest = zlib.compress(rest, LEVEL) if rest else b""
+    packed = deflated(rows.view(np.uint8).reshape(len(visits), VISIT.itemsize).T.tobytes())
+    packed_rest = deflated(rest) if rest else b""
     return _HEAD.pack(MAGIC, len(visits), len(packed), len(rest), len(packed_rest)) + packed + packed_rest
+
+
+def deflated(data: bytes, level: int = LEVEL) -> bytes:
+    """Deflate; what is short with small tables: making the usual ones takes longer than some visits do."""
+    if len(data) > SHORT:
+        return zlib.compress(data, level)
+    deflate = zlib.compressobj(level, zlib.DEFLATED, wbits=12, memLevel=5)
+    return deflate.compress(data) + deflate.flush()
 
 
 def unpack(body: bytes) -> tuple[npt.NDArray[Any], bytes]:

@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import LoopingCall
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Enqueue
 from scrapy_gp4c.crawling.counting import tell
 from scrapy_gp4c.crawling.downloads import Load
-from scrapy_gp4c.crawling.engine import has_started, slot_of, under_way, wake
+from scrapy_gp4c.crawling.engine import is_quiet, under_way, wake
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.distributed import closing, cycles, mail
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
+from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.flushing import MOST_WAITING, Flusher
 from scrapy_gp4c.distributed.holding import MoreShardsError, NothingDueError, watch
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.part import Again, Part
-from scrapy_gp4c.distributed.polling import poll
+from scrapy_gp4c.distributed.polling import Poll, heard, looking, poll
 from scrapy_gp4c.distributed.post import Post
 from scrapy_gp4c.distributed.taking_back import for_later, from_downloader
+from scrapy_gp4c.distributed.turns import Turns
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.store.records import CycleRecord
 
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TURN_S: Final = 0.2
-"""From one look at what is to be done to the next."""
-FLUSH_S: Final = 1.0
-"""From one flush to the next, and from one look at the ledger to the next."""
 DRAINED: Final = "gp4c_drained"
 """Finish reason of a run whose worker gives up its shards."""
 
@@ -55,7 +52,6 @@ class SharedRun(Run):
         """What the cycle came to, once it is folded."""
         self._busy: dict[str, Deferred[None]] = {}
         """What is under way with the ledger."""
-        self._turns = 0
         self._ending = False
         self._moving = False
         """Whether shards of others are to be taken: nothing is sent until they are."""
@@ -67,8 +63,7 @@ class SharedRun(Run):
         """Whether Scrapy's queue is."""
         super().__init__(crawler, part.cycle, part.cycle.remaining(), spider, enqueue)
         self._take(part)
-        self._calls = LoopingCall(self._turn)
-        self._calls.start(TURN_S, now=False)
+        self._turns = Turns(self._turn)
 
     def _take(self, part: Part) -> None:
         """Take the shards in which the cycle is."""
@@ -93,30 +88,42 @@ class SharedRun(Run):
 
     # --- what is done from time to time
 
-    def _turn(self) -> None:
+    def _turn(self, is_due: bool) -> None:
         if self._link.failure is not None:
             self._fail(self._link.failure)
         if self.cycle.failure is not None or self._ending or self._record is not None:
             return
         if self._moving:
             self._move_on()
+            self._turns.soon()
             return
-        self._turns += 1
         is_idle = self._is_idle()
         if is_idle:
             self.cycle.end_lost()
             self._feeder.end_unasked()
         awaits = bool(self._post.awaited)  # what others go on with is a visit of this worker
-        is_due = self._turns % max(1, round(FLUSH_S / TURN_S)) == 0
-        if is_idle or is_due:
-            self._flusher.start(done=is_idle and not awaits)
+        if is_idle:
+            self._flusher.start(done=not awaits)
         if is_due:
-            self._once("poll", self._poll)
+            self._flush_and_poll(is_idle)
             if awaits and self._flusher.is_quiet and self._is_quiet():
                 self._once("answers", self._end_unanswered)
-        is_asked_for = self.idle_since_s is not None or not under_way(self._crawler)
-        if not is_idle and (is_due or is_asked_for):
+        if not is_idle and (is_due or self._is_asked_for()):
             wake(self._crawler)  # else what is under way does, once it is in
+        if self._is_asked_for():
+            self._turns.soon()
+
+    def _flush_and_poll(self, is_idle: bool) -> None:
+        """Look at the ledger, in one statement with a flush if there is one; it tells what was before."""
+        step = self._part.rounds.next_step(self.cycle.number)
+        self._flusher.heard = lambda told: self._once("poll", lambda: self._hear(heard(told), step))
+        besides = None if "poll" in self._busy else looking(self._link.worker, step)
+        if is_idle or not self._flusher.start(done=False, besides=besides):
+            self._once("poll", self._poll)
+
+    def _is_asked_for(self) -> bool:
+        """Tell whether nothing may happen that wakes the engine."""
+        return self.idle_since_s is not None or not under_way(self._crawler)
 
     def _once(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin something with the ledger, unless it is under way."""
@@ -155,20 +162,13 @@ class SharedRun(Run):
 
     def _is_quiet(self) -> bool:
         """Tell whether nothing is queued or under way."""
-        crawler, engine = self._crawler, self._crawler.engine
-        return bool(
-            engine is not None
-            and slot_of(crawler) is not None
-            and not under_way(crawler)
-            and engine.scraper.slot is not None
-            and engine.scraper.slot.is_idle()
-            and has_started(crawler)
-            and self.queue_is_empty()
-        )
+        return is_quiet(self._crawler) and self.queue_is_empty()
 
     async def _poll(self) -> None:
         step = self._part.rounds.next_step(self.cycle.number)
-        found = await self._link.single(poll, self._link.worker, step)
+        await self._hear(await self._link.single(poll, self._link.worker, step), step)
+
+    async def _hear(self, found: Poll, step: Step | None) -> None:
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
         if found.mail:
@@ -182,9 +182,8 @@ class SharedRun(Run):
             self._unasked_s = monotonic()
         elif not self._is_patient(self._unasked_s):
             self._once("plan", self._plan)
-        is_done = self._is_idle() and self._flusher.is_done and self._flusher.is_quiet
-        is_done = is_done and not self._post.awaited
-        if is_done and (found.closed or found.ended):  # closing locks the rows of all shards
+        is_told = self._flusher.is_done and self._flusher.is_quiet and not self._post.awaited
+        if is_told and self._is_idle() and (found.closed or found.ended):
             self._once("close", self._close_cycle)
 
     # --- shards that others have lost
@@ -193,6 +192,7 @@ class SharedRun(Run):
         """Take them, once nothing is under way: pages have other numbers then."""
         if not self._moving:
             self._moving = True
+            self._turns.soon()
             logger.info("%s", line, extra=self.extra)
             if "plan" in self._busy:  # the others may come to that round only when these shards have holders
                 self._busy["plan"].cancel()
@@ -207,11 +207,13 @@ class SharedRun(Run):
         """As `Run` does; before shards are taken, empty the queue instead."""
         while self._moving and (request := pop()) is not None:
             self._take_back(request)
-        return None if self._moving else super().next_request(pop, queued)
+        request = None if self._moving else super().next_request(pop, queued)
+        if request is None and self._is_asked_for():
+            self._turns.soon()
+        return request
 
     def _take_back(self, request: Request) -> None:
-        later = for_later(request)
-        if later is not None:
+        if (later := for_later(request)) is not None:
             self._kept.append(later)
 
     def _move_on(self) -> None:
@@ -284,7 +286,7 @@ class SharedRun(Run):
     def close(self, reason: str) -> None:
         """End the run; unless the cycle is folded, the next one goes on with it."""
         cycle, self._ending = self.cycle, True
-        self._calls.stop()
+        self._turns.stop()
         self._admission.tell_dropped()
         if self._record is not None:
             tell(cycle, self._record)

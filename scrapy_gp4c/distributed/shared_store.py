@@ -185,7 +185,7 @@ class SharedStore(ShardedStore):
 
     def _rounds_from(self, first: int) -> Iterator[Array]:
         """Read rounds of the plan: a crawl asks for all of them after each."""
-        record = self._own[0].cycles()[-1]
+        record = self._own[0].last_record()
         ends = [np.cumsum([0, *(one["planned"] for one in own.rounds())]) for own in self._own]
         plans = [np.concatenate([np.empty(0, PLAN), *own.plan()]) for own in self._own]
         for number in range(first, len(self.rounds())):
@@ -208,7 +208,7 @@ class SharedStore(ShardedStore):
         """Records of all cycles; that of the open one counts what these shards have of the plan."""
         records = super().cycles()
         if self.open_cycle is not None and "plan" in records[-1]:
-            own = [one.cycles()[-1]["plan"]["known"] for one in self._own]
+            own = [one.last_record()["plan"]["known"] for one in self._own]
             records[-1]["plan"] = {**records[-1]["plan"], "known": sum(own)}
         return records
 
@@ -217,5 +217,5 @@ def _drawn(shard: LmdbShard, pages: npt.NDArray[np.uint32], record: CycleRecord)
     """What pages of a shard draw, ``[P]``: decides among equal scores."""
     order = np.argsort(pages)
     keys = np.empty(len(pages), np.uint64)
-    keys[order] = shard.columns_of(pages[order])["key"]
+    keys[order] = shard.columns_of(pages[order], ("key",))["key"]
     return draws(keys, record["seed"], record["cycle"])

@@ -212,7 +212,7 @@ def test_the_status_says_whom_a_cycle_waits_for(dsn: str, connect: Callable[...,
     leases_of = [taken(ledger, who, shard) for shard, who in enumerate((one, one, other))]
     letters = [mail.Letter(2, shard, b"x") for shard in (0, 1, 1)]
     what = Flush(0, cycle, {2: leases_of[2].token}, letters=tuple(letters), progress={2: Progress(70, True)})
-    ledger.call(flush, other, what)
+    ledger.single(flush, other, what)
     settings = settings_of(dsn)
     found = administration.status(ledger, settings)
     assert (found.cycle, found.open, found.pages, found.letters) == (1, True, 70, 3)

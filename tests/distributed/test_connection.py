@@ -128,13 +128,13 @@ def test_a_full_disk_writes_nothing(server: Server, database: str, ledger: Conne
         "CREATE TRIGGER full_disk BEFORE INSERT ON gp4c.log_1 FOR EACH ROW EXECUTE FUNCTION full_disk()",
         database,
     )
-    error = raised(lambda: ledger.call(flush, worker, what))
+    error = raised(lambda: ledger.single(flush, worker, what))
     assert isinstance(error, LedgerFullError)
     assert isinstance(error, StoreFullError)
     assert "No space left on device [53100]: nothing was written; make room" in str(error)
     assert ledger.call(leases.look).shards[0].done == 0
     server.execute("DROP TRIGGER full_disk ON gp4c.log_1", database)
-    assert not ledger.call(flush, worker, what).repeated
+    assert not ledger.single(flush, worker, what).repeated
     assert len(list(read_log(ledger, 1, 0))) == 1
 
 
@@ -144,7 +144,7 @@ def test_what_one_commit_needs_is_there_after_a_kill(server: Server, ledger: Con
     opened(ledger, worker)
     lease = taken(ledger, worker, 0)
     for number in range(2):
-        ledger.call(flush, worker, flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number)))
+        ledger.single(flush, worker, flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number)))
         server.kill()
         error = raised(lambda: ledger.call(one))
         server.start()
@@ -162,42 +162,52 @@ def test_a_restarted_server_is_not_noticed(server: Server, database: str, ledger
     assert ledger.call(one) == 1
 
 
-def test_a_connection_lost_in_commit_writes_once(
+def test_a_flush_whose_answer_is_lost_writes_once(
     server: Server, database: str, proxy: Proxy, connect: Connect, dsn: str
 ) -> None:
-    """The server gets the COMMIT, its answer is lost: the repetition within the call recognises it."""
+    """The server gets all of it, its answer is lost: the repetition within the call recognises it."""
     ledger = connect(at=server.dsn(database, port=proxy.port))
     worker = joined(ledger)
     opened(ledger, worker)
     lease = taken(ledger, worker, 0)
     for number in range(3):
-        proxy.cut_when = lambda data: b"COMMIT" in data
-        found = ledger.call(flush, worker, flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number)))
+        proxy.cut_when = lambda data: b"gp4c.flush" in data
+        found = ledger.single(flush, worker, flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number)))
         assert found.repeated
     assert proxy.cuts == 3
     assert len(list(read_log(ledger, 1, 0))) == 3
 
 
-def test_a_connection_lost_before_commit_writes_once(
+def test_a_connection_lost_in_a_flush_writes_once(
     server: Server, database: str, proxy: Proxy, connect: Connect, dsn: str
 ) -> None:
-    """Cut in any statement of a flush, each in turn: it goes again as a whole."""
+    """Cut before the server has it, and in BEGIN and COMMIT around it: it goes again as a whole."""
     ledger = connect(at=server.dsn(database, port=proxy.port))
     worker = joined(ledger)
     opened(ledger, worker)
     lease = taken(ledger, worker, 0)
-    for number, statement in enumerate((b"BEGIN", b"FOR UPDATE", b"INSERT INTO", b"SET expires")):
+
+    def cut(data: bytes) -> bool:
+        if b"gp4c.flush" in data:
+            proxy.cut_when = None
+            proxy.cut()
+        return False
+
+    proxy.cut_when = cut
+    assert not ledger.single(flush, worker, flush_of(1, 1, lease, *segments_of(0, 1))).repeated
+    assert proxy.cut_when is None
+    for number, statement in enumerate((b"BEGIN", b"COMMIT"), 1):
         proxy.cut_when = lambda data, statement=statement: statement in data
-        found = ledger.call(flush, worker, flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number)))
-        assert not found.repeated
-    assert proxy.cuts == 4
-    assert len(list(read_log(ledger, 1, 0))) == 4
+        what = flush_of(number + 1, 1, lease, *segments_of(0, 1, first=number))
+        assert ledger.call(flush, worker, what).repeated is (statement == b"COMMIT")
+    assert proxy.cuts == 2
+    assert len(list(read_log(ledger, 1, 0))) == 3
 
 
 def test_a_partition_ends_the_call_in_time(
     server: Server, database: str, proxy: Proxy, connect: Connect, dsn: str
 ) -> None:
-    """A way that takes what is sent and answers nothing: in a statement, in COMMIT, and while connecting."""
+    """A way that takes what is sent and answers nothing: in a statement, in a flush, and while connecting."""
     ledger = connect(3.0, server.dsn(database, port=proxy.port))
     worker = joined(ledger)
     opened(ledger, worker)
@@ -210,17 +220,17 @@ def test_a_partition_ends_the_call_in_time(
     proxy.flows.set()
 
     def stall(data: bytes) -> bool:
-        if b"COMMIT" in data:
+        if b"gp4c.flush" in data:
             proxy.flows.clear()
         return False
 
     proxy.cut_when = stall
     what = flush_of(1, 1, lease, *segments_of(0, 1))
     with pytest.raises(LedgerAwayError, match=r"did not answer within 1 s"):
-        ledger.call(flush, worker, what)
+        ledger.single(flush, worker, what)
     proxy.cut_when = None
     proxy.flows.set()
-    ledger.call(flush, worker, what)
+    ledger.single(flush, worker, what)
     assert len(list(read_log(ledger, 1, 0))) == 1
 
 

@@ -28,7 +28,7 @@ def all_done(ledger: Connection, worker: Worker, cycle: int, number: int = 1) ->
     """Let a worker take all shards and be done with them; returns their tokens."""
     tokens = {shard: taken(ledger, worker, shard).token for shard in range(4)}
     progress = dict.fromkeys(tokens, Progress(1, True))
-    ledger.call(flush, worker, Flush(number, cycle, tokens, progress=progress))
+    ledger.single(flush, worker, Flush(number, cycle, tokens, progress=progress))
     return tokens
 
 
@@ -138,19 +138,21 @@ def test_a_cycle_closes_when_all_are_done_and_no_mail_is_left(ledger: Connection
     worker = joined(ledger)
     opened(ledger, worker)
     lease = taken(ledger, worker, 0)
-    ledger.call(flush, worker, flush_of(1, 1, lease, done=True))
+    ledger.single(flush, worker, flush_of(1, 1, lease, done=True))
     assert not ledger.call(cycles.close, 1)
     tokens = all_done(ledger, worker, 1, 2)
-    ledger.call(flush, worker, Flush(3, 1, tokens, letters=(Letter(0, 1, b""),)))
+    ledger.single(flush, worker, Flush(3, 1, tokens, letters=(Letter(0, 1, b""),)))
     assert not ledger.call(cycles.close, 1)
     (letter,) = ledger.call(mail.waiting, [1])
-    ledger.call(flush, worker, Flush(4, 1, tokens, consumed=(letter.id,), progress={1: Progress(2, False)}))
+    ledger.single(flush, worker, Flush(4, 1, tokens, consumed=(letter.id,), progress={1: Progress(2, False)}))
     assert not ledger.call(cycles.close, 1)
-    ledger.call(flush, worker, Flush(5, 1, tokens, tuple(segments_of(1, 1)), progress={1: Progress(2, True)}))
+    ledger.single(
+        flush, worker, Flush(5, 1, tokens, tuple(segments_of(1, 1)), progress={1: Progress(2, True)})
+    )
     assert ledger.call(cycles.close, 1)
     assert ledger.call(cycles.close, 1)
     with pytest.raises(CycleClosedError, match="cycle 1 is not open"):
-        ledger.call(flush, worker, Flush(6, 1, tokens, tuple(segments_of(0, 1))))
+        ledger.single(flush, worker, Flush(6, 1, tokens, tuple(segments_of(0, 1))))
     with pytest.raises(DiffersError, match="the ledger has no cycle 2"):
         ledger.call(cycles.close, 2)
 
@@ -211,7 +213,7 @@ def test_a_log_is_dropped_when_its_objects_are_there(
     worker = joined(ledger)
     opened(ledger, worker)
     tokens = {shard: taken(ledger, worker, shard).token for shard in range(4)}
-    ledger.call(flush, worker, Flush(1, 1, tokens, (*segments_of(0, 1), *segments_of(2, 1))))
+    ledger.single(flush, worker, Flush(1, 1, tokens, (*segments_of(0, 1), *segments_of(2, 1))))
     path = tmp_path / "cycle"
     path.write_bytes(b"all visits")
     place = Blobs(ledger)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.distributed import leases
-from scrapy_gp4c.distributed.connection import Connection
+from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import (
     CycleClosedError,
     DiffersError,
     FencedError,
+    LedgerAwayError,
     LedgerDamagedError,
     NameTakenError,
 )
@@ -42,8 +43,8 @@ def test_what_was_flushed_is_read(ledger: Connection, worker: Worker, lease: Lea
     other = taken(ledger, worker, 3)
     parts = [segment(2, seq, visits_of(100, seq), b"rest %d" % seq) for seq in range(3)]
     tokens = {lease.shard: lease.token, other.shard: other.token}
-    ledger.call(flush, worker, Flush(1, 1, tokens, (*parts[:2], segment(3, 0, visits_of(5)))))
-    ledger.call(flush, worker, flush_of(2, 1, lease, parts[2]))
+    ledger.single(flush, worker, Flush(1, 1, tokens, (*parts[:2], segment(3, 0, visits_of(5)))))
+    ledger.single(flush, worker, flush_of(2, 1, lease, parts[2]))
     found = list(read_log(ledger, 1, 2))
     assert [(seq, rest) for seq, _, rest in found] == [(seq, b"rest %d" % seq) for seq in range(3)]
     for seq, visits, _ in found:
@@ -55,7 +56,7 @@ def test_what_was_flushed_is_read(ledger: Connection, worker: Worker, lease: Lea
 
 def test_many_segments_are_read_piece_by_piece(ledger: Connection, worker: Worker, lease: Lease) -> None:
     """More than one call reads, none missing between two."""
-    ledger.call(flush, worker, flush_of(1, 1, lease, *segments_of(2, 205, visits=1)))
+    ledger.single(flush, worker, flush_of(1, 1, lease, *segments_of(2, 205, visits=1)))
     assert [seq for seq, _, _ in read_log(ledger, 1, 2)] == list(range(205))
 
 
@@ -63,8 +64,8 @@ def test_a_repeated_flush_is_recognised(ledger: Connection, worker: Worker, leas
     """Sent again as it was, mail too: nothing is written twice."""
     letter = Letter(2, 0, b"hello")
     what = Flush(1, 1, {2: lease.token}, tuple(segments_of(2, 2)), (letter,))
-    assert not ledger.call(flush, worker, what).repeated
-    assert ledger.call(flush, worker, what).repeated
+    assert not ledger.single(flush, worker, what).repeated
+    assert ledger.single(flush, worker, what).repeated
     assert len(list(read_log(ledger, 1, 2))) == 2
     assert ledger.call(lambda tx: tx.execute("SELECT count(*) FROM gp4c.mail").fetchone()) == (1,)
 
@@ -74,27 +75,27 @@ def test_a_repeated_flush_is_recognised_after_a_takeover(
 ) -> None:
     """What committed is recorded, whoever holds the shard by now; the next one is refused."""
     what = flush_of(1, 1, lease, *segments_of(2, 1))
-    ledger.call(flush, worker, what)
+    ledger.single(flush, worker, what)
     killed(ledger, worker)
     taken(ledger, joined(ledger, "two"), 2)
-    assert ledger.call(flush, worker, what).repeated
+    assert ledger.single(flush, worker, what).repeated
     with pytest.raises(FencedError, match="taken over: 2"):
-        ledger.call(flush, worker, flush_of(2, 1, lease, *segments_of(2, 1, first=1)))
+        ledger.single(flush, worker, flush_of(2, 1, lease, *segments_of(2, 1, first=1)))
 
 
 def test_a_repeated_segment_is_recognised_by_its_sum(
     ledger: Connection, worker: Worker, lease: Lease
 ) -> None:
     """In another flush, too; one of other contents is an error, and so is a gap."""
-    ledger.call(flush, worker, flush_of(1, 1, lease, *segments_of(2, 2)))
-    ledger.call(flush, worker, flush_of(2, 1, lease, *segments_of(2, 3)))
+    ledger.single(flush, worker, flush_of(1, 1, lease, *segments_of(2, 2)))
+    ledger.single(flush, worker, flush_of(2, 1, lease, *segments_of(2, 3)))
     assert len(list(read_log(ledger, 1, 2))) == 3
     with pytest.raises(
         DiffersError, match="segment 0 of shard 2, cycle 1, is in the ledger with other contents"
     ):
-        ledger.call(flush, worker, flush_of(3, 1, lease, segment(2, 0, visits_of(9))))
+        ledger.single(flush, worker, flush_of(3, 1, lease, segment(2, 0, visits_of(9))))
     with pytest.raises(DiffersError, match=r"at segment 3 of cycle 1 .* segment 5 .* older backup"):
-        ledger.call(flush, worker, flush_of(3, 1, lease, *segments_of(2, 1, first=5)))
+        ledger.single(flush, worker, flush_of(3, 1, lease, *segments_of(2, 1, first=5)))
     assert len(list(read_log(ledger, 1, 2))) == 3
 
 
@@ -116,13 +117,13 @@ def test_an_append_under_an_old_token_writes_nothing(
         progress={1: Progress(10, True)},
     )
     with pytest.raises(FencedError) as raised:
-        ledger.call(flush, worker, what)
+        ledger.single(flush, worker, what)
     assert raised.value.shards == (2,)
     assert list(read_log(ledger, 1, 1)) == list(read_log(ledger, 1, 2)) == []
     view = ledger.call(leases.look)
     assert view.shards[1].pages == view.shards[1].done == 0
     assert next(row for row in view.workers if row.name == "one").left_s < 0
-    ledger.call(flush, second, flush_of(1, 1, again, *segments_of(2, 1)))
+    ledger.single(flush, second, flush_of(1, 1, again, *segments_of(2, 1)))
     assert len(list(read_log(ledger, 1, 2))) == 1
 
 
@@ -130,20 +131,20 @@ def test_a_flush_renews_the_lease(ledger: Connection, worker: Worker, lease: Lea
     """One without contents, too; and the former process of a name gets an error."""
     for number, parts in enumerate(((), segments_of(2, 1)), 1):
         killed(ledger, worker)
-        ledger.call(flush, worker, flush_of(number, 1, lease, *parts))
+        ledger.single(flush, worker, flush_of(number, 1, lease, *parts))
         assert ledger.call(leases.look).workers[0].left_s > 20
     killed(ledger, worker)
     joined(ledger, worker.name)
     for parts in ((), segments_of(2, 1, first=1)):
         with pytest.raises(NameTakenError, match="'one' is alive"):
-            ledger.call(flush, worker, flush_of(3, 1, lease, *parts))
+            ledger.single(flush, worker, flush_of(3, 1, lease, *parts))
 
 
 def test_progress_is_noted(ledger: Connection, worker: Worker, lease: Lease) -> None:
     """Pages and the end of a shard's cycle, which may be taken back; an end clears its deaths."""
-    ledger.call(flush, worker, flush_of(1, 1, lease, done=True))
+    ledger.single(flush, worker, flush_of(1, 1, lease, done=True))
     assert ledger.call(leases.look).shards[2].done == 1
-    ledger.call(flush, worker, Flush(2, 1, {2: lease.token}, progress={2: Progress(123, False)}))
+    ledger.single(flush, worker, Flush(2, 1, {2: lease.token}, progress={2: Progress(123, False)}))
     row = ledger.call(leases.look).shards[2]
     assert (row.done, row.pages) == (0, 123)
 
@@ -153,7 +154,7 @@ def test_nothing_is_recorded_in_a_cycle_that_is_not_open(
 ) -> None:
     """Neither in one that comes, nor, see test_cycles, in one that is closed."""
     with pytest.raises(CycleClosedError, match="cycle 2 is not open"):
-        ledger.call(flush, worker, flush_of(1, 2, lease, *segments_of(2, 1)))
+        ledger.single(flush, worker, flush_of(1, 2, lease, *segments_of(2, 1)))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_damaged_segment_is_named(
     ledger: Connection, worker: Worker, lease: Lease, server: Server, database: str, damage: str, said: str
 ) -> None:
     """Flipped, torn, miscounted, empty or missing: what lies before is yielded, nothing of it."""
-    ledger.call(flush, worker, flush_of(1, 1, lease, *segments_of(2, 3)))
+    ledger.single(flush, worker, flush_of(1, 1, lease, *segments_of(2, 3)))
     server.execute(damage, database)
     reading = read_log(ledger, 1, 2)
     assert next(reading)[0] == 0
@@ -189,7 +190,24 @@ def test_a_segment_without_a_token_is_refused(
         what._replace(progress={3: Progress(1, True)}),
     ):
         with pytest.raises(ValueError, match="expected a token for shard 3"):
-            ledger.call(flush, worker, bare)
+            ledger.single(flush, worker, bare)
     with pytest.raises(ValueError, match="expected letters to shards of the ledger"):
-        ledger.call(flush, worker, what._replace(letters=(Letter(2, 4, b""),)))
+        ledger.single(flush, worker, what._replace(letters=(Letter(2, 4, b""),)))
     assert list(read_log(connect(), 1, 3)) == []
+
+
+def test_a_flush_waits_for_locks_no_longer_than_a_call_may(
+    ledger: Connection, worker: Worker, lease: Lease, connect: Callable[..., Connection]
+) -> None:
+    """The server itself ends one that waits for a shard's row: nothing of it is there, and it goes again."""
+    what = flush_of(1, 1, lease, *segments_of(2, 1))
+
+    def locking(tx: Transaction) -> None:
+        leases.lock(tx, [2])
+        with pytest.raises(LedgerAwayError, match="55P03"):
+            ledger.single(flush, worker._replace(lease_s=1.0), what)
+
+    connect().call(locking)
+    assert list(read_log(ledger, 1, 2)) == []
+    assert not ledger.single(flush, worker, what).repeated
+    assert len(list(read_log(ledger, 1, 2))) == 1

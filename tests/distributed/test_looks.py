@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.distributed.looks import HEARD, LONGEST_S, SOON, Pace, pause_s
+from scrapy_gp4c.distributed.looks import BESIDE, HEARD, LONGEST_S, SOON, Pace, pause_s
 
 
 @given(
-    st.sampled_from([SOON, HEARD]),
+    st.sampled_from([SOON, HEARD, BESIDE]),
     st.floats(0, 1e4),
     st.integers(0, 1024),
     st.integers(0, 1024),
@@ -32,7 +32,7 @@ def test_looks_follow_the_parts_that_come(
         assert found_s <= most_s * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("pace", "looks"), [(SOON, 14), (HEARD, 8)])
+@pytest.mark.parametrize(("pace", "looks"), [(SOON, 14), (HEARD, 4), (BESIDE, 8)])
 def test_who_waits_for_a_second_looks_a_dozen_times(pace: Pace, looks: int) -> None:
     """While no part comes at all; fewer times while the others are crawling."""
     waited_s, found = 0.0, 0

@@ -224,9 +224,9 @@ def test_mail_goes_with_the_flush(ledger: Connection, connect: Callable[..., Con
     first, second = taken(ledger, one, 0), taken(ledger, two, 1)
     sent = tuple(Letter(0, 1, body) for body in letters.write([FOUND]) * 3)
     with pytest.raises(FencedError):
-        ledger.call(flush, one, Flush(1, 1, {0: first.token - 1}, letters=sent))
+        ledger.single(flush, one, Flush(1, 1, {0: first.token - 1}, letters=sent))
     assert ledger.call(mail.waiting, [1]) == []
-    ledger.call(flush, one, Flush(1, 1, {0: first.token}, letters=sent))
+    ledger.single(flush, one, Flush(1, 1, {0: first.token}, letters=sent))
     waiting = ledger.call(mail.waiting, [0, 1])
     assert [one.letter for one in waiting] == list(sent)
     assert ledger.call(mail.waiting, [0, 2, 3]) == []
@@ -236,17 +236,17 @@ def test_mail_goes_with_the_flush(ledger: Connection, connect: Callable[..., Con
     killed(ledger, two)
     third = taken(ledger, joined(ledger, "three"), 1)
     with pytest.raises(FencedError):
-        ledger.call(flush, two, what)
+        ledger.single(flush, two, what)
     assert len(ledger.call(mail.waiting, [1])) == 3
     three = ledger.call(
         lambda tx: tx.execute("SELECT instance FROM gp4c.worker WHERE name = 'three'").fetchone()
     )
     assert three is not None
     heir = two._replace(name="three", instance=three[0])
-    ledger.call(flush, heir, what._replace(tokens={1: third.token}))
+    ledger.single(flush, heir, what._replace(tokens={1: third.token}))
     assert [one.id for one in ledger.call(mail.waiting, [1])] == [waiting[2].id]
     with pytest.raises(DiffersError, match="of 2 letters that were to be consumed, 0 are there"):
-        ledger.call(flush, heir, Flush(2, 1, {1: third.token}, consumed=consumed))
+        ledger.single(flush, heir, Flush(2, 1, {1: third.token}, consumed=consumed))
 
 
 def test_a_letter_beyond_all_bounds_is_read_as_none(ledger: Connection) -> None:

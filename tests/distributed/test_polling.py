@@ -6,8 +6,8 @@ from scrapy_gp4c.distributed import cycles, exchange, leases
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.exchange import Posted, Step
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
-from scrapy_gp4c.distributed.polling import Poll, poll
-from tests.support.ledgers import joined, killed, opened, taken
+from scrapy_gp4c.distributed.polling import Poll, heard, looking, poll
+from tests.support.ledgers import joined, killed, opened, segments_of, taken
 
 
 def test_what_others_did_is_seen(ledger: Connection) -> None:
@@ -19,7 +19,7 @@ def test_what_others_did_is_seen(ledger: Connection) -> None:
     tokens = {shard: taken(ledger, one if shard < 2 else two, shard).token for shard in range(4)}
     assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=False, homeless=0, draining=False)
     theirs = {shard: tokens[shard] for shard in (2, 3)}
-    ledger.call(flush, two, Flush(1, 1, theirs, letters=(Letter(2, 1, b""),)))
+    ledger.single(flush, two, Flush(1, 1, theirs, letters=(Letter(2, 1, b""),)))
     ledger.call(leases.drain, "one")
     assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=True, homeless=0, draining=True)
     assert ledger.call(poll, two) == Poll(1, False, ended=False, mail=False, homeless=0, draining=False)
@@ -29,7 +29,7 @@ def test_what_others_did_is_seen(ledger: Connection) -> None:
     assert ledger.call(poll, one) == Poll(1, False, ended=False, mail=False, homeless=1, draining=True)
     heir = taken(ledger, one, 2)
     done = dict.fromkeys((0, 1, 2), Progress(1, True))
-    ledger.call(flush, one, Flush(1, 1, {0: tokens[0], 1: tokens[1], 2: heir.token}, progress=done))
+    ledger.single(flush, one, Flush(1, 1, {0: tokens[0], 1: tokens[1], 2: heir.token}, progress=done))
     ledger.call(lambda tx: tx.execute("UPDATE gp4c.shard SET done = 1"))
     assert ledger.single(poll, one) == Poll(1, False, ended=True, mail=False, homeless=0, draining=True)
     assert ledger.call(cycles.close, 1)
@@ -47,3 +47,19 @@ def test_who_asks_for_a_round_is_heard(ledger: Connection) -> None:
     assert not ledger.single(poll, one, Step(1, "round/2")).asked
     assert not ledger.single(poll, one).asked
     assert ledger.single(poll, one, step)._replace(asked=False) == ledger.single(poll, one)
+
+
+def test_a_look_goes_with_a_flush(ledger: Connection) -> None:
+    """It tells what was before the flush, and of a repeated one what is then."""
+    one = joined(ledger)
+    opened(ledger, one)
+    step = Step(1, "100%/1")
+    lease = taken(ledger, one, 2)
+    before = ledger.single(poll, one, step)
+    what = Flush(1, 1, {2: lease.token}, tuple(segments_of(2, 1)), (Letter(2, 2, b""),))
+    for repeated, expected in ((False, before), (True, before._replace(mail=True))):
+        found = ledger.single(flush, one, what, looking(one, step))
+        assert found.repeated is repeated
+        assert found.told is not None
+        assert heard(found.told) == expected
+    assert ledger.single(flush, one, what).told is None

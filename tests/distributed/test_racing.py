@@ -143,10 +143,10 @@ class Races(stateful.RuleBasedStateMachine):
         what = Flush(self.flushes[who], 1, tokens, tuple(parts))
         if old := [shard for shard in shards if known[shard].token != self.tokens[shard]]:
             with pytest.raises(FencedError) as raised:
-                self.ledger.call(flush, self.workers[who], what)
+                self.ledger.single(flush, self.workers[who], what)
             assert set(raised.value.shards) == set(old)
             return
-        assert not self.ledger.call(flush, self.workers[who], what).repeated
+        assert not self.ledger.single(flush, self.workers[who], what).repeated
         self.sent[who] = what
         for part, shard in zip(parts, shards, strict=True):
             self.expected[shard] += unpack(part.body)[0]["fingerprint"].tolist()
@@ -157,7 +157,7 @@ class Races(stateful.RuleBasedStateMachine):
         """Send the last flush again, as if its answer had been lost: whoever holds its shards by now."""
         what = self.sent[who]
         if what is not None:
-            assert self.ledger.call(flush, self.workers[who], what).repeated
+            assert self.ledger.single(flush, self.workers[who], what).repeated
 
     @stateful.invariant()
     def what_was_acknowledged_is_there_once(self) -> None:
@@ -202,7 +202,7 @@ class Racer:
                 visits = visits_numbered(uuid.uuid4().int >> 65, 2)
                 what = Flush(number, 1, {shard: lease.token}, (segment(shard, lease.seq, visits),))
                 try:
-                    self._calling(lambda what=what, worker=worker: self.ledger.call(flush, worker, what))
+                    self._calling(lambda what=what, worker=worker: self.ledger.single(flush, worker, what))
                 except FencedError:
                     self.fenced += 1
                     break

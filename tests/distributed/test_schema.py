@@ -18,7 +18,7 @@ from scrapy_gp4c.distributed.objects import Owned
 from scrapy_gp4c.distributed.places import Blobs
 from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.schema import VERSION
-from tests.support.ledgers import joined, opened, raised, segments_of, taken
+from tests.support.ledgers import flush_of, joined, opened, raised, segments_of, taken
 from tests.support.postgres import WORKER, Server
 
 
@@ -88,7 +88,11 @@ def test_an_older_ledger_is_brought_up_to_date(server: Server, database: str) ->
         owner.call(schema.check)
     assert schema.create(owner, 4) == (VERSION, "old", 4)
     assert [row.pages for row in owner.call(leases.look).shards] == [7] * 4
-    assert owner.single(poll, joined(owner)).homeless == 4
+    worker = joined(owner)
+    assert owner.single(poll, worker).homeless == 4
+    opened(owner, worker)
+    what = flush_of(1, 1, taken(owner, worker, 2), *segments_of(2, 1))
+    assert [owner.single(flush, worker, what).repeated for _ in range(2)] == [False, True]
     (stored,) = owner.call(objects.registered)
     assert (stored.name, stored.log) == ("one", 0)
     owner.close()
@@ -106,10 +110,10 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
     assert opened(as_worker, worker).cycle == 1
     held = [taken(as_worker, worker, shard) for shard in range(4)]
     tokens = {lease.shard: lease.token for lease in held}
-    as_worker.call(flush, worker, Flush(1, 1, tokens, tuple(segments_of(0, 1)), (Letter(0, 1, b""),)))
+    as_worker.single(flush, worker, Flush(1, 1, tokens, tuple(segments_of(0, 1)), (Letter(0, 1, b""),)))
     (letter,) = as_worker.call(mail.waiting, [1])
     done = {shard: Progress(1, True) for shard in tokens}
-    as_worker.call(flush, worker, Flush(2, 1, tokens, consumed=(letter.id,), progress=done))
+    as_worker.single(flush, worker, Flush(2, 1, tokens, consumed=(letter.id,), progress=done))
     for shard, token in tokens.items():
         as_worker.call(exchange.post, Step(1, "cut"), [Posted(shard, token, b"part")])
     as_worker.call(exchange.put_answer, Step(1, "cut"), b"answer")

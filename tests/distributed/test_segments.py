@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scrapy_gp4c.distributed.errors import LedgerDamagedError
-from scrapy_gp4c.distributed.segments import MOST_BYTES, Segment, pack, read, segment, unpack
+from scrapy_gp4c.distributed.segments import MOST_BYTES, SHORT, Segment, deflated, pack, read, segment, unpack
 from scrapy_gp4c.page_state.outcomes import VISIT
 from tests.support.ledgers import visits_of
 
@@ -69,3 +70,11 @@ def test_a_full_segment_takes_at_most_40_bytes_a_visit() -> None:
     row = len(one.sha256) + 2 + 4 + 4 + 8 + 4 + 24  # columns, and the header of PostgreSQL's row
     assert (len(one.body) + row) / one.visits <= 40
     assert isinstance(one, Segment)
+
+
+@given(st.integers(0, 2 * SHORT), st.binary(min_size=1, max_size=64))
+def test_what_is_deflated_with_small_tables_is_inflated_by_any(size: int, pattern: bytes) -> None:
+    """Of any length about that from which on the usual tables are taken; nothing gets much longer by it."""
+    data = (pattern * (size // len(pattern) + 1))[:size]
+    assert zlib.decompress(deflated(data)) == data
+    assert len(deflated(data)) <= len(zlib.compress(data)) + len(data) // 50 + 8

@@ -12,7 +12,7 @@ from scrapy_gp4c.distributed.errors import DiffersError
 from scrapy_gp4c.distributed.log import Flush, Progress, flush
 from scrapy_gp4c.distributed.objects import Owned
 from scrapy_gp4c.distributed.places import Blobs
-from scrapy_gp4c.distributed.standing import appended, begun, standing
+from scrapy_gp4c.distributed.standing import appended, appended_by, begun, standing
 from tests.support.ledgers import DECIDED, joined, opened, segments_of, taken
 from tests.support.postgres import NEEDS_POSTGRES
 
@@ -31,7 +31,7 @@ def test_a_cycle_is_complete_when_all_shards_have_a_copy(ledger: Connection, tmp
         assert not ledger.call(standing).is_complete
         done = {lease.shard: Progress(1, True) for lease in held}
         tokens = {lease.shard: lease.token for lease in held}
-        ledger.call(flush, worker, Flush(cycle, cycle, tokens, progress=done))
+        ledger.single(flush, worker, Flush(cycle, cycle, tokens, progress=done))
         assert ledger.call(cycles.close, cycle)
         for lease in held:
             assert not ledger.call(standing).is_complete
@@ -62,6 +62,18 @@ def test_segments_are_counted_by_shard_and_cycle(ledger: Connection) -> None:
     for shard in (0, 1):
         lease = taken(ledger, worker, shard)
         what = Flush(shard + 1, 1, {shard: lease.token}, tuple(segments_of(shard, 3 - shard)))
-        ledger.call(flush, worker, what)
+        ledger.single(flush, worker, what)
     assert [ledger.call(appended, 1, shard) for shard in range(3)] == [3, 2, 0]
     assert ledger.call(appended, 2, 0) == 0
+
+
+def test_segments_of_shards_are_counted_by_cycle(ledger: Connection) -> None:
+    """As the log has them, in one statement; of a cycle in which a shard recorded nothing, none."""
+    worker = joined(ledger)
+    opened(ledger, worker)
+    held = [taken(ledger, worker, shard) for shard in (1, 2)]
+    tokens = {lease.shard: lease.token for lease in held}
+    ledger.single(flush, worker, Flush(1, 1, tokens, tuple(segments_of(2, 3))))
+    assert ledger.single(appended_by, 1, [1, 2, 3]) == {2: 3}
+    assert ledger.call(appended, 1, 2) == 3
+    assert ledger.single(appended_by, 2, [1, 2, 3]) == {}

@@ -15,7 +15,7 @@ from scrapy_gp4c.distributed.log import Flush, flush
 from scrapy_gp4c.distributed.looks import LONGEST_S
 from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.segments import segment
-from scrapy_gp4c.distributed.shared_run import FLUSH_S
+from scrapy_gp4c.distributed.turns import FLUSH_S
 from tests.support.ledgers import flush_of, joined, opened, taken, visits_of
 from tests.support.postgres import Server
 from tests.support.proxy import Proxy
@@ -50,7 +50,7 @@ def test_full_segments_take_at_most_40_bytes_a_visit(
     packed = [segment(0, seq, part) for seq, part in enumerate(parts)]
     start = proxy.bytes
     for number, one in enumerate(packed, 1):
-        counted.call(flush, worker, flush_of(number, 1, held[0], one))
+        counted.single(flush, worker, flush_of(number, 1, held[0], one))
     wire = (proxy.bytes - start) / len(visits)
     ((disk,),) = server.execute(
         "SELECT pg_table_size('gp4c.log_1') + pg_indexes_size('gp4c.log_1')", database
@@ -58,7 +58,7 @@ def test_full_segments_take_at_most_40_bytes_a_visit(
     start = proxy.bytes
     tokens = {lease.shard: lease.token for lease in held[1:]}
     together = tuple(segment(shard, 0, parts[shard]) for shard in tokens)
-    counted.call(flush, worker, Flush(201, 1, tokens, together))
+    counted.single(flush, worker, Flush(201, 1, tokens, together))
     several = (proxy.bytes - start) / (VISITS * len(tokens))
     body = sum(len(one.body) for one in packed) / len(visits)
     print(

@@ -156,6 +156,13 @@ class LmdbShard(Store):
         self._settle()
         return self._open.written_visits
 
+    def last_record(self) -> CycleRecord:
+        """Record of the newest cycle, open or finished, without reading the others."""
+        with self.tables.transaction() as txn:
+            found = self.tables.last_record(txn)
+        assert found is not None
+        return found
+
     def copy_to(self, directory: Path) -> Path:
         """Copy it, as the last commit left it, into a directory; returns the file."""
         with translated(self.path):

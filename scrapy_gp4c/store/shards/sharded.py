@@ -25,6 +25,7 @@ from scrapy_gp4c.store.shards.attached import ShardedGains, ShardedHints, Sharde
 from scrapy_gp4c.store.shards.mending import mend
 from scrapy_gp4c.store.shards.numbers import Numbers
 from scrapy_gp4c.store.shards.part import Shard, check_together, counts_of, of_whole
+from scrapy_gp4c.store.shards.sharded_pages import NO_ROW
 from scrapy_gp4c.store.shards.sharded_visits import ShardedVisits
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,7 @@ class ShardedStore(ShardedVisits):
         self.gains = ShardedGains(shards, self._numbers)
         self.weights = ShardedWeights(shards, self._numbers)
         self._committed_s = time.monotonic()
-        self._finders = {}
+        self._finders, self._row = {}, NO_ROW
         self._visit_shards = array("H", parts_of_plan.order_of_visits(shards).tobytes())
 
     @property

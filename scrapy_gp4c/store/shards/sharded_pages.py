@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.page_state.columns import NEW_ROW, Columns, PageRow
 from scrapy_gp4c.scoring.growth import ELSEWHERE, START
 from scrapy_gp4c.store.page_store import Pages
 from scrapy_gp4c.store.records import StoredRequest
@@ -18,6 +18,7 @@ from scrapy_gp4c.store.shards.placing import shard_of_url
 
 Array = npt.NDArray[Any]
 
+NO_ROW: Final = -1, NEW_ROW
 _ADDED: Final = 16_384
 """Pages of a bulk that wait for the others of their shards."""
 
@@ -29,6 +30,8 @@ class ShardedPages:
     _numbers: Numbers
     _places: dict[int, int]
     """Number of each shard -> its place among those that are open."""
+    _row: tuple[int, PageRow]
+    """The page that was read last, as a visit looks at its page's row twice."""
     _finders: dict[int, tuple[Array, Array]]
     """Shard -> its pages that one of another has found, and ``found_by`` of each for the whole."""
 
@@ -38,6 +41,11 @@ class ShardedPages:
 
     def page(self, page: int) -> PageRow:
         """Columns of one page as the last finished cycle left them."""
+        if self._row[0] != page:
+            self._row = page, self._row_of_whole(page)
+        return self._row[1]
+
+    def _row_of_whole(self, page: int) -> PageRow:
         shard, local = self._numbers.place(page)
         row = self._shards[shard].page(local)
         if page >= self._numbers.merged:
@@ -170,7 +178,7 @@ class ShardedPages:
     def _reload(self) -> None:
         """Number all pages anew, once shards have put some into their columns."""
         self._numbers.load()
-        self._finders = {}
+        self._finders, self._row = {}, NO_ROW
 
     def set_request(self, page: int, request: StoredRequest) -> None:
         """Replace the stored request of a page, which stays in its shard; at the next commit."""
