@@ -21,9 +21,9 @@ class Pace(NamedTuple):
 
 SOON: Final = Pace(0.005, 0.125)
 """While all workers do the same and nothing else, as at the opening."""
-HEARD: Final = Pace(0.25, MOST_WAITED)
+HEARD: Final = Pace(0.5, MOST_WAITED)
 """While the others crawl, and hear of a round with their next look, which comes once a second."""
-BESIDE: Final = Pace(0.06, MOST_WAITED)
+BESIDE: Final = Pace(0.15, MOST_WAITED)
 """In the steps after that, while they crawl."""
 
 
