@@ -34,8 +34,9 @@ SLOW, *OTHERS = HOSTS
 PAGES, SLOW_PAGES, CLUSTERS, PLACES = 6, 16, 6, 4
 SAMPLING = (
     "gsb(sample=5)", "gsb(level='directory', sample=2)", "groups(sample=5, in_flight=30)",
-    "db(in_flight=10)", "cb(in_flight=2)",
+    "db(in_flight=10)", "cb(in_flight=6)",
 )  # fmt: skip
+"""With as many in flight as there are clusters: fewer may, by their draws, all wait for the slow host."""
 
 
 class Listed(Spider):
