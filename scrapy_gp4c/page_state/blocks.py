@@ -26,7 +26,7 @@ _SIZES: Final = [np.dtype(dtype).itemsize for dtype in COLUMNS.values()]
 _PLACES: Final = {name: place for place, name in enumerate(COLUMNS)}
 _NARROW: Final = (1, 2, 4)
 _UNSIGNED: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_OTHERS: Final = {"i4": "i", "f2": "e", "f4": "f", "f8": "d"}
+_OTHERS: Final = {"i4": "i", "f2": "e", "f8": "d"}
 """Codes of module struct."""
 
 
@@ -88,7 +88,7 @@ def _width(numbers: Array) -> int:
 def pack(columns: Mapping[str, Array]) -> bytes:
     """Bytes of a block of columns ``[P]``."""
     kept = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
-    widths = [min(_width(numbers), numbers.itemsize) for numbers in kept]
+    widths = list(map(_width, kept))
     parts = [HEAD.pack(len(kept[0]), *widths)]
     for place in sorted(range(len(kept)), key=lambda place: -widths[place]):
         numbers, width = kept[place], widths[place]
