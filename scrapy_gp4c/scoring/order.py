@@ -12,22 +12,26 @@ def places_in_order(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArra
     """Places in which numbers ascend, equal ones in the order that they have: ``[P]``, of P unsigned ones."""
     if len(numbers) < 2:
         return np.arange(len(numbers))
-    above = numbers.astype(np.uint64)
-    above -= above.min()
-    place_bits = np.uint64((len(numbers) - 1).bit_length())
-    low_bits = np.uint64(max(0, int(above.max()).bit_length() + int(place_bits) - 64))
-    keys = above >> low_bits  # so that both have room in 64 bits
+    keys = numbers.astype(np.uint64)
+    lowest = keys.min()
+    keys -= lowest
+    place_bits = np.uint64((len(keys) - 1).bit_length())
+    low_bits = np.uint64(max(0, int(keys.max()).bit_length() + int(place_bits) - 64))
+    keys >>= low_bits  # so that both have room in 64 bits
     keys <<= place_bits
     keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
     order = (keys & _ones(place_bits)).view(np.intp)
-    ordered = above[order]
-    if low_bits and (ordered[1:] < ordered[:-1]).any():  # what was left out decides among neighbours
+    if not low_bits:
+        return order
+    ordered = numbers[order]
+    if (ordered[1:] < ordered[:-1]).any():  # what was left out decides among neighbours
         keys >>= place_bits
         is_alike = keys[1:] == keys[:-1]
         rows = np.flatnonzero(np.append(is_alike, False) | np.append(False, is_alike))
         group = np.append(True, ~is_alike).cumsum(dtype=np.uint64)[rows]
-        order[rows] = order[rows[places_in_order(group << low_bits | ordered[rows] & _ones(low_bits))]]
+        rest = ordered[rows].astype(np.uint64) - lowest & _ones(low_bits)
+        order[rows] = order[rows[places_in_order(group << low_bits | rest)]]
     return order
 
 
