@@ -1,4 +1,4 @@
-"""Order of many whole numbers: sorted together with their places, which takes NumPy a fraction of `argsort`."""
+"""Order of many whole numbers: sorted together with their places, in a fraction of `argsort`'s time."""
 
 from __future__ import annotations
 
