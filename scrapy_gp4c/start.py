@@ -67,8 +67,11 @@ def leave_out_what_is_there(crawler: Crawler) -> None:
 
     Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
     fast as it can asks for several a second. What is no longer used is freed as ever, but for cycles of
-    objects: those that were there now are kept until then.
+    objects: those that were there now are kept until then. Where a program has left out objects itself, they
+    stay as they are: that could not be taken back alone.
     """
+    if gc.get_freeze_count():
+        return
     gc.freeze()
     crawler.signals.connect(_take_them_in_again, signals.spider_closed)
 

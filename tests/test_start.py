@@ -33,3 +33,18 @@ async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store
     await crawl(Watching, store_path, {})
     assert Watching.left_out > 10_000
     assert not gc.get_freeze_count()
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_a_program_has_left_out_stays_so(site: Site, store_path: Path) -> None:
+    """A crawl in such a program neither leaves out more nor takes it in again."""
+    site.pages["/"] = html("a page")
+    Watching.start_urls = [site.url("/")]
+    gc.freeze()
+    try:
+        left_out = gc.get_freeze_count()
+        await crawl(Watching, store_path, {})
+        assert 10_000 < Watching.left_out <= left_out
+        assert 10_000 < gc.get_freeze_count() <= left_out
+    finally:
+        gc.unfreeze()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies.policy import Pages, Planned
-from scrapy_gp4c.scoring.counting_sort import places_in_order
+from scrapy_gp4c.scoring.order import places_in_order
 
 
 class PlannedPages:
@@ -23,9 +23,8 @@ class PlannedPages:
         """In the order of the plan."""
         self.planned = Planned.of(self._plan)
         """The same, with their kinds."""
-        by_page = places_in_order(self.pages)
-        self._by_page = by_page.astype(np.uint32)
-        self._ordered = self.pages[by_page]
+        self._by_page = places_in_order(self.pages).astype(np.uint32)
+        self._ordered = np.sort(self.pages)
 
     def __len__(self) -> int:
         return len(self._plan)

@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.counting_sort import places_in_order
+from scrapy_gp4c.scoring.order import places_in_order
 
 TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Tie-breaking numbers of some rows of a block: drawing them for all pages costs more than most scores."""
 SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
-FEW_ROWS: Final = 256
-"""Rows up to which comparing scores and ties takes less than counting their parts."""
-PART_ROWS: Final = 65_536
+FEW_ROWS: Final = 1_024
+"""Rows up to which comparing scores and ties takes less than making whole numbers of them."""
+PART_ROWS: Final = 131_072
 """Rows that are put in order at a time, about: what is made of them stays in the processor's cache."""
 SAMPLE: Final = 4_096
 """Rows that tell about where the k best begin."""
@@ -105,28 +105,21 @@ def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDA
     ties = ties.astype(np.uint64, copy=False)
     parts = len(scores) // PART_ROWS
     if parts < 2:
-        return _counted(scores, ties)
+        return _sorted(scores, ties)
     sample = np.sort(scores[:: max(1, len(scores) // SAMPLE)])
     cuts = np.unique(sample[np.arange(1, parts) * len(sample) // parts])[::-1].tolist()
     order, rest = [], np.ones(len(scores), np.bool_)
     for cut in (*cuts, -math.inf):
         rows = np.flatnonzero(rest & (scores >= cut))
         rest[rows] = False
-        order.append(rows[_counted(scores[rows], ties[rows])])
+        order.append(rows[_sorted(scores[rows], ties[rows])])
     return np.concatenate(order)
 
 
-def _counted(scores: npt.NDArray[np.float64], ties: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def _sorted(scores: npt.NDArray[np.float64], ties: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Positions, best first."""
-    ranked = _falling(scores)
-    order = places_in_order(ranked, places_in_order((ties >> np.uint64(32)).astype(np.uint32)))
-    by_score, by_tie = ranked[order], ties[order]
-    alike = by_score[1:] == by_score[:-1]
-    alike &= by_tie[1:] ^ by_tie[:-1] < 2**32
-    if alike.any():  # the other half of their ties decides
-        rows = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
-        order[rows] = order[rows[np.lexsort((by_tie[rows], by_score[rows]))]]
-    return np.asarray(order, np.int64)
+    by_tie = places_in_order(ties)
+    return by_tie[places_in_order(_falling(scores[by_tie]))]
 
 
 def _falling(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
