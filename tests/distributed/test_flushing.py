@@ -62,7 +62,7 @@ class Flushing:
     @property
     def written(self) -> int:
         """Visits that the shards have."""
-        return sum(one.written_visits for one in self.store.shards)
+        return sum(one.acknowledged_visits for one in self.store.shards)
 
 
 def _open(tx: Transaction, worker: Worker) -> None:
