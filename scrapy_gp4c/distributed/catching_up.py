@@ -118,7 +118,7 @@ async def _problem(link: Link, one: LmdbShard, begun: Begun, missed: Copies) -> 
     if one.applied > await link.surely(appended, cycle, number):
         return AHEAD
     _, visits, _ = await deferToThread(next, read_log(link.thread, cycle, number, one.applied - 1))
-    own = one.open_visits()[: one.written_visits]
+    own = one.open_visits()[: one.acknowledged_visits]
     return None if own[len(own) - len(visits) :].tobytes() == visits.tobytes() else OTHERWISE
 
 

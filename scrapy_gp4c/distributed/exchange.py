@@ -55,6 +55,15 @@ def post(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
     return _write(tx, step, posts)
 
 
+def settle(tx: Transaction, step: Step, posts: Sequence[Posted]) -> dict[int, bytes]:
+    """Write parts, by number, where a shard has none; return those that count: one statement, rarely two.
+
+    Raises FencedError.
+    """
+    differ = [shard for shard, told in _posted(tx, step, posts) if told == b"differs"]
+    return {shard: part for shard, _, part in posts} | (parts_of(tx, step, differ) if differ else {})
+
+
 def look(tx: Transaction, step: Step) -> Waiting:
     """Return how far a step is: one statement, without parameters, as these take bytes."""
     row = tx.execute(_STEP.format(*step, PARKED_AFTER)).fetchone()
@@ -123,7 +132,8 @@ def parts_of(tx: Transaction, step: Step, shards: Sequence[int]) -> dict[int, by
     return {shard: bytes(body) for shard, body in rows}
 
 
-def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
+def _posted(tx: Transaction, step: Step, posts: Sequence[Posted]) -> list[tuple[int, bytes]]:
+    """What the server says of each; raises FencedError."""
     shards, tokens, parts = zip(*posts, strict=True)
     rows = tx.execute(
         "SELECT shard, gp4c.post(%b, %b, shard, token, body, %b)"
@@ -132,6 +142,11 @@ def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
         binary=True,
     ).fetchall()
     refuse_lost([shard for shard, told in rows if told == b"lost"])
+    return rows
+
+
+def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
+    rows = _posted(tx, step, posts)
     for shard, told in rows:
         if told == b"differs":
             whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Final
 
-from psycopg import sql
-
 from scrapy_gp4c.distributed.errors import LedgerAwayError, LedgerFullError
 from scrapy_gp4c.distributed.link import Link, fired, sleep
 from scrapy_gp4c.distributed.log import Flush, Flushed, Progress, flush
@@ -37,7 +35,7 @@ class Flusher:
         """Whether the ledger has that nothing is left to visit; None: as a former holder has told it."""
         self.failed: Callable[[Gp4cError], object] = lambda error: None
         """Called when nothing can be recorded any more."""
-        self.heard: Callable[[str], object] = lambda told: None
+        self.heard: Callable[[list[bytes]], object] = lambda told: None
         """Called with what was asked besides a flush."""
 
     @property
@@ -45,7 +43,7 @@ class Flusher:
         """Whether nothing is on its way."""
         return self._waiting is None
 
-    def start(self, *, done: bool, besides: sql.Composed | None = None) -> bool:
+    def start(self, *, done: bool, besides: str | None = None) -> bool:
         """Send what is buffered, unless a flush is on its way; tells whether anything was sent.
 
         ``done``: nothing is left to visit; ``besides``: what is asked with it, see `heard`.

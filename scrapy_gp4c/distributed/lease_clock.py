@@ -36,6 +36,11 @@ class LeaseClock:
         self._since = max(self._since, sent)
 
     @property
+    def renewed_s(self) -> float:
+        """Seconds since the call was sent that renewed the lease last."""
+        return self._clock() - self._since
+
+    @property
     def left_s(self) -> float:
         """Seconds in which the worker may still send and fetch; 0: it waits until a renewal is answered."""
         return max(0.0, self._since + self._lease_s * (1 - MARGIN) - self._clock())

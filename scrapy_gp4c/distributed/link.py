@@ -81,9 +81,14 @@ class Link:
         self._beat.start()
 
     def _renew(self) -> None:
-        """Renew the lease until the end, whatever the reactor is busy with."""
-        while not self._ended.wait(self.worker.lease_s / RENEWALS):
-            sent = self.clock.now()
+        """Renew the lease until the end, whatever the reactor is busy with, where no flush has done so."""
+        every_s = self.worker.lease_s / RENEWALS
+        pause_s = every_s
+        while not self._ended.wait(pause_s):
+            pause_s = every_s - self.clock.renewed_s
+            if pause_s > 0:
+                continue
+            pause_s, sent = every_s, self.clock.now()
             try:
                 self.thread.single(leases.renew, self.worker)
                 self.clock.renewed(sent)

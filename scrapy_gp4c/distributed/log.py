@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
-from psycopg import DatabaseError, sql
+from psycopg import DatabaseError
 
 from scrapy_gp4c.distributed import segments
 from scrapy_gp4c.distributed.connection import Calls, Transaction
@@ -84,11 +84,11 @@ class Flushed(NamedTuple):
 
     repeated: bool
     """Whether it was written before, and its answer lost."""
-    told: str | None = None
+    told: list[bytes] | None = None
     """What was asked besides, as it was before the flush."""
 
 
-def flush(tx: Transaction, worker: Worker, what: Flush, besides: sql.Composed | None = None) -> Flushed:
+def flush(tx: Transaction, worker: Worker, what: Flush, besides: str | None = None) -> Flushed:
     """Write segments, mail, progress and the lease's renewal, all or nothing: one statement.
 
     ``besides``: an expression that it selects, too: a statement of its own costs as much as the flush.
@@ -101,8 +101,8 @@ def flush(tx: Transaction, worker: Worker, what: Flush, besides: sql.Composed | 
         renew(tx, worker)
         return Flushed(repeated=False)
     try:
-        also = "" if besides is None else ", " + besides.as_string().replace("%", "%%")
-        row = tx.execute((_FLUSH + also).encode(), _parameters(worker, what)).fetchone()
+        also = "" if besides is None else ", " + besides.replace("%", "%%")
+        row = tx.execute((_FLUSH + also).encode(), _parameters(worker, what), binary=True).fetchone()
     except DatabaseError as error:
         if error.sqlstate == _REFUSED:
             raise _refusal(error.diag.message_primary or "", worker, what) from None

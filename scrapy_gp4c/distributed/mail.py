@@ -6,15 +6,16 @@ led to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import struct
+from typing import Final, NamedTuple, Self
 
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.letters import MOST_BYTES, Found, Message, write
+from scrapy_gp4c.distributed.letters import Found, Message, write
 from scrapy_gp4c.distributed.log import Letter
 
 LETTERS: Final = 32
 """Read at once."""
+_HEAD: Final = struct.Struct(">qihh")
 REMEMBERED: Final = 1_000_000
 """New URLs that a sender remembers to have sent in a cycle."""
 
@@ -25,6 +26,12 @@ class Waiting(NamedTuple):
     id: int
     cycle: int
     letter: Letter
+
+    @classmethod
+    def unpacked(cls, raw: bytes) -> Self:
+        """Of id, cycle, sender, receiver and body, as the server's function packs them."""
+        number, cycle, sender, receiver = _HEAD.unpack_from(raw)
+        return cls(number, cycle, Letter(sender, receiver, raw[_HEAD.size :]))
 
 
 class Sender:
@@ -59,17 +66,6 @@ class Sender:
     def next_cycle(self) -> None:
         """Forget what was sent."""
         self._sent.clear()
-
-
-def waiting(tx: Transaction, shards: Sequence[int], but: Sequence[int] = ()) -> list[Waiting]:
-    """Return letters to shards that nobody consumed, oldest first, but not those with these ids."""
-    rows = tx.execute(
-        "SELECT id, cycle, sender, receiver, CASE WHEN octet_length(body) <= %s THEN body ELSE '' END"
-        " FROM gp4c.mail WHERE receiver = ANY(%s) AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s",
-        (MOST_BYTES, sorted(shards), list(but), LETTERS),
-        binary=True,
-    ).fetchall()
-    return [Waiting(row[0], row[1], Letter(row[2], row[3], bytes(row[4]))) for row in rows]
 
 
 def is_empty(tx: Transaction) -> bool:

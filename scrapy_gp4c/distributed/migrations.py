@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scrapy_gp4c.distributed.flush_function import FLUSH
+from scrapy_gp4c.distributed.look_function import LOOK
 
 _TABLES: Final = """
 CREATE SCHEMA gp4c;
@@ -202,7 +203,7 @@ BEGIN
 END $$;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY, FLUSH)
+MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY, FLUSH, LOOK)
 """The n-th, from 1 on, makes version n of version n - 1."""
 
 GRANTS: Final = (

@@ -121,7 +121,7 @@ class Opening:
             for one in shards:
                 stack.callback(one.close)
                 one.wait()
-            exchange = self._exchange(joined.cycle)
+            exchange = self._exchange(joined.cycle, home)
             planners = await caught_up(link, exchange, shards, now_begun, settings)
             store = SharedStore(home.directory, shards)
             assert self._crawler.stats is not None
@@ -160,7 +160,7 @@ class Opening:
     async def _close(self, home: Home, number: int) -> None:
         """Fold a cycle that was closed before all shards had folded it, and copy them."""
         ended = await self._link.surely(begun, number)
-        exchange, settings = self._exchange(number), as_decided(self._settings, ended.decided)
+        exchange, settings = self._exchange(number, home), as_decided(self._settings, ended.decided)
         with ExitStack() as stack:
             shards = [await opened(self._link, home, shard, ended) for shard in sorted(self._held)]
             for one in shards:
@@ -176,9 +176,9 @@ class Opening:
             await watch(self._link, self._held, None)
             await sleep(LONGEST_S)
 
-    def _exchange(self, cycle: int) -> Exchange:
+    def _exchange(self, cycle: int, home: Home) -> Exchange:
         tokens = {shard: lease.token for shard, lease in self._held.items()}
-        return Exchange(self._link, cycle, tokens, self._watch)
+        return Exchange(self._link, cycle, home.about.shards, tokens, self._watch)
 
     async def _watch(self, missing: Iterable[int]) -> None:
         await watch(self._link, self._held, missing)

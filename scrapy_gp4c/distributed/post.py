@@ -61,9 +61,9 @@ class Post:
         self._awaited: dict[int, Claim] = {}
 
     @property
-    def known(self) -> list[int]:
+    def known(self) -> tuple[int, ...]:
         """Ids of the letters that were read; the ledger may still have them."""
-        return sorted(self._read)
+        return tuple(sorted(self._read))
 
     @property
     def awaited(self) -> Collection[int]:

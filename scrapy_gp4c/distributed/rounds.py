@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.begun import as_begun
 from scrapy_gp4c.crawling.plan_counts import spent_of
-from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange, segments
 from scrapy_gp4c.distributed.connection import Transaction
@@ -22,6 +21,7 @@ from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.link import Link, sleep
 from scrapy_gp4c.distributed.looks import BESIDE, HEARD, SOON, Pace, pause_s
 from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
 from scrapy_gp4c.settings import Settings
@@ -37,9 +37,9 @@ Watch = Callable[[Sequence[int]], Any]
 class Exchange:
     """Brings parts of own shards to the others, and back what follows from all."""
 
-    def __init__(self, link: Link, cycle: int, tokens: Mapping[int, int], watch: Watch) -> None:
-        """Take own shards with their tokens."""
-        self._link, self._cycle, self._tokens, self._watch = link, cycle, tokens, watch
+    def __init__(self, link: Link, cycle: int, of: int, tokens: Mapping[int, int], watch: Watch) -> None:
+        """Take own shards, ``of`` so many, with their tokens."""
+        self._link, self._cycle, self._of, self._tokens, self._watch = link, cycle, of, tokens, watch
 
     async def agreed(
         self,
@@ -53,7 +53,8 @@ class Exchange:
 
         One worker gets all parts and writes the answer, and what `note` writes besides: the one whose part
         was the last; or, as parts that come at the same time do not see each other, the one that holds shard
-        0; or any, should these not come to it. The others get the answer alone.
+        0; or any, should these not come to it. The others get the answer alone. Where all parts are one
+        worker's own it is not written, unless `note` is: nobody waits for it, and a heir makes the same.
         """
         step = Step(self._cycle, name)
         until_s = math.inf
@@ -61,6 +62,8 @@ class Exchange:
         async for found in self._looks(step, own, pace):
             if found.answer is not None:
                 return found.answer
+            if note is None and not found.missing and len(own) == self._of:
+                return combine([own[shard] for shard in sorted(own)])
             if not found.missing:
                 until_s = min(until_s, time.monotonic() + PATIENCE_S)
             if not found.missing and (is_mine or time.monotonic() >= until_s):
@@ -95,14 +98,16 @@ class Exchange:
         """Tell whether all shards have posted their parts of a step."""
         return not (await self._link.surely_single(exchange.look, Step(self._cycle, name))).missing
 
-    async def own_parts(self, name: str, shards: Sequence[int]) -> dict[int, bytes]:
-        """What shards have posted for a step before, whoever held them."""
-        return await self._link.surely_single(exchange.parts_of, Step(self._cycle, name), shards)
+    async def settled(self, name: str, own: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Post own parts of a step; returns those that count, which former holders may have posted."""
+        return await self._link.surely_single(exchange.settle, Step(self._cycle, name), self._posts(own))
 
     async def post(self, name: str, own: Mapping[int, bytes]) -> Waiting:
         """Post own parts of a step, without waiting for the others; returns how far it is."""
-        posts = [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
-        return await self._link.surely_single(exchange.post, Step(self._cycle, name), posts)
+        return await self._link.surely_single(exchange.post, Step(self._cycle, name), self._posts(own))
+
+    def _posts(self, own: Mapping[int, bytes]) -> list[Posted]:
+        return [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
 
     async def _looks(self, step: Step, own: Mapping[int, bytes], pace: Pace) -> AsyncIterator[Waiting]:
         """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
@@ -113,7 +118,8 @@ class Exchange:
             if found.homeless or self._link.failure is not None:
                 await self._watch(await self._link.surely(exchange.missing, step))
             waited_s = time.monotonic() - since_s
-            await sleep(pause_s(pace, waited_s, at_first - found.missing, found.missing))
+            arrived = at_first - found.missing
+            await sleep(pause_s(pace, waited_s, arrived, found.missing, self._of))
             was_missing, found = found.missing, await self._link.surely_single(exchange.look, step)
             if was_missing and not found.missing:
                 pace, at_first, since_s = SOON, 0, time.monotonic()  # for the answer now
@@ -165,14 +171,12 @@ async def plan(
     name, any_awaited = begun_name(number), False
     seen = {one.shard_of.number: 0 for one in planners}
     if number:  # before round 0 nobody has seen anything
-        told = await exchange_.own_parts(name, [*seen])
-        own = {one.shard_of.number: json.dumps([one.written_visits, awaited]).encode() for one in planners}
-        own |= told
+        visits = {one.shard_of.number: one.acknowledged_visits for one in planners}
+        told = {shard: json.dumps([count, awaited]).encode() for shard, count in visits.items()}
+        own = await exchange_.settled(name, told)
         seen = {shard: json.loads(raw)[0] for shard, raw in own.items()}
         if any(planner.rounds is None for planner in planners.values()):  # which ask whether more will come
             any_awaited = json.loads(await exchange_.agreed(name, own, _any_awaited))
-        elif len(told) < len(own):
-            await exchange_.post(name, own)
     steps = {
         one.shard_of.number: planner.steps(
             one.last_record(), _planned(one), any_awaited, seen[one.shard_of.number]
@@ -201,7 +205,7 @@ def _any_awaited(parts: Sequence[bytes]) -> bytes:
 
 
 def _planned(shard: LmdbShard) -> Planned:
-    return PlannedPages(shard.plan()).planned
+    return Planned.of(np.concatenate([np.empty(0, PLAN), *shard.plan()]))
 
 
 def planners_of(shards: Sequence[LmdbShard], settings: Settings) -> dict[LmdbShard, Planner]:

@@ -55,7 +55,7 @@ def pack(visits: npt.NDArray[Any], rest: bytes = b"") -> bytes:
         raise ValueError(f"expected visits of dtype VISIT; found {visits.dtype}")
     rows = visits.copy()  # contiguous, and without padding: a row's bytes are those of its columns, in order
     bits = rows["time"].view("<u8")
-    rows["time"] = np.diff(bits, prepend=np.zeros(1, "<u8")).view("<f8")
+    rows["time"][1:] = (bits[1:] - bits[:-1]).view("<f8")
     packed = deflated(rows.view(np.uint8).reshape(len(visits), VISIT.itemsize).T.tobytes())
     packed_rest = deflated(rest) if rest else b""
     return _HEAD.pack(MAGIC, len(visits), len(packed), len(rest), len(packed_rest)) + packed + packed_rest

@@ -108,16 +108,16 @@ class SharedRun(Run):
             self._flush_and_poll(is_idle)
             if awaits and self._flusher.is_quiet and self._is_quiet():
                 self._once("answers", self._end_unanswered)
-        if not is_idle and (is_due or self._is_asked_for()):
-            wake(self._crawler)  # else what is under way does, once it is in
-        if self._is_asked_for():
+        if self._is_asked_for():  # else what is under way wakes the engine, once it is in
+            if not is_idle:
+                wake(self._crawler)
             self._turns.soon()
 
     def _flush_and_poll(self, is_idle: bool) -> None:
         """Look at the ledger, in one statement with a flush if there is one; it tells what was before."""
         step = self._part.rounds.next_step(self.cycle.number)
         self._flusher.heard = lambda told: self._once("poll", lambda: self._hear(heard(told), step))
-        besides = None if "poll" in self._busy else looking(self._link.worker, step)
+        besides = None if "poll" in self._busy else looking(self._link.worker, step, self._post.known)
         if is_idle or not self._flusher.start(done=False, besides=besides):
             self._once("poll", self._poll)
 
@@ -134,8 +134,8 @@ class SharedRun(Run):
         def over(result: Any) -> None:
             self._busy.pop(name, None)
             error = getattr(result, "value", None)
-            if self._ending or isinstance(error, CancelledError):
-                return
+            if self._ending or isinstance(error, CancelledError) or (error is None and name == "poll"):
+                return  # a poll wakes the engine for letters alone
             if error is None:
                 wake(self._crawler)
             elif isinstance(error, MoreShardsError):
@@ -166,14 +166,15 @@ class SharedRun(Run):
 
     async def _poll(self) -> None:
         step = self._part.rounds.next_step(self.cycle.number)
-        await self._hear(await self._link.single(poll, self._link.worker, step), step)
+        known = self._post.known
+        await self._hear(await self._link.single(poll, self._link.worker, step, known), step)
 
     async def _hear(self, found: Poll, step: Step | None) -> None:
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
-        if found.mail:
-            numbers, known = self._part.store.numbers, self._post.known
-            self._post.receive(await self._link.single(mail.waiting, numbers, known))
+        if found.letters:
+            self._post.receive(found.letters)
+            wake(self._crawler)
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
         own = self._part.rounds

@@ -179,16 +179,16 @@ class SharedStore(ShardedStore):
 
     def plan(self) -> Iterator[Array]:
         """Yield the plan, dtype `PLAN`: of each round what these shards have of it, first to visit first."""
-        if len(self._rounds) < len(self.rounds()):
-            self._rounds += self._rounds_from(len(self._rounds))
+        if (first := len(self._rounds)) < (stop := len(self.rounds())):
+            self._rounds += self._rounds_from(first, stop)
         return iter(self._rounds)
 
-    def _rounds_from(self, first: int) -> Iterator[Array]:
+    def _rounds_from(self, first: int, stop: int) -> Iterator[Array]:
         """Read rounds of the plan: a crawl asks for all of them after each."""
         record = self._own[0].last_record()
         ends = [np.cumsum([0, *(one["planned"] for one in own.rounds())]) for own in self._own]
         plans = [np.concatenate([np.empty(0, PLAN), *own.plan()]) for own in self._own]
-        for number in range(first, len(self.rounds())):
+        for number in range(first, stop):
             parts = [np.empty(0, PLAN)]
             drawn = [np.empty(0, np.uint64)]
             for shard, (own, plan, end) in enumerate(zip(self._own, plans, ends, strict=True)):

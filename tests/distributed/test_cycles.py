@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_gp4c.distributed import cycles, exchange, mail, objects
+from scrapy_gp4c.distributed import cycles, exchange, objects
 from scrapy_gp4c.distributed.arithmetic import Arithmetic
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.cycles import Decided, Joined
@@ -20,6 +20,7 @@ from scrapy_gp4c.distributed.ledger import LedgerThread
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush, read_log
 from scrapy_gp4c.distributed.objects import Owned
 from scrapy_gp4c.distributed.places import Blobs
+from scrapy_gp4c.distributed.polling import poll
 from tests.support.ledgers import CODE, DECIDED, flush_of, joined, opened, segments_of, taken
 from tests.support.postgres import Server
 
@@ -143,7 +144,7 @@ def test_a_cycle_closes_when_all_are_done_and_no_mail_is_left(ledger: Connection
     tokens = all_done(ledger, worker, 1, 2)
     ledger.single(flush, worker, Flush(3, 1, tokens, letters=(Letter(0, 1, b""),)))
     assert not ledger.call(cycles.close, 1)
-    (letter,) = ledger.call(mail.waiting, [1])
+    (letter,) = ledger.single(poll, worker).letters
     ledger.single(flush, worker, Flush(4, 1, tokens, consumed=(letter.id,), progress={1: Progress(2, False)}))
     assert not ledger.call(cycles.close, 1)
     ledger.single(

@@ -74,6 +74,19 @@ def test_parts_of_several_shards_are_one_statement(ledger: Connection) -> None:
     assert lost.value.shards == (2,)
 
 
+def test_what_was_posted_first_is_settled(ledger: Connection) -> None:
+    """Whoever held the shard then; a part is written where there is none, under its fence."""
+    worker = joined(ledger)
+    held = {shard: taken(ledger, worker, shard).token for shard in range(3)}
+    ledger.single(exchange.post, CUT, [Posted(1, held[1], b"first")])
+    posts = [Posted(shard, token, b"%d" % shard) for shard, token in held.items()]
+    for _ in range(2):
+        assert ledger.single(exchange.settle, CUT, posts) == {0: b"0", 1: b"first", 2: b"2"}
+    assert ledger.call(exchange.told, CUT) == [b"0", b"first", b"2"]
+    with pytest.raises(FencedError):
+        ledger.single(exchange.settle, CUT, [posts[0]._replace(token=held[0] - 1)])
+
+
 def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:
     """Of all parts, by sender; numbers of 64 bits as they are."""
     worker = joined(ledger)

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from scrapy_gp4c.distributed import cycles, leases, mail
+from scrapy_gp4c.distributed import cycles, leases
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import FencedError
 from scrapy_gp4c.distributed.flushing import Flusher
 from scrapy_gp4c.distributed.leases import Worker, new_worker
 from scrapy_gp4c.distributed.link import Link, sleep
 from scrapy_gp4c.distributed.log import read_log
+from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.distributed.post import Post
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.errors import Gp4cError
@@ -62,7 +63,7 @@ class Flushing:
     @property
     def written(self) -> int:
         """Visits that the shards have."""
-        return sum(one.written_visits for one in self.store.shards)
+        return sum(one.acknowledged_visits for one in self.store.shards)
 
 
 def _open(tx: Transaction, worker: Worker) -> None:
@@ -92,7 +93,7 @@ async def test_the_ledger_has_it_first(one: Flushing, ledger: Connection) -> Non
     assert (one.written, one.store.waiting) == (12, 0)
     recorded = [len(visits) for shard in range(4) for _, visits, _ in read_log(ledger, 1, shard)]
     assert sum(recorded) == 12
-    (letter,) = ledger.call(mail.waiting, range(4))
+    (letter,) = ledger.single(poll, one.link.worker).letters
     assert letter.letter.receiver == one.store.shard_number(one.store.find(key(3)) or 0)
 
 

@@ -38,6 +38,7 @@ def test_late_answers_do_not_shorten_a_lease() -> None:
     lease.renewed(5.0)
     lease.renewed(1.0)
     assert lease.left_s == pytest.approx(5.0 + 20.0)
+    assert lease.renewed_s == -5.0
 
 
 def test_the_clock_counts_suspension_and_is_never_set() -> None:

@@ -93,6 +93,30 @@ async def test_a_lease_is_renewed_while_the_reactor_is_busy(
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_lease_that_flushes_renew_is_not_renewed_besides(
+    linked: Callable[..., Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as they stop, it is."""
+    renewed: list[float] = []
+    renew = leases.renew
+
+    def noted(tx: Transaction, worker: leases.Worker) -> None:
+        renewed.append(time.monotonic())
+        renew(tx, worker)
+
+    monkeypatch.setattr(leases, "renew", noted)
+    link = linked(lease_s=1.2)
+    await link.enter([])
+    for _ in range(40):
+        link.clock.renewed(link.clock.now())
+        await sleep(0.02)
+    assert renewed == []
+    while not renewed:
+        await sleep(0.02)
+    assert link.may_act
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_name_that_another_took_over_is_lost(linked: Callable[..., Link], ledger: Connection) -> None:
     """The former worker hears why, and does nothing in its name any more."""
     link = linked(lease_s=1.2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.distributed import letters, mail
+from scrapy_gp4c.distributed import letters
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.errors import DiffersError, FencedError
 from scrapy_gp4c.distributed.letters import (
@@ -25,6 +25,7 @@ from scrapy_gp4c.distributed.letters import (
 )
 from scrapy_gp4c.distributed.log import Flush, Letter, flush
 from scrapy_gp4c.distributed.mail import Sender
+from scrapy_gp4c.distributed.polling import poll
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
@@ -225,26 +226,22 @@ def test_mail_goes_with_the_flush(ledger: Connection, connect: Callable[..., Con
     sent = tuple(Letter(0, 1, body) for body in letters.write([FOUND]) * 3)
     with pytest.raises(FencedError):
         ledger.single(flush, one, Flush(1, 1, {0: first.token - 1}, letters=sent))
-    assert ledger.call(mail.waiting, [1]) == []
+    assert ledger.single(poll, two).letters == ()
     ledger.single(flush, one, Flush(1, 1, {0: first.token}, letters=sent))
-    waiting = ledger.call(mail.waiting, [0, 1])
+    waiting = ledger.single(poll, two).letters
     assert [one.letter for one in waiting] == list(sent)
-    assert ledger.call(mail.waiting, [0, 2, 3]) == []
-    assert ledger.call(mail.waiting, [1], [waiting[0].id]) == waiting[1:]
+    assert ledger.single(poll, one).letters == ()
+    assert ledger.single(poll, two, None, (waiting[0].id,)).letters == waiting[1:]
     consumed = tuple(one.id for one in waiting[:2])
     what = Flush(1, 1, {1: second.token}, tuple(segments_of(1, 1)), consumed=consumed)
     killed(ledger, two)
-    third = taken(ledger, joined(ledger, "three"), 1)
+    heir = joined(ledger, "three")
+    third = taken(ledger, heir, 1)
     with pytest.raises(FencedError):
         ledger.single(flush, two, what)
-    assert len(ledger.call(mail.waiting, [1])) == 3
-    three = ledger.call(
-        lambda tx: tx.execute("SELECT instance FROM gp4c.worker WHERE name = 'three'").fetchone()
-    )
-    assert three is not None
-    heir = two._replace(name="three", instance=three[0])
+    assert len(ledger.single(poll, heir).letters) == 3
     ledger.single(flush, heir, what._replace(tokens={1: third.token}))
-    assert [one.id for one in ledger.call(mail.waiting, [1])] == [waiting[2].id]
+    assert [one.id for one in ledger.single(poll, heir).letters] == [waiting[2].id]
     with pytest.raises(DiffersError, match="of 2 letters that were to be consumed, 0 are there"):
         ledger.single(flush, heir, Flush(2, 1, {1: third.token}, consumed=consumed))
 
@@ -257,6 +254,6 @@ def test_a_letter_beyond_all_bounds_is_read_as_none(ledger: Connection) -> None:
     ledger.call(
         flush, worker, Flush(1, 1, {0: lease.token}, letters=(Letter(0, 0, bytes(letters.MOST_BYTES + 1)),))
     )
-    (found,) = ledger.call(mail.waiting, [0])
+    (found,) = ledger.single(poll, worker).letters
     assert found.letter.body == b""
     assert letters.read(found.letter.body, check).refused == 1

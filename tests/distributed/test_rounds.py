@@ -85,7 +85,7 @@ class Worker:
         async def watch(missing: Sequence[int]) -> None:
             self.waited = sorted({*self.waited, *missing})
 
-        self.exchange = Exchange(self.link, 4, tokens, watch)
+        self.exchange = Exchange(self.link, 4, 4, tokens, watch)
         self.rounds = SharedRounds(planners_of(self.shards, SETTINGS))
 
     async def plan(self, number: int, awaited: bool = False) -> bool:
@@ -193,7 +193,7 @@ async def test_a_round_is_that_of_one_process_with_the_same_marks(
         visit(range(0, 90, 9))
         seen = len(whole.open_visits())
         for one in workers:
-            marks = {shard.shard_of.number: b"[%d, true]" % shard.written_visits for shard in one.shards}
+            marks = {shard.shard_of.number: b"[%d, true]" % shard.acknowledged_visits for shard in one.shards}
             await one.exchange.post(begun_name(1), marks)
         visit(range(0, 90, 4))
         assert len(whole.open_visits()) > seen
@@ -253,8 +253,8 @@ async def test_parts_of_all_are_waited_for(workers: list[Worker], ledger: Any) -
     assert await early == late == b"abcd"
     assert workers[0].waited == [2, 3]
     assert await workers[1].exchange.is_complete("step")
-    assert await workers[1].exchange.own_parts("step", [0, 3]) == {0: b"a", 3: b"d"}
-    assert await workers[1].exchange.own_parts("other step", [0]) == {}
+    assert await workers[1].exchange.settled("step", {2: b"c", 3: b"other"}) == {2: b"c", 3: b"d"}
+    assert await workers[1].exchange.settled("other step", {2: b"e"}) == {2: b"e"}
 
 
 @pytest_twisted.ensureDeferred
@@ -313,6 +313,23 @@ async def test_another_puts_the_parts_together_in_the_end(workers: list[Worker],
     assert told == b"abcd"
     assert noted == [told], "in the transaction that writes the answer"
     assert await workers[0].exchange.agreed("step", {0: b"a", 1: b"b"}, bytes) == told
+
+
+@pytest_twisted.ensureDeferred
+async def test_one_worker_with_all_shards_posts_its_parts_alone(workers: list[Worker], ledger: Any) -> None:
+    """What follows from them nobody waits for; a heir of some shards makes it of the parts."""
+    one = workers[0]
+    one.shards = [*workers[0].shards, *workers[1].shards]
+    await one.begin()
+    own = {shard: b"abcd"[shard : shard + 1] for shard in (2, 0, 1, 3)}
+    assert await one.exchange.agreed("step", own, b"".join) == b"abcd"
+    assert ledger.call(exchange.answer, Step(4, "step")) is None
+    assert ledger.call(exchange.told, Step(4, "step")) == [b"a", b"b", b"c", b"d"]
+    assert await one.exchange.agreed("step", {2: b"c"}, b"".join) == b"abcd"
+    assert ledger.call(exchange.answer, Step(4, "step")) == b"abcd"
+    noted: list[bytes] = []
+    told = await one.exchange.agreed("other", own, b"".join, lambda _, answer: noted.append(answer))
+    assert noted == [told] == [ledger.call(exchange.answer, Step(4, "other"))]
 
 
 def test_a_planned_round_is_taken_over_once(workers: list[Worker]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_gp4c.distributed import cycles, exchange, leases, mail, objects, schema
+from scrapy_gp4c.distributed import cycles, exchange, leases, objects, schema
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerRightsError, LedgerSchemaError
 from scrapy_gp4c.distributed.exchange import Posted, Step
@@ -111,7 +111,7 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
     held = [taken(as_worker, worker, shard) for shard in range(4)]
     tokens = {lease.shard: lease.token for lease in held}
     as_worker.single(flush, worker, Flush(1, 1, tokens, tuple(segments_of(0, 1)), (Letter(0, 1, b""),)))
-    (letter,) = as_worker.call(mail.waiting, [1])
+    (letter,) = as_worker.single(poll, worker).letters
     done = {shard: Progress(1, True) for shard in tokens}
     as_worker.single(flush, worker, Flush(2, 1, tokens, consumed=(letter.id,), progress=done))
     for shard, token in tokens.items():

@@ -74,18 +74,18 @@ def test_nothing_is_written_before_it_is_acknowledged(begun: Path, tmp_path: Pat
             visit(store, page)
         second = store.sealed()
         assert store.waiting == 30
-        assert sum(one.written_visits for one in store.shards) == 0
+        assert sum(one.acknowledged_visits for one in store.shards) == 0
         store.write(first)
         assert store.waiting == 10
-        assert sum(one.written_visits for one in store.shards) == 20
+        assert sum(one.acknowledged_visits for one in store.shards) == 20
         assert {(one.shard, one.seq) for one in first} == {(one.shard, 0) for one in first}
         assert all(one.seq == (one.shard in {other.shard for other in first}) for one in second)
+        applied = {number: int(number in {one.shard for one in first}) for number in range(SHARDS)}
+        assert {one.shard_of.number: one.applied for one in store.shards} == applied
     with ExitStack() as stack:
         again = SharedStore(tmp_path / "own", opened(stack, tmp_path / "own"))
         assert (again.waiting, len(again.open_visits())) == (0, 20)
-        assert {shard.shard_of.number: shard.applied for shard in again.shards} == {
-            number: int(number in {one.shard for one in first}) for number in range(SHARDS)
-        }
+        assert {one.shard_of.number: one.applied for one in again.shards} == applied
 
 
 @settings(max_examples=15)

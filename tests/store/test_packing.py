@@ -64,13 +64,13 @@ def test_a_shard_is_built_again_from_what_it_sealed(tmp_path: Path) -> None:
         one.record(NewVisit(page, "first", 1.0, "new", fingerprint=5))
         one.set_validators(page, "e", None)
         one.commit()
-        assert one.written_visits == 0
+        assert one.acknowledged_visits == 0
         sealed = one.seal(0)
         assert sealed is not None
         one.write()
         other.apply(sealed, 0)
         for shard in (one, other):
-            assert (shard.applied, shard.written_visits, shard.pages) == (1, 1, 1)
+            assert (shard.applied, shard.acknowledged_visits, shard.pages) == (1, 1, 1)
         assert other.open_visits().tobytes() == one.open_visits().tobytes()
         assert other.validators(0) == ("e", None)
         with pytest.raises(ValueError, match="expected new pages from 1 on"):
@@ -78,7 +78,7 @@ def test_a_shard_is_built_again_from_what_it_sealed(tmp_path: Path) -> None:
 
 
 def test_acknowledged_segments_are_written_together(tmp_path: Path) -> None:
-    """One transaction for a hundred visits, or before anybody asks how far the shard is."""
+    """One transaction for a hundred visits, with a round, or before anybody asks how far the shard is."""
     sizes = Sizes(commit_visits=2**31 - 1)
     new_shard(tmp_path / "one", ShardOf(1, 4, "crawl"), sizes)
     with open_shard(tmp_path / "one", 4, sizes) as one:
@@ -103,8 +103,13 @@ def test_acknowledged_segments_are_written_together(tmp_path: Path) -> None:
         assert transactions() == before + 1
         visit(1, 4)
         assert transactions() == before + 1
-        assert (one.applied, one.written_visits, transactions()) == (5, 101, before + 2)
+        assert (one.applied, one.acknowledged_visits, transactions()) == (5, 101, before + 2)
         visit(1, 5)
+        assert (one.acknowledged_visits, transactions()) == (102, before + 2)
+        one.add_round([], seen=102, plan={})
+        assert (transactions(), one.rounds()) == (before + 3, [{"planned": 0, "seen": 102}])
+        assert (one.applied, transactions()) == (6, before + 3), "they went with the round"
+        visit(1, 6)
         one.wait(False)
-        assert transactions() == before + 3
-        assert len(one.open_visits()) == 102
+        assert transactions() == before + 4
+        assert len(one.open_visits()) == 103

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,8 @@ from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
 from scrapy_gp4c.store.lmdb_store.structure import Looked, look
 from scrapy_gp4c.store.whole_files import sync
 
+InTransaction = Callable[[Any], object]
+"""Is called with a write transaction."""
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 SEARCH_INDEX: Final = "search.sqlite"

@@ -121,11 +121,11 @@ class OpenCycle(OpenRequests):
             self.before_commit()
             self.write(len(self._sealed))
 
-    def write(self, batches: int) -> None:
-        """Write what was sealed first, so many times, in one transaction; else as `commit`."""
+    def write(self, batches: int, beside: Callable[[Any], object] = lambda txn: None) -> None:
+        """Write what was sealed first, so many times, and what goes beside it, in one transaction."""
         sealed = self._sealed[:batches]
         cycle, visits = self.number or 0, self._visits.copy()
-        notes = np.concatenate([one.notes() for one in sealed])
+        told = [notes for one in sealed if len(notes := one.notes())]
         with self._tables.transaction(write=True) as txn:
             for one in sealed:
                 one.write(txn, self._tables.db, cycle, self._known_request)
@@ -133,13 +133,14 @@ class OpenCycle(OpenRequests):
                     visits.append(one.visit_rows())
                     key = U32_PAIR.pack(cycle, len(visits) - 1)
                     self._tables.db["log"].put(txn, key, visits[-1].tobytes())
-            if len(notes):
+            if told:
                 key = U32_PAIR.pack(cycle, len(self._notes))
-                self._tables.db["notes"].put(txn, key, notes.tobytes())
+                self._tables.db["notes"].put(txn, key, b"".join(notes.tobytes() for notes in told))
             if applied := [one.applied for one in sealed if one.applied is not None]:
                 self._tables.put_meta(txn, APPLIED, applied[-1])
+            beside(txn)
         self._visits = visits
-        self._notes += [notes] if len(notes) else []
+        self._notes += [np.concatenate(told)] if told else []
         del self._sealed[:batches]
         self.committed_s = monotonic()
 
@@ -149,8 +150,7 @@ class OpenCycle(OpenRequests):
         Raises ValueError, and writes nothing, for what does not go on where this is.
         """
         self.require()
-        visits = sealed.visit_rows()
-        pages = [*range(self.pages, self.pages + len(sealed.pages))]
+        visits, pages = sealed.visit_rows(), [*range(self.pages, self.pages + len(sealed.pages))]
         if self._unsaved or self._sealed or list(sealed.pages) != pages:
             raise ValueError(f"expected new pages from {self.pages} on; found {list(sealed.pages)[:3]}")
         for value in sealed.pages.values():
@@ -296,5 +296,5 @@ class OpenCycle(OpenRequests):
 
     def visits(self) -> npt.NDArray[Any]:
         """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
-        unsaved = (one.visit_rows() for one in (*self._sealed, self._unsaved))
-        return np.concatenate([*self._visits, *unsaved])
+        buffered = (visit for one in (*self._sealed, self._unsaved) for visit in one.visits)
+        return np.frombuffer(bytearray().join((*(one.tobytes() for one in self._visits), *buffered)), VISIT)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import PLAN
+from scrapy_gp4c.store.lmdb_store.environment import InTransaction
 from scrapy_gp4c.store.lmdb_store.sealed import U32_PAIR
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -49,12 +50,12 @@ def add_round(
     seen: int,
     about: CycleRecord,
     sizes: Sizes,
-    beside: Callable[[Any], object],
+    complete: Callable[[InTransaction], object],
 ) -> None:
     """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
 
-    ``about``: added to the record in the transaction that completes the round; ``beside``: called with that
-    transaction, to write what belongs to the round.
+    ``about``: added to the record in the transaction that completes the round; ``complete``: calls back with
+    that transaction.
     """
     cycle, before = record["cycle"], rounds(record)
     planned = sum(one["planned"] for one in before)
@@ -68,16 +69,17 @@ def add_round(
             group = []
         group.append(chunk)
         written += len(chunk)
-    complete: CycleRecord = {
+    completed: CycleRecord = {
         **about,
         "planned": planned + written,
         "rounds": [*before, {"planned": written, "seen": seen}],
     }
-    with tables.transaction(write=True) as txn:
-        number = _put(tables, txn, cycle, number, group)
-        _drop_from(tables, txn, cycle, number)
-        beside(txn)
-        tables.put_record(txn, cycle, complete)
+
+    def last(txn: Any) -> None:
+        _drop_from(tables, txn, cycle, _put(tables, txn, cycle, number, group))
+        tables.put_record(txn, cycle, completed)
+
+    complete(last)
 
 
 def _of_equal_size(parts: Iterable[Rows], size: int) -> Iterator[Rows]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -34,9 +35,11 @@ def columns_of(
     parts: list[Columns] = [{name: np.empty(0, COLUMNS[name]) for name in kept}]
     if gains is not None:
         parts[0] |= unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}
-    blocks, starts = np.unique(pages // tables.block_rows, return_index=True)
-    for block, own in zip(blocks.tolist(), np.split(pages, starts)[1:], strict=True):
-        rows = own - np.uint32(block * tables.block_rows)
+    number = pages // tables.block_rows
+    ends = {0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist(), len(pages)}
+    for start, end in pairwise(sorted(ends)):
+        block = int(number[start])
+        rows = pages[start:end] - np.uint32(block * tables.block_rows)
         with tables.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
             value = tables.block(txn, block)
             size = pages_of(value)
@@ -48,6 +51,8 @@ def columns_of(
             beside |= gains.block(block, size)
             part |= {name: column[rows] for name, column in beside.items()}
         parts.append(part)
+    if gains is None and len(parts) == 2:
+        return parts[1]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

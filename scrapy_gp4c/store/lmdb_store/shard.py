@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.store.lmdb_store.environment import InTransaction
 from scrapy_gp4c.store.lmdb_store.failures import DATA, translated
 from scrapy_gp4c.store.lmdb_store.open_cycle import APPLIED
 from scrapy_gp4c.store.lmdb_store.packing import pack_rest, unpacked
@@ -90,13 +91,17 @@ class LmdbShard(Store):
         """Write what it has of the plan of the next round, and where in the round that is."""
         cycle, number = self._open.require(), len(self.rounds())
 
-        def place(txn: Any) -> None:
-            if not number:
-                self.tables.db["positions"].drop(txn)
-            value = positions.astype("<u4").tobytes()
-            self.tables.db["positions"].put(txn, U32_PAIR.pack(cycle, number), value)
+        def complete(work: InTransaction) -> None:
+            def place(txn: Any) -> None:
+                if not number:
+                    self.tables.db["positions"].drop(txn)
+                value = positions.astype("<u4").tobytes()
+                self.tables.db["positions"].put(txn, U32_PAIR.pack(cycle, number), value)
+                work(txn)
 
-        self._add_round([part], seen, about, place)
+            self._complete(place)
+
+        self._add_round([part], seen, about, complete)
 
     # --- what a log elsewhere has first
 
@@ -126,9 +131,13 @@ class LmdbShard(Store):
     def _settle(self) -> None:
         """Write what may be written."""
         if self._acknowledged:
-            self._open.write(self._acknowledged)
-            del self._sealed_visits[: self._acknowledged]
-            self._acknowledged = 0
+            self._complete(lambda txn: None)
+
+    def _complete(self, work: InTransaction) -> None:
+        """Write that and what completes a round, in one transaction."""
+        self._open.write(self._acknowledged, work)
+        del self._sealed_visits[: self._acknowledged]
+        self._acknowledged = 0
 
     def apply(self, sealed: Sealed, number: int) -> None:
         """Write a segment that was sealed elsewhere; raises ValueError where it does not go on here."""
@@ -151,10 +160,9 @@ class LmdbShard(Store):
             self.tables.put_meta(txn, SHARD.decode(), list(self.shard_of))
 
     @property
-    def written_visits(self) -> int:
-        """How many visits of the open cycle are written: the first ones of `open_visits`."""
-        self._settle()
-        return self._open.written_visits
+    def acknowledged_visits(self) -> int:
+        """How many visits of the open cycle are or may be written: the first ones of `open_visits`."""
+        return self._open.written_visits + sum(self._sealed_visits[: self._acknowledged])
 
     def last_record(self) -> CycleRecord:
         """Record of the newest cycle, open or finished, without reading the others."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
-from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.environment import Environment, InTransaction
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.hints import Hints
 from scrapy_gp4c.store.lmdb_store.migration import migrate
@@ -161,20 +161,25 @@ class Store(OpenPages):
         ``seen``: visits of the cycle that it was made from; they are committed first. ``about``: what the
         cycle's record says from then on, written with the last of the plan.
         """
-        self._add_round(chunks, seen, about, lambda txn: None)
+        self._add_round(chunks, seen, about, self._complete)
+
+    def _complete(self, work: InTransaction) -> None:
+        """Do work in the transaction that completes a round."""
+        with self.tables.transaction(write=True) as txn:
+            work(txn)
 
     def _add_round(
         self,
         chunks: Iterable[npt.NDArray[Any]],
         seen: int,
         about: CycleRecord,
-        beside: Callable[[Any], object],
+        complete: Callable[[InTransaction], object],
     ) -> None:
         self._open.require()
-        if not 0 <= seen <= len(self._open.visits()):
-            raise ValueError(f"the cycle has {len(self._open.visits())} visits; found seen = {seen}")
+        if not 0 <= seen <= (visits := len(self._open.visits())):
+            raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
         self._open.commit()
-        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes, beside)
+        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes, complete)
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""

@@ -22,7 +22,7 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
 from scrapy_gp4c.store.lmdb_store.groups import Told
 from scrapy_gp4c.store.lmdb_store.schema import Handles
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode, split
+from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, decode, encode, split
 from scrapy_gp4c.store.lmdb_store.sizes import BLOCKS_TOGETHER
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
@@ -182,13 +182,13 @@ class Tables:
         """Add to the JSON record of a cycle, creating it."""
         key = U32.pack(cycle)
         old = self.db["cycles"].get(txn, key)
-        merged = {"cycle": cycle, **(json.loads(old) if old else {}), **record}
+        merged = {"cycle": cycle, **(decode(old) if old else {}), **record}
         self.db["cycles"].put(txn, key, encode(merged))
 
     def last_record(self, txn: Any) -> CycleRecord | None:
         """Record of the newest cycle, open or finished."""
         value = self.db["cycles"].last(txn)
-        record: CycleRecord | None = None if value is None else json.loads(value)
+        record: CycleRecord | None = None if value is None else decode(value)
         return record
 
     def block(self, txn: Any, block: int) -> memoryview:
@@ -259,7 +259,7 @@ class Tables:
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
         with self.transaction() as txn:
-            return [json.loads(bytes(value)) for _, value in self.db["cycles"].items(txn)]
+            return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn)]
 
     def urls(self, first: int, stop: int) -> list[str]:
         """Read the URLs of the pages first..stop-1, all merged; raises StoreDamagedError for what is none."""

@@ -68,7 +68,7 @@ class Unsaved:
     def notes(self) -> npt.NDArray[Any]:
         """All notes, dtype `NOTE`, in the order in which they were made."""
         self._gather()
-        return np.concatenate([NO_NOTES, *self._notes])
+        return np.concatenate(self._notes) if self._notes else NO_NOTES
 
     def write(self, txn: Any, db: Handles, cycle: int, known_request: KnownRequest) -> None:
         """Write what is told of pages: all but visits and notes, which are numbered."""

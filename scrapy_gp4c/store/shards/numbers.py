@@ -73,12 +73,12 @@ class Numbers:
 
     def place(self, page: int) -> tuple[int, int]:
         """Shard of a page, and its id there; raises ValueError where there is no such page."""
-        if not 0 <= page < self.pages:
+        if 0 <= page < self.merged:
+            shard = bisect_right(self.first, page) - 1
+            return shard, page - self.first[shard]
+        if not self.merged <= page < self.pages:
             raise ValueError(f"there is no page {page}: the store has {self.pages}")
-        if page >= self.merged:
-            return self._new_shard[page - self.merged], self._new_local[page - self.merged]
-        shard = bisect_right(self.first, page) - 1
-        return shard, page - self.first[shard]
+        return self._new_shard[page - self.merged], self._new_local[page - self.merged]
 
     def page(self, shard: int, local: int) -> int:
         """Id of a page of a shard."""
