@@ -146,8 +146,8 @@ def together(runs: int) -> None:
         evolution = Evolution(Parameters(terminals=terminals, generations=6), seed=1)
         judge, known = TextFitness(truth, load_fitness("ndcg"), "visits"), {}
         while not evolution.finished:
-            new = [text for text in evolution.ask() if text not in known]
-            known |= zip(new, judge.outcomes(new), strict=True)
+            new = {text: form for text, form in evolution.ask().items() if text not in known}
+            known |= judge.outcomes(new)
             evolution.tell(known)
         individuals = [parse(text) for text in list(dict.fromkeys([*new, *known]))[:MOST_TEXTS]]
         alone, shared = [], []

@@ -87,7 +87,7 @@ class Expression:
         return hash(self.tokens)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (parse, (self.text,))
+        return (Expression, (self.tokens,))
 
     def __call__(self, terminals: Mapping[str, npt.NDArray[Any]], rows: int | None = None) -> Array:
         """Scores of all rows, float64 ``[P]``, always finite.

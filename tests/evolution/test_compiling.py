@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from scrapy_gp4c.policies.table import TOP_K
-from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check
+from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check, functions
 from training.evolution import compiling
 from training.evolution.compiling import compiled_beside
 from training.evolution.fitness import TextFitness, load_fitness
@@ -93,10 +93,12 @@ def test_workers_go_without_until_the_file_is_there(tmp_path):
     """The same outcomes before and after, by the one engine and by the other."""
     file = tmp_path / "done"
     fitness = TextFitness(TRUTHS[0], NDCG, "visits")
-    before = fitness.values(TEXTS[:3], file)
+    before = fitness.values(functions(TEXTS[:3]), file)
     file.touch()
-    after = fitness.values(TEXTS[:3], file)
-    assert [a.tolist() for a in after] == [b.tolist() for b in before]
+    after = fitness.values(functions(TEXTS[:3]), file)
+    assert {text: own.tolist() for text, own in after.items()} == {
+        text: own.tolist() for text, own in before.items()
+    }
 
 
 def test_an_evaluator_asks_no_longer_once_it_has_seen_the_file(tmp_path):

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def closeness(text: str) -> Outcome:
     return Outcome(value, hashlib.sha256(scores.tobytes()).hexdigest())
 
 
-def evaluate(texts: list[str]) -> dict[str, Outcome]:
+def evaluate(texts: Iterable[str]) -> dict[str, Outcome]:
     """Outcome of every text."""
     return {text: closeness(text) for text in texts}
 
@@ -66,8 +67,8 @@ def test_the_order_and_surplus_of_outcomes_do_not_matter():
     """A cache may tell more than was asked for, in any order."""
     cache: dict[str, Outcome] = {}
 
-    def cached(wanted: list[str]) -> dict[str, Outcome]:
-        for text in reversed(wanted):
+    def cached(wanted: Iterable[str]) -> dict[str, Outcome]:
+        for text in reversed([*wanted]):
             cache.setdefault(text, closeness(text))
         return cache
 
@@ -99,7 +100,7 @@ def test_kept_are_the_best_over_all_generations():
     """The N_b best of all that was ever evaluated, best first, no text and no behaviour twice."""
     seen: dict[str, Outcome] = {}
 
-    def watched(wanted: list[str]) -> dict[str, Outcome]:
+    def watched(wanted: Iterable[str]) -> dict[str, Outcome]:
         seen.update(evaluate(wanted))
         return seen
 
@@ -142,7 +143,7 @@ def test_constant_individuals_are_not_evaluated():
 def test_nan_is_the_worst_value():
     """An evaluation that gives NaN loses against every number and is not kept."""
 
-    def spoiled(wanted: list[str]) -> dict[str, Outcome]:
+    def spoiled(wanted: Iterable[str]) -> dict[str, Outcome]:
         outcomes = evaluate(wanted)
         return {t: Outcome(math.nan, "") if "log" in t else o for t, o in outcomes.items()}
 

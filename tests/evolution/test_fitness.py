@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.expression import parse
 from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.histories.models import generate
 from training.replaying import metrics
@@ -78,9 +79,10 @@ def test_judge_agrees_with_replay_and_spares_equal_rankings():
     """Mean over the cycles; functions that rank alike take one replay, the others one each."""
     judge = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
     texts = ["t * X", "X * t * 10", "t", "log(t)", "aad", "aad * 2", "X"]
-    outcomes = judge.outcomes(texts)
-    for text, outcome in zip(texts, outcomes, strict=True):
+    by_text = judge.outcomes({text: parse(text) for text in texts})
+    for text, outcome in by_text.items():
         assert outcome.value == values_of(TRUTH, text, load_fitness("ndcg"), "visits").mean()
+    outcomes = [by_text[text] for text in texts]
     assert judge.replays == 4
     assert judge.replay_s > 0
     assert outcomes[0] == outcomes[1]

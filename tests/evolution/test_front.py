@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def closeness(text: str) -> Outcome:
     return Outcome(near[0], hashlib.sha256(scores.tobytes()).hexdigest(), near[1])
 
 
-def evaluate(texts: list[str]) -> dict[str, Outcome]:
+def evaluate(texts: Iterable[str]) -> dict[str, Outcome]:
     """Outcome of every text."""
     return {text: closeness(text) for text in texts}
 
@@ -151,7 +152,7 @@ def test_it_asks_for_children_alone_unless_it_was_restored():
 def test_what_has_no_value_in_one_objective_is_worst(missing):
     """NaN is a value of neither; such individuals are bred from last and never kept."""
 
-    def spoiled(texts: list[str]) -> dict[str, Outcome]:
+    def spoiled(texts: Iterable[str]) -> dict[str, Outcome]:
         return {
             text: one._replace(**{missing: math.nan}) if "log" in text else one
             for text, one in evaluate(texts).items()

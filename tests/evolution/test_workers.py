@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 from unittest import mock
 
 import joblib
@@ -15,19 +21,30 @@ import pytest
 from distributed import LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
+from joblib.externals.loky import process_executor
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.expression import Expression, parse
 from training.evolution import workers as module
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import load_fitness, values_of
-from training.evolution.workers import Evaluator, Key, Task, work, workers
+from training.evolution.local_pool import LocalPool
+from training.evolution.workers import Evaluator, Key, Report, Request, Task, work, workers
 from training.histories.models import generate
 from training.replaying.arranged import prepare
 from training.replaying.replay import ReplayResult
 
 TRUTHS = [prepare(generate("poisson", 200, 10, seed), budget=0.1) for seed in (1, 2)]
+STROKE_S = 0.05
 TEXTS = [f"t * X + {i}.0 * n" for i in range(30)]
-REQUESTS = [(0, TEXTS), (1, TEXTS[:25]), (0, [*TEXTS[10:], "t", "aad"])]
+
+
+def functions(texts: Iterable[str]) -> dict[str, Expression]:
+    """As runs ask for them."""
+    return {text: parse(text) for text in texts}
+
+
+REQUESTS = [(0, functions(TEXTS)), (1, functions(TEXTS[:25])), (0, functions([*TEXTS[10:], "t", "aad"]))]
 
 
 def expected(number: int, text: str) -> float:
@@ -37,15 +54,15 @@ def expected(number: int, text: str) -> float:
 
 def check(evaluator: Evaluator) -> None:
     """Evaluate `REQUESTS` and compare everything that comes out."""
-    done: list[int] = []
-    evaluator.evaluate(REQUESTS, done.append)
+    done: Counter[int] = Counter()
+    evaluator.evaluate(REQUESTS, lambda number, texts: done.update({number: texts}))
     assert set(evaluator.known[0]) == {*TEXTS, "t", "aad"}
     assert set(evaluator.known[1]) == set(TEXTS[:25])
     for number, known in enumerate(evaluator.known):
         for text, outcome in known.items():
             assert outcome.value == expected(number, text)
-    assert sum(done) == sum(len(texts) for _, texts in REQUESTS), "every text is told once, known or not"
-    values = evaluator.values([(1, ["t", "X"]), (0, ["t"])])
+    assert done == {0: 52, 1: 25}, "every text is told once, known or not"
+    values = evaluator.values([(1, functions(["t", "X"])), (0, functions(["t"]))])
     for number, text in ((1, "t"), (1, "X"), (0, "t")):
         assert values[number][text].mean() == expected(number, text)
 
@@ -90,12 +107,12 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     """The first task of a process is answered by asking for the set; later ones go without it."""
     monkeypatch.setattr(module, "_FITNESSES", {})
     payload = pickle.dumps(TRUTHS[0])
-    task = Task(0, Key("digest", "ndcg", "visits"), ["t"], False)
-    assert work(task).answers is None
-    assert len(pickle.dumps(task)) < 300
+    task = Task(0, Key("digest", "ndcg", "visits"), functions(["t"]), False)
+    assert work(task) == Report(0, None, task=task)
+    assert len(pickle.dumps(task)) < 400
     answered = work(task._replace(payload=payload))
-    assert answered.answers[0].value == expected(0, "t")
-    assert answered.task.payload is None, "the set does not travel back"
+    assert answered.answers["t"].value == expected(0, "t")
+    assert answered.task is None, "neither the set nor the functions travel back"
     assert work(task).answers == answered.answers
     monkeypatch.setattr(module, "_FITNESSES", {})
 
@@ -109,9 +126,9 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     monkeypatch.setattr(module, "work", recording)
     with workers(1) as here:
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here)
-        evaluator.evaluate([(0, TEXTS)])
-        evaluator.evaluate([(0, ["t", "X"])])
-    assert sent == [False, False, True, True, False], "two tasks asked, two sent again, then none"
+        evaluator.evaluate([(0, functions(TEXTS))])
+        evaluator.evaluate([(0, functions(["t", "X"]))])
+    assert sent == [False, True, False, False], "the first task asked and was sent again, then none"
 
 
 @given(
@@ -122,20 +139,17 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
 )
 def test_every_new_text_is_in_one_task(requests, most, least, jobs):
     """Each text that is new for its training set goes out once, in tasks for all workers, none too large."""
-    requests = [(number, [f"t + {i}" for i in texts]) for number, texts in requests]
+    requests = [(number, functions(f"t + {i}" for i in texts)) for number, texts in requests]
     told: list[int] = []
-    with (
-        mock.patch.multiple(module, MOST_TEXTS=most, LEAST_TEXTS=least),
-        workers(jobs, "threading") as pool,
-    ):
-        evaluator = Evaluator(TRUTHS, "ndcg", "visits", pool)
+    with mock.patch.multiple(module, MOST_TEXTS=most, LEAST_TEXTS=least):
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", LocalPool(jobs))
         evaluator.known[1]["t + 3"] = Outcome(0.5, "known")
-        tasks = list(evaluator._tasks(iter(requests), told.append))
-    out = [(task.number, text) for task in tasks for text in task.texts]
+        tasks = list(evaluator._tasks(iter(requests), lambda number, texts: told.append(texts)))
+    out = [(task.number, text) for task in tasks for text in task.functions]
     wanted = {(number, text) for number, texts in requests for text in texts} - {(1, "t + 3")}
     assert len(out) == len(set(out))
     assert set(out) == wanted
-    assert all(0 < len(task.texts) <= most for task in tasks)
+    assert all(0 < len(task.functions) <= most for task in tasks)
     assert sum(told) + len(out) == sum(len(texts) for _, texts in requests)
     if len(requests) == 1 and least * jobs <= len(out) < most:
         assert len(tasks) == jobs
@@ -147,38 +161,78 @@ def test_while_code_is_compiled_runs_come_one_by_one(tmp_path, monkeypatch):
     compiled, sent = tmp_path / "done", []
 
     def recording(task: Task) -> object:
-        sent.append((task.texts, task.payload is not None))
+        sent.append(([*task.functions], task.payload is not None))
         return work(task)
 
     monkeypatch.setattr(module, "work", recording)
-    requests = [(0, ["t", "X"]), (0, ["n", "t", "t + X"])]
+    requests = [(0, functions(["t", "X"])), (0, functions(["n", "t", "t + X"]))]
     with workers(1) as here:
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=compiled)
         evaluator.evaluate(requests)
         assert sent == [(["t", "X"], True), (["n", "t + X"], False)]
         compiled.touch()
-        evaluator.evaluate([(0, ["t + n"]), (0, ["X + n"])])
+        evaluator.evaluate([(0, functions(["t + n"])), (0, functions(["X + n"]))])
     assert sent[2:] == [(["t + n", "X + n"], False)]
     assert evaluator.known[0]["t"].value == expected(0, "t")
 
 
 def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
-    with workers(4, "threading") as pool:
-        check(Evaluator(TRUTHS, "ndcg", "visits", pool))
+    with ThreadPoolExecutor(4) as threads:
+        check(Evaluator(TRUTHS, "ndcg", "visits", LocalPool(4, threads)))
 
 
-class AllAtOnce(joblib.parallel.ThreadingBackend):
-    """A backend that cannot give answers one by one."""
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_is_asked_depends_on_what_is_known(jobs):
+    """None among requests: the next ones are asked for when more is known, and not before."""
+    texts = [f"t * X + {i}.5 * n" for i in range(60)]
 
-    supports_return_generator = False
+    def requests() -> Iterator[Request | None]:
+        for begin in range(0, 60, 20):
+            yield 0, functions(texts[begin : begin + 20])
+            while evaluator.known[0].keys() < set(texts[: begin + 20]):
+                yield None
+            assert evaluator.known[0].keys() == set(texts[: begin + 20])
+
+    with workers(jobs) as pool:
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", pool)
+        evaluator.evaluate(requests())
+    assert {text: one.value for text, one in evaluator.known[0].items()} == {
+        text: expected(0, text) for text in texts
+    }
+
+
+def limit_of_growth() -> float:
+    """Bytes by which this process may grow."""
+    return process_executor._MAX_MEMORY_LEAK_SIZE
+
+
+def test_workers_may_grow():
+    """What they keep is no leak: loky replaces none of them, as it would beyond the size it has for that."""
+    assert limit_of_growth() == 300_000_000
+    with workers(2) as pool:
+        limits = set(pool(joblib.delayed(limit_of_growth)() for _ in range(4)))
+    assert limits == {math.inf}
+
+
+class AllAtOnce(ThreadPoolExecutor):
+    """Answers at the strokes of a clock alone: what was asked in between, all at once."""
+
+    def submit(self, function: Any, /, *args: Any) -> Future:
+        """The answer, at the next stroke."""
+
+        def late() -> Any:
+            answer = function(*args)
+            time.sleep(STROKE_S - time.monotonic() % STROKE_S)
+            return answer
+
+        return super().submit(late)
 
 
 def test_a_backend_that_gives_all_answers_at_once():
     """Such a backend is used as well."""
-    joblib.register_parallel_backend("all at once", AllAtOnce)
-    with workers(2, "all at once") as pool:
-        check(Evaluator(TRUTHS, "ndcg", "visits", pool))
+    with AllAtOnce(8) as threads:
+        check(Evaluator(TRUTHS, "ndcg", "visits", LocalPool(2, threads)))
 
 
 def test_a_process_keeps_a_bounded_number_of_training_sets(monkeypatch):
@@ -211,7 +265,7 @@ def test_worker_that_dies():
     [
         ({"backend": "dask"}, "needs the address of a scheduler"),
         ({"backend": "dask", "scheduler": "nonsense://x"}, "no Dask scheduler answers at 'nonsense://x'"),
-        ({"backend": "teapot"}, "joblib cannot use the backend 'teapot'"),
+        ({"backend": "teapot"}, "there is no backend 'teapot'; there are: loky, dask"),
         ({"scheduler": "tcp://127.0.0.1:1"}, "goes with the backend 'dask'; found backend 'loky'"),
         ({"jobs": 0}, "jobs"),
     ],

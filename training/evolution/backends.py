@@ -1,4 +1,4 @@
-"""Clusters that joblib can run on, and what its own workers say when they are interrupted."""
+"""What workers run on: a cluster's client, and what local ones say when they are interrupted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import importlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
+
+BACKENDS: Final = ("loky", "dask")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster, used as a `joblib.Parallel` is.
+"""The workers of a Dask cluster, used as those of this machine are.
 
 joblib's own way to Dask does the work of a cluster with one worker in the process that sends it, and lets
 every worker get every training set. Here all work is the workers', and each gets its next piece when it has
@@ -25,6 +25,12 @@ ATTEMPTS: Final = 4
 
 Call = tuple[Callable[..., Any], Sequence[Any], Any]
 """Function, arguments and those by name, as `joblib.delayed` gives them."""
+
+
+Work = Callable[[Any, Any], Any]
+"""Does a task, with a payload or None."""
+Missing = Callable[[Any], bytes | None]
+"""The payload that a result lacked; None: it is one."""
 
 
 class Task(Protocol):
@@ -123,18 +129,13 @@ class DaskPool:
         jobs = (Job(number, partial(send, call), is_bound=False) for number, call in enumerate(calls))
         return self._results(jobs, lambda result: None)
 
-    def run(
-        self,
-        work: Callable[[Any, Any], Any],
-        tasks: Iterable[Task],
-        missing: Callable[[Any], bytes | None],
-    ) -> Iterator[Any]:
+    def run(self, work: Work, tasks: Iterable[Task | None], missing: Missing) -> Iterator[Any]:
         """Yield what ``work(task, payload)`` returns of tasks, in the order in which they are done.
 
         It is given no payload at first. ``missing``: tells of a result what it lacked; then its ``task`` is
-        done again with that, which goes to that worker once. `tasks` is consumed while workers
-        begin. A task whose worker died is done by another one. Raises what `work` raises, and LearningError
-        for a task that kills worker after worker.
+        done again with that, which goes to that worker once. `tasks` is consumed while workers begin; None
+        among them: there are none until what is yielded next has been taken. A task whose worker died is done
+        by another one. Raises what `work` raises; LearningError for a task that kills worker after worker.
         """
         payloads: dict[tuple[int, str], Any] = {}
 
@@ -156,13 +157,16 @@ class DaskPool:
             task = done.result.task
             return Job(task.number, partial(send_with, payload, task)), done.worker
 
-        for done in self._results((Job(task.number, partial(send, task)) for task in tasks), again):
+        jobs = (None if task is None else Job(task.number, partial(send, task)) for task in tasks)
+        for done in self._results(jobs, again):
             yield done.result
 
     def _submit(self, worker: str, *args: Any) -> Any:
         return self._client.submit(*args, workers=[worker], allow_other_workers=True, pure=False)
 
-    def _results(self, jobs: Iterable[Job], again: Callable[[Any], tuple[Job, str] | None]) -> Iterator[Any]:
+    def _results(
+        self, jobs: Iterable[Job | None], again: Callable[[Any], tuple[Job, str] | None]
+    ) -> Iterator[Any]:
         """Yield results of jobs. ``again``: what is sent in place of a result, and to whom; None: nothing."""
         done = self._distributed.as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
         self._wait_for_workers()
@@ -193,10 +197,11 @@ class DaskPool:
 
         try:
             for job in jobs:
-                seats.waiting.append(job)
-                for one in seats.seated():
-                    begin(*one)
-                for one in done.next_batch(block=False):
+                if job is not None:
+                    seats.waiting.append(job)
+                    for one in seats.seated():
+                        begin(*one)
+                for one in self._batch(done, sent) if job is None else done.next_batch(block=False):
                     yield from ended(*one)
             while sent:
                 for one in self._batch(done, sent):

@@ -161,8 +161,7 @@ def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
 
 def _chunks(texts: Sequence[str], parallel: Any) -> list[Sequence[str]]:
     """About as many texts for every worker."""
-    jobs = joblib.effective_n_jobs(parallel.n_jobs)
-    return [texts[start::jobs] for start in range(min(jobs, len(texts)))]
+    return [texts[start :: parallel.n_jobs] for start in range(min(parallel.n_jobs, len(texts)))]
 
 
 def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> Replayed:

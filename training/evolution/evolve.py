@@ -1,7 +1,7 @@
 """Genetic programming over score functions: GP4C (Santos et al. 2014, Listing 1; thesis Algorithm 1).
 
 An `Evolution` is one run of the process on one training set with one seed. It is driven from outside,
-generation by generation: `ask` for the texts to evaluate, `tell` their outcomes. So it knows nothing of
+generation by generation: `ask` for what to evaluate, `tell` their outcomes. So it knows nothing of
 histories, replay or processes, and several runs can share workers and a cache.
 
 Randomness: generation g of run r draws from a generator seeded by (seed, r, g) alone. A run therefore
@@ -188,15 +188,15 @@ class Evolution:
         """Whether all generations are evaluated."""
         return self.generation >= self.parameters.generations
 
-    def ask(self) -> list[str]:
-        """Breed the next generation; the canonical texts whose outcome `tell` needs, each once.
+    def ask(self) -> dict[str, Expression]:
+        """Breed the next generation; the functions whose outcome `tell` needs, by their canonical text.
 
         Individuals that name no terminal are left out: every page would score the same.
         """
         if not self._forms:
             self.population = self._next()
             self._forms = [tree.form for tree in self.population]
-        return list(dict.fromkeys(form.text for form in self._forms if form.terminals))
+        return {form.text: form for form in self._forms if form.terminals}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
         """Take the outcomes of the texts that `ask` gave (more do no harm) and close the generation."""
@@ -285,12 +285,12 @@ def _best(candidates: Iterable[Kept], count: int) -> list[Kept]:
 
 
 def evolve(
-    evaluate: Callable[[list[str]], Mapping[str, Outcome]],
+    evaluate: Callable[[dict[str, Expression]], Mapping[str, Outcome]],
     parameters: Parameters,
     seed: int,
     run: Sequence[int] = (0,),
 ) -> Evolution:
-    """Drive one run to its end; ``evaluate`` maps texts to outcomes."""
+    """Drive one run to its end; ``evaluate`` gives outcomes by text."""
     evolution = Evolution(parameters, seed, run)
     while not evolution.finished:
         evolution.tell(evaluate(evolution.ask()))

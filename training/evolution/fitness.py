@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,13 +19,13 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
-from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import of_expression
+from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.functions import ScoreFunction, of_expression
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
-from training.replaying.replay import Engine, ReplayResult, run_all
+from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
 if TYPE_CHECKING:
@@ -130,18 +130,13 @@ def values_of_all(
     fitness: Fitness | Pair,
     clock: Clock,
     policy: str = TOP_K.text,
-    engine: Engine = "auto",
-    trodden: Trodden | None = None,
 ) -> list[Values]:
-    """Fitness per scored cycle of every text, in order; replayed together.
-
-    ``trodden``: see `training.replaying.replay.run_all`.
-    """
+    """Fitness per scored cycle of every text, in order; replayed together."""
     functions = [of_expression(parse(text), text, clock) for text in texts]
-    results = run_all(
-        arranged, functions, engine=engine, metrics=fitness.metrics, policy=policy, trodden=trodden
-    )
-    return [fitness.values(result) for result in results]
+    return [
+        fitness.values(result)
+        for result in run_all(arranged, functions, metrics=fitness.metrics, policy=policy)
+    ]
 
 
 class TextFitness:
@@ -169,42 +164,54 @@ class TextFitness:
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
-    def outcomes(self, texts: Sequence[str], compiled: Path | None = None) -> list[Outcome]:
-        """The outcome of every text, in order; `compiled` as for `values`."""
-        functions = [of_expression(parse(text), text, self._clock) for text in texts]
+    def outcomes(
+        self, functions: Mapping[str, Expression], compiled: Path | None = None
+    ) -> dict[str, Outcome]:
+        """The outcome of every function, by text as they are given; `compiled` as for `values`."""
+        loaded = self._loaded(functions)
         start = time.thread_time()
         # Another policy may ask for more than the order of the pages.
         ranked = self._policy == TOP_K.text
         keys = [
-            (ranking(self._arranged, function) if ranked else None) or function.text for function in functions
+            (ranking(self._arranged, function) if ranked else None) or function.text for function in loaded
         ]
         self.replay_s += time.thread_time() - start
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
-        values = self.values(list(new.values()), compiled)
+        new = {key: function for key, function in zip(keys, loaded, strict=True) if key not in self._known}
+        values = self._replayed(list(new.values()), compiled)
         outcomes = {key: _outcome(own) for key, own in zip(new, values, strict=True)}
         self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
-        return [outcomes.get(key) or self._known[key] for key in keys]
+        return {
+            text: outcomes.get(key) or self._known[key] for text, key in zip(functions, keys, strict=True)
+        }
 
-    def values(self, texts: Sequence[str], compiled: Path | None = None) -> list[Values]:
-        """Fitness per scored cycle of every text, in order.
+    def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
+        """Fitness per scored cycle of every function, by text as they are given.
 
         ``compiled``: a file that will tell that the code is compiled, see `training.evolution.compiling`;
-        until it is there, a text after the other is replayed without.
+        until it is there, a function after the other is replayed without.
         """
+        return dict(zip(functions, self._replayed(self._loaded(functions), compiled), strict=True))
+
+    def _loaded(self, functions: Mapping[str, Expression]) -> list[ScoreFunction]:
+        return [of_expression(expression, text, self._clock) for text, expression in functions.items()]
+
+    def _replayed(self, functions: Sequence[ScoreFunction], compiled: Path | None) -> list[Values]:
         start = time.thread_time()
         values: list[Values] = []
-        while len(values) < len(texts):
+        while len(values) < len(functions):
             waiting = compiled is not None and not compiled.exists()
-            some = texts[len(values) :][: 1 if waiting else None]
-            values += self._values(some, "dense" if waiting else "auto")
+            results = run_all(
+                self._arranged,
+                functions[len(values) :][: 1 if waiting else None],
+                engine="dense" if waiting else "auto",
+                metrics=self._fitness.metrics,
+                policy=self._policy,
+                trodden=self._trodden,
+            )
+            values += [self._fitness.values(result) for result in results]
         self.replay_s += time.thread_time() - start
-        self.replays += len(texts)
+        self.replays += len(functions)
         return values
-
-    def _values(self, texts: Sequence[str], engine: Engine) -> list[Values]:
-        return values_of_all(
-            self._arranged, texts, self._fitness, self._clock, self._policy, engine, self._trodden
-        )
 
 
 def _outcome(values: Values) -> Outcome:

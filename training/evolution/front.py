@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from deap import base, tools
 
-from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.expression import Expression, parse
 from training.evolution.evolve import Evolution, Kept, Outcome, Parameters
 from training.evolution.variation import Individual
 
@@ -95,16 +95,16 @@ class FrontEvolution(Evolution):
         """Best value of the first objective."""
         return max(kept.value for kept in self.kept)
 
-    def ask(self) -> list[str]:
+    def ask(self) -> dict[str, Expression]:
         """As `Evolution.ask`; after `restore` also what competes with the children."""
         parents = self.population
         waiting = bool(self._forms)
         asked = super().ask()
         if not waiting:
             self._parents = [(tree, tree.form) for tree in parents]
-        older = [form.text for _, form in self._parents if form.terminals]
-        older += [kept.text for kept in self.kept]
-        return list(dict.fromkeys([*asked, *(text for text in older if text not in self._known)]))
+        older = {form.text: form for _, form in self._parents if form.terminals}
+        older |= {kept.text: parse(kept.text) for kept in self.kept}
+        return asked | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
         """As `Evolution.tell`."""

@@ -1,8 +1,8 @@
 """Learn a score function from a recorded history (`training.learn` is the command).
 
-GP4C as a whole (Santos et al. 2014, Listing 1): several independent runs per fold of the protocol, all
-advancing in step and sharing workers; then the selection rule picks the function of each fold. What is
-learned depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
+GP4C as a whole (Santos et al. 2014, Listing 1): several independent runs per fold of the protocol, those of
+a fold advancing in step, all sharing workers; then the selection rule picks the function of each fold. What
+is learned depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
 workers nor on interruptions.
 """
 

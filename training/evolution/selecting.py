@@ -38,7 +38,7 @@ class Selecting:
 
     def pairs(self, fold: int, texts: Sequence[str]) -> Pairs:
         """Values per cycle of the texts in a fold, in order."""
-        new = [text for text in dict.fromkeys(texts) if (fold, text) not in self._known]
+        new = {text: parse(text) for text in texts if (fold, text) not in self._known}
         training, validation = fold, self._folds + fold
         values = self._evaluator.values((number, new) for number in (training, validation) if new)
         self._known |= {(fold, text): [(values[training][text], values[validation][text])] for text in new}
@@ -53,9 +53,9 @@ class Selecting:
             alike = dict.fromkeys(asked, True)
             for first, part in ((self._folds, 1), (0, 0)):  # validation is the smaller part
                 standing = [number for number in asked if alike[number]]
-                requests: dict[int, list[str]] = {}
+                requests: dict[int, dict[str, Expression]] = {}
                 for number in standing:
-                    requests.setdefault(first + places[number][0], []).append(asked[number].text)
+                    requests.setdefault(first + places[number][0], {})[asked[number].text] = asked[number]
                 values = self._evaluator.values(requests.items())
                 for number in standing:
                     own = values[first + places[number][0]][asked[number].text]
