@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-LONGEST_S: Final = 1.0
+LONGEST_S: Final = 1.2
 """From one look for the others' parts to the next."""
 MOST_WAITED: Final = 0.5
 """The same, as a share of what was waited so far."""
@@ -23,9 +23,9 @@ class Pace(NamedTuple):
 
 SOON: Final = Pace(0.005, 0.125, 0.0)
 """While all workers do the same and nothing else, as at the opening."""
-HEARD: Final = Pace(0.3, MOST_WAITED, 1.1)
+HEARD: Final = Pace(0.3, MOST_WAITED, 1.3)
 """While the others crawl, and hear of a round with their next look, which comes once a second."""
-BESIDE: Final = Pace(0.15, MOST_WAITED, 0.4)
+BESIDE: Final = Pace(0.2, MOST_WAITED, 0.5)
 """In the steps after that, while they crawl."""
 
 
