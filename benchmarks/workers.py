@@ -119,7 +119,7 @@ async def worker(task: Task) -> Told:
     found = await link.surely(cycles.join, link.worker, Decided(record, {}), NOBODY, 0.0)
     assert found is not None
     tokens = {task.shard: lease.token}
-    with_others = Exchange(link, found.cycle, tokens, nothing)
+    with_others = Exchange(link, found.cycle, home.about.shards, tokens, nothing)
     opened_cycle = Begun(found.cycle, found.started, None, found.decided)
     await caught_up(link, with_others, [one], opened_cycle, own)
     planned, cpu_s = time.monotonic(), time.process_time() - cpu_s

@@ -15,7 +15,7 @@ from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import DiffersError
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, refuse_lost
 
-_STEP: Final = sql.SQL("SELECT gp4c.step({}, {}, {})")
+_STEP: Final = sql.SQL("gp4c.step({}, {}, {})")
 ANSWER: Final = -1
 """In place of a shard: the combined answer."""
 
@@ -66,9 +66,14 @@ def settle(tx: Transaction, step: Step, posts: Sequence[Posted]) -> dict[int, by
 
 def look(tx: Transaction, step: Step) -> Waiting:
     """Return how far a step is: one statement, without parameters, as these take bytes."""
-    row = tx.execute(_STEP.format(*step, PARKED_AFTER)).fetchone()
+    row = tx.execute(f"SELECT {looking(step)}".encode(), binary=True).fetchone()
     assert row is not None
-    return _waiting(row[0])
+    return waiting(row[0])
+
+
+def looking(step: Step) -> str:
+    """Return what `look` selects: another statement may select it besides, see `waiting`."""
+    return _STEP.format(*step, PARKED_AFTER).as_string()
 
 
 def parts(tx: Transaction, step: Step) -> list[bytes] | None:
@@ -155,10 +160,10 @@ def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
                 "first: workers must find the same. Let all of them run the same versions, also of NumPy; "
                 "where processors differ, see docs/distributed.md, Processors of different kinds."
             )
-    return _waiting(rows[-1][1])
+    return waiting(rows[-1][1])
 
 
-def _waiting(told: bytes) -> Waiting:
-    """Of ``missing homeless``, and behind that nothing, or ``a`` and the answer."""
+def waiting(told: bytes) -> Waiting:
+    """Of `looking`, as the server tells it: ``missing homeless``, then nothing, or ``a`` and the answer."""
     missing, homeless, rest = bytes(told).split(b" ", 2)
     return Waiting(int(missing), int(homeless), rest[1:] if rest else None)

@@ -37,6 +37,8 @@ class Flusher:
         """Called when nothing can be recorded any more."""
         self.heard: Callable[[list[bytes]], object] = lambda told: None
         """Called with what was asked besides a flush."""
+        self.of_step: Callable[[bytes | None], object] = lambda told: None
+        """Called once, with what was asked besides of a step of the plan; None: nobody has told it."""
 
     @property
     def is_quiet(self) -> bool:
@@ -87,6 +89,11 @@ class Flusher:
         self._write()
         if flushed.told is not None:
             self.heard(flushed.told)
+        self._tell_of_step(flushed.of_step)
+
+    def _tell_of_step(self, told: bytes | None) -> None:
+        tell, self.of_step = self.of_step, lambda told: None
+        tell(told)
 
     def _write(self) -> None:
         if self._waiting is None:
@@ -102,6 +109,7 @@ class Flusher:
 
     def _lost(self, error: BaseException) -> None:
         self._sent = None
+        self._tell_of_step(None)
         if isinstance(error, LedgerAwayError | LedgerFullError):
             return  # the same flush goes again with the next `start`
         if not isinstance(error, CancelledError):  # of a run that has ended

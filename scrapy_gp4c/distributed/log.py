@@ -86,12 +86,14 @@ class Flushed(NamedTuple):
     """Whether it was written before, and its answer lost."""
     told: list[bytes] | None = None
     """What was asked besides, as it was before the flush."""
+    of_step: bytes | None = None
+    """The same, of a step of the plan."""
 
 
 def flush(tx: Transaction, worker: Worker, what: Flush, besides: str | None = None) -> Flushed:
     """Write segments, mail, progress and the lease's renewal, all or nothing: one statement.
 
-    ``besides``: an expression that it selects, too: a statement of its own costs as much as the flush.
+    ``besides``: expressions that it selects, too, at most two: another statement costs as much as the flush.
 
     Raises FencedError for shards that others hold, CycleClosedError, NameTakenError, and DiffersError for
     what does not go on where the ledger is.

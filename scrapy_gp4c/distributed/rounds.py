@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
+from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.begun import as_begun
 from scrapy_gp4c.crawling.plan_counts import spent_of
@@ -40,6 +41,8 @@ class Exchange:
     def __init__(self, link: Link, cycle: int, of: int, tokens: Mapping[int, int], watch: Watch) -> None:
         """Take own shards, ``of`` so many, with their tokens."""
         self._link, self._cycle, self._of, self._tokens, self._watch = link, cycle, of, tokens, watch
+        self.with_flush: Callable[[Step], Deferred[bytes | None] | None] = lambda step: None
+        """Lets a flush tell how far a step is, see `News.of_step`; None: there is none to be sent."""
 
     async def agreed(
         self,
@@ -120,9 +123,15 @@ class Exchange:
             waited_s = time.monotonic() - since_s
             arrived = at_first - found.missing
             await sleep(pause_s(pace, waited_s, arrived, found.missing, self._of))
-            was_missing, found = found.missing, await self._link.surely_single(exchange.look, step)
+            was_missing, found = found.missing, await self._look(step)
             if was_missing and not found.missing:
                 pace, at_first, since_s = SOON, 0, time.monotonic()  # for the answer now
+
+    async def _look(self, step: Step) -> Waiting:
+        told = self.with_flush(step)
+        if told is not None and (raw := await told) is not None:
+            return exchange.waiting(raw)
+        return await self._link.surely_single(exchange.look, step)
 
 
 def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transaction, bytes], object]) -> None:

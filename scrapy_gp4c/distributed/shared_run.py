@@ -22,8 +22,9 @@ from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.flushing import MOST_WAITING, Flusher
 from scrapy_gp4c.distributed.holding import MoreShardsError, NothingDueError, watch
 from scrapy_gp4c.distributed.link import Link
+from scrapy_gp4c.distributed.news import POLL, News
 from scrapy_gp4c.distributed.part import Again, Part
-from scrapy_gp4c.distributed.polling import Poll, heard, looking, poll
+from scrapy_gp4c.distributed.polling import Poll
 from scrapy_gp4c.distributed.post import Post
 from scrapy_gp4c.distributed.taking_back import for_later, from_downloader
 from scrapy_gp4c.distributed.turns import Turns
@@ -74,6 +75,8 @@ class SharedRun(Run):
         tokens = {lease.shard: lease.token for lease in part.leases}
         self._flusher = Flusher(self._link, part.store, self._post, cycle.number, tokens)
         self._flusher.failed = self._fail
+        self._news = News(self._link, self._flusher, self._post, self._busy, self._once, self._hear)
+        part.exchange.with_flush = self._with_flush
         part.store.on_full = lambda: self._flusher.start(done=False)
 
     @property
@@ -105,21 +108,23 @@ class SharedRun(Run):
         if is_idle:
             self._flusher.start(done=not awaits)
         if is_due:
-            self._flush_and_poll(is_idle)
+            self._news.ask(self._next_step(), alone=is_idle)
             if awaits and self._flusher.is_quiet and self._is_quiet():
                 self._once("answers", self._end_unanswered)
-        if self._is_asked_for():  # else what is under way wakes the engine, once it is in
-            if not is_idle:
-                wake(self._crawler)
+        if not is_idle and (is_due or self._is_asked_for()):
+            wake(self._crawler)  # else what is under way does, once it is in
+        if self._is_asked_for():
             self._turns.soon()
 
-    def _flush_and_poll(self, is_idle: bool) -> None:
-        """Look at the ledger, in one statement with a flush if there is one; it tells what was before."""
-        step = self._part.rounds.next_step(self.cycle.number)
-        self._flusher.heard = lambda told: self._once("poll", lambda: self._hear(heard(told), step))
-        besides = None if "poll" in self._busy else looking(self._link.worker, step, self._post.known)
-        if is_idle or not self._flusher.start(done=False, besides=besides):
-            self._once("poll", self._poll)
+    def _next_step(self) -> Step | None:
+        return self._part.rounds.next_step(self.cycle.number)
+
+    def _with_flush(self, awaited: Step) -> Deferred[bytes | None] | None:
+        """Let a flush tell how far a step is: it comes in place of that of the next turn."""
+        told = self._news.of_step(self._next_step(), awaited)
+        if told is not None:
+            self._turns.postpone()
+        return told
 
     def _is_asked_for(self) -> bool:
         """Tell whether nothing may happen that wakes the engine."""
@@ -134,7 +139,7 @@ class SharedRun(Run):
         def over(result: Any) -> None:
             self._busy.pop(name, None)
             error = getattr(result, "value", None)
-            if self._ending or isinstance(error, CancelledError) or (error is None and name == "poll"):
+            if self._ending or isinstance(error, CancelledError) or (error is None and name == POLL):
                 return  # a poll wakes the engine for letters alone
             if error is None:
                 wake(self._crawler)
@@ -164,11 +169,6 @@ class SharedRun(Run):
         """Tell whether nothing is queued or under way."""
         return is_quiet(self._crawler) and self.queue_is_empty()
 
-    async def _poll(self) -> None:
-        step = self._part.rounds.next_step(self.cycle.number)
-        known = self._post.known
-        await self._hear(await self._link.single(poll, self._link.worker, step, known), step)
-
     async def _hear(self, found: Poll, step: Step | None) -> None:
         if found.draining:
             self._end(DRAINED, "this worker is drained: it gives up its shards, the cycle goes on elsewhere")
@@ -178,7 +178,7 @@ class SharedRun(Run):
         if found.homeless and not found.closed:
             await watch(self._link, self._part.store.numbers, None)
         own = self._part.rounds
-        own.is_asked = found.asked and step == own.next_step(self.cycle.number)  # else it is planned by now
+        own.is_asked = found.asked and step == self._next_step()  # else it is planned by now
         if not own.is_asked:
             self._unasked_s = monotonic()
         elif not self._is_patient(self._unasked_s):

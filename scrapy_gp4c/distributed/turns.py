@@ -32,6 +32,12 @@ class Turns:
         if self._sooner is None and self._due.running:
             self._sooner = loop.callLater(SOON_S, self._take)
 
+    def postpone(self) -> None:
+        """Take the next due one a whole while from now, as its flush was sent; and one that is not, soon."""
+        if self._due.running:
+            self._due.reset()
+            self.soon()
+
     def stop(self) -> None:
         """Take no further turn."""
         self._due.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest_twisted
 
 from scrapy_gp4c.distributed.link import sleep
-from scrapy_gp4c.distributed.turns import SOON_S, Turns
+from scrapy_gp4c.distributed.turns import FLUSH_S, SOON_S, Turns
 
 
 @pytest_twisted.ensureDeferred
@@ -38,3 +38,22 @@ async def test_nothing_is_called_after_the_end() -> None:
     turns.soon()
     await sleep(2 * SOON_S)
     assert taken == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_turn_that_is_due_comes_later_where_its_flush_was_sent() -> None:
+    """One that is not comes soon, whatever is postponed; after the end neither does."""
+    taken: list[bool] = []
+    turns = Turns(taken.append)
+    for _ in range(4):
+        await sleep(0.6 * FLUSH_S)
+        turns.postpone()
+    assert True not in taken
+    assert taken.count(False) >= 3
+    while True not in taken:
+        await sleep(SOON_S / 4)
+    turns.stop()
+    count = len(taken)
+    turns.postpone()
+    await sleep(2 * SOON_S)
+    assert len(taken) == count
