@@ -68,7 +68,7 @@ async def test_a_flush_tells_how_far_a_step_is(one: Flushing) -> None:
 
 @pytest_twisted.ensureDeferred
 async def test_without_a_flush_nobody_tells(one: Flushing) -> None:
-    """Where nothing is to be sent, or news is on its way, which comes by itself then where it is asked for."""
+    """Where nothing is to be sent, or news is on its way, which comes by itself then, where asked for."""
     await one.begin()
     listening = Listening(one)
     assert listening.news.of_step(NEXT, AWAITED) is None
