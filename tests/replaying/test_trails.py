@@ -11,6 +11,7 @@ from deap import gp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.evolution.variation import drawing_from, expression_of, primitive_set
@@ -100,7 +101,9 @@ def test_a_search_takes_no_heed_of_where_a_trail_was_left():
     """Outcomes of a training set after others and before them are the same."""
     texts = ["t * X", "t * X + max(X, 30)", "t", "X / n", "t * (X + 0.5)", "t * (X + 0.5) / n", "X / n * t"]
     fitness = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
-    first = [fitness.outcomes([text])[0] for text in texts]
-    assert first == TextFitness(TRUTH, load_fitness("ndcg"), "visits").outcomes(texts[::-1])[::-1]
-    for text, outcome in zip(texts, first, strict=True):
+    functions = {text: parse(text) for text in texts}
+    first = {text: fitness.outcomes({text: function})[text] for text, function in functions.items()}
+    other = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
+    assert first == other.outcomes({text: functions[text] for text in reversed(texts)})
+    for text, outcome in first.items():
         assert outcome.value == values_of(TRUTH, text, load_fitness("ndcg"), "visits").mean()

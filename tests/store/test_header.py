@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.page_state.blocks import pack
-from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
+from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError, read_header
 from scrapy_gp4c.store.lmdb_store.request_text import shortened
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.structure import look
@@ -102,3 +103,39 @@ def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> Non
     data.write_bytes(content)
     with pytest.raises(NoLmdbFileError, match=f"has a damaged page, {leaf // PAGE}"):
         look(data)
+
+
+@pytest.mark.parametrize("commits", range(6))
+def test_a_header_is_read_while_a_writer_commits(tmp_path: Path, commits: int) -> None:
+    """What is committed between the reading of its first half and of its second is no damage."""
+
+    class Overtaken(io.FileIO):
+        """A file that is written as soon as its first meta page is read."""
+
+        left = 2
+
+        def seek(self, at: int, whence: int = 0, /) -> int:
+            if at and self.left:
+                self.left -= 1
+                for _ in range(commits):
+                    store.begin_cycle({})
+                    store.finish_cycle({})
+            return super().seek(at, whence)
+
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(30))
+        with Overtaken(tmp_path / "store" / "data.mdb") as file:
+            found = read_header(file)
+            assert 0 <= read_header(file).transaction - found.transaction <= 1
+
+
+def test_halves_of_a_header_that_never_fit_are_damage(tmp_path: Path) -> None:
+    """Read twice, to the same end: nobody is writing."""
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(30))
+    data = tmp_path / "store" / "data.mdb"
+    content = bytearray(data.read_bytes())
+    content[PAGE + 144 : PAGE + 152] = (10**6 + 1).to_bytes(8, sys.byteorder)
+    data.write_bytes(content)
+    with pytest.raises(StoreDamagedError, match="damaged header"):
+        Store(tmp_path / "store", readonly=True)

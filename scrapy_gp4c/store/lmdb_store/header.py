@@ -32,8 +32,25 @@ class Header(NamedTuple):
 def read_header(file: BinaryIO) -> Header:
     """Read the header; one of another version than `VERSION` has nothing else that is known.
 
-    Raises NoLmdbFileError, with a text where the file is LMDB's but ends too early.
+    ``file`` may be written meanwhile; it must not be buffered then. Raises NoLmdbFileError, with a text where
+    the file is LMDB's but ends too early or has a damaged header.
     """
+    last: list[Header] = []
+    while True:
+        metas = _metas(file)
+        if metas[0].version != VERSION:
+            return metas[0]
+        older, newer = sorted(metas, key=lambda meta: (meta.transaction, -meta.meta_at))
+        if newer.transaction - older.transaction <= 1 and newer.transaction % 2 == (newer.meta_at > 0):
+            return newer
+        # A writer that commits between the reading of one page and of the other leaves two that do not fit.
+        if metas == last:
+            raise NoLmdbFileError("has a damaged header")
+        last = metas
+
+
+def _metas(file: BinaryIO) -> list[Header]:
+    """Both meta pages; only the first of a file of another version."""
     metas: list[Header] = []
     while len(metas) < 2:
         at = metas[0].page_bytes if metas else 0
@@ -46,13 +63,10 @@ def read_header(file: BinaryIO) -> Header:
             raise NoLmdbFileError(*(["has a damaged header"] if metas else []))
         metas.append(Header(at, version, page_bytes, last_page, transaction))
         if version != VERSION:
-            return metas[0]
+            break
         if page_bytes not in PAGE_BYTES or page_bytes != metas[0].page_bytes:
             raise NoLmdbFileError("has a damaged header")
-    older, newer = sorted(metas, key=lambda meta: (meta.transaction, -meta.meta_at))
-    if newer.transaction - older.transaction > 1 or newer.transaction % 2 != (newer.meta_at > 0):
-        raise NoLmdbFileError("has a damaged header")
-    return newer
+    return metas
 
 
 def headers(file: BinaryIO) -> list[Header]:
