@@ -186,23 +186,22 @@ class SharedStore(ShardedStore):
     def _rounds_from(self, first: int, stop: int) -> Iterator[Array]:
         """Read rounds of the plan: a crawl asks for all of them after each."""
         record = self._own[0].last_record()
-        ends = [np.cumsum([0, *(one["planned"] for one in own.rounds())]) for own in self._own]
-        plans = [np.concatenate([np.empty(0, PLAN), *own.plan()]) for own in self._own]
+        plans = [own.plan_by_round() for own in self._own]
         for number in range(first, stop):
-            parts = [np.empty(0, PLAN)]
-            drawn = [np.empty(0, np.uint64)]
-            for shard, (own, plan, end) in enumerate(zip(self._own, plans, ends, strict=True)):
-                part = plan[end[number] : end[number + 1]].copy()
-                drawn.append(_drawn(own, part["page"], record))
+            parts, keys = [b""], [np.empty(0, np.uint64)]
+            for shard, (own, plan) in enumerate(zip(self._own, plans, strict=True)):
+                part = plan[number].copy()
+                keys.append(_keys(own, part["page"]))
                 part["page"] = self._numbers.pages_of(shard, part["page"])
-                parts.append(part)
-            whole = np.concatenate(parts)
+                parts.append(part.tobytes())
+            whole = np.frombuffer(bytearray().join(parts), PLAN)
             turn = np.full(len(whole), _TURNS.index(RANKED))
             for place, kind in enumerate(_TURNS):
                 turn[whole["kind"] == kind] = place
             is_scored = ~np.isnan(whole["score"])
             score = np.where(is_scored, -whole["score"], 0.0)
-            yield whole[np.lexsort((np.where(is_scored, np.concatenate(drawn), 0), score, turn))]
+            drawn = draws(np.concatenate(keys), record["seed"], record["cycle"])
+            yield whole[np.lexsort((np.where(is_scored, drawn, 0), score, turn))]
 
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles; that of the open one counts what these shards have of the plan."""
@@ -213,9 +212,9 @@ class SharedStore(ShardedStore):
         return records
 
 
-def _drawn(shard: LmdbShard, pages: npt.NDArray[np.uint32], record: CycleRecord) -> npt.NDArray[np.uint64]:
-    """What pages of a shard draw, ``[P]``: decides among equal scores."""
+def _keys(shard: LmdbShard, pages: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Keys of pages of a shard, ``[P]``: by what they draw, equal scores are in order."""
     order = np.argsort(pages)
     keys = np.empty(len(pages), np.uint64)
     keys[order] = shard.columns_of(pages[order], ("key",))["key"]
-    return draws(keys, record["seed"], record["cycle"])
+    return keys

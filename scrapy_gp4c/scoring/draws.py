@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+@lru_cache(16)  # that of the open cycle
 def draw_salt(seed: int, cycle: int) -> np.uint64:
     """What distinguishes the draws of (seed, cycle) from all others; see `draws`."""
     stream = (seed * GOLDEN + cycle * 0xD1342543DE82EF95) % 2**64

@@ -8,6 +8,7 @@ once: its record has ``planned`` and no ``rounds``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,15 @@ def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:
         yield rows
         planned -= len(rows)
         number += 1
+
+
+def by_round(tables: Tables, record: CycleRecord) -> list[Rows]:
+    """Return the plan of a cycle, dtype `PLAN`: of each complete round, first to visit first."""
+    sizes = [one["planned"] for one in rounds(record)]
+    # As bytes: NumPy compares the fields of two arrays of records one by one where it joins them.
+    whole = np.frombuffer(b"".join(chunks(tables, record.get("cycle", 0), sum(sizes))), PLAN)
+    ends = list(accumulate(sizes, initial=0))
+    return [whole[start:end] for start, end in pairwise(ends)]
 
 
 def add_round(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.store.lmdb_store import plans
 from scrapy_gp4c.store.lmdb_store.environment import InTransaction
 from scrapy_gp4c.store.lmdb_store.failures import DATA, translated
 from scrapy_gp4c.store.lmdb_store.open_cycle import APPLIED
@@ -163,6 +164,10 @@ class LmdbShard(Store):
     def acknowledged_visits(self) -> int:
         """How many visits of the open cycle are or may be written: the first ones of `open_visits`."""
         return self._open.written_visits + sum(self._sealed_visits[: self._acknowledged])
+
+    def plan_by_round(self) -> list[Array]:
+        """The plan of the open cycle, dtype `PLAN`: of each round, first to visit first."""
+        return plans.by_round(self.tables, self._record())
 
     def last_record(self) -> CycleRecord:
         """Record of the newest cycle, open or finished, without reading the others."""
