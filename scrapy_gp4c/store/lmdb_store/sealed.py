@@ -143,7 +143,7 @@ class Table:
         if self._plain:
             return values
         found = list(map(_CONTENT, values))
-        seeds = (numbers.astype(np.int64) + self._place).tolist()
+        seeds = (numbers.astype(np.int64) % _PRIME + self._place).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, found, seeds), np.uint64, len(found))
         kept = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept)
