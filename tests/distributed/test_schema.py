@@ -98,6 +98,18 @@ def test_an_older_ledger_is_brought_up_to_date(server: Server, database: str) ->
     owner.close()
 
 
+def test_what_workers_call_often_is_planned_once(server: Server, database: str) -> None:
+    """Whatever the size of what a call is given, the server goes by the plan that it made first."""
+    owner = Connection(server.dsn(database))
+    schema.create(owner, 2)
+    owner.close()
+    rows = server.execute(
+        "SELECT proname FROM pg_proc WHERE 'plan_cache_mode=force_generic_plan' = ANY (proconfig) ORDER BY 1",
+        database,
+    )
+    assert [name for (name,) in rows] == ["flush", "look", "post", "step"]
+
+
 @pytest.fixture
 def as_worker(server: Server, database: str, dsn: str, connect: Callable[..., Connection]) -> Connection:
     """The ledger under a worker's role, which has the documented rights."""

@@ -48,7 +48,8 @@ def by_round(tables: Tables, record: CycleRecord) -> list[Rows]:
     """Return the plan of a cycle, dtype `PLAN`: of each complete round, first to visit first."""
     sizes = [one["planned"] for one in rounds(record)]
     # As bytes: NumPy compares the fields of two arrays of records one by one where it joins them.
-    whole = np.frombuffer(b"".join(chunks(tables, record.get("cycle", 0), sum(sizes))), PLAN)
+    kept = chunks(tables, record.get("cycle", 0), sum(sizes))
+    whole = np.frombuffer(b"".join(chunk.tobytes() for chunk in kept), PLAN)
     ends = list(accumulate(sizes, initial=0))
     return [whole[start:end] for start, end in pairwise(ends)]
 
