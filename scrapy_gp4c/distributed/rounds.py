@@ -214,7 +214,7 @@ def _any_awaited(parts: Sequence[bytes]) -> bytes:
 
 
 def _planned(shard: LmdbShard) -> Planned:
-    return Planned.of(np.frombuffer(b"".join(part.tobytes() for part in shard.plan_by_round()), PLAN))
+    return Planned.of(np.frombuffer(b"".join(part.tobytes() for part in shard.plan()), PLAN))
 
 
 def planners_of(shards: Sequence[LmdbShard], settings: Settings) -> dict[LmdbShard, Planner]:
