@@ -150,14 +150,14 @@ async def caught_up(
     planners = rounds.planners_of(shards, settings)
     fresh = {one: planner for one, planner in planners.items() if not planner.planned_rounds}
     if fresh:
-        await rounds.plan(exchange, fresh, 0, awaited=False)
+        await rounds.plan(exchange, fresh, 0)
     for one in shards:
         if segments.get(one.shard_of.number, 0) > one.applied:
             await deferToThread(_read, link, begun.cycle, one)
     number = 1
     while is_begun and not all(planner.is_over for planner in planners.values()):
         behind = {one: planner for one, planner in planners.items() if planner.planned_rounds == number}
-        if behind and not await rounds.plan(exchange, behind, number, awaited=False):
+        if behind and not await rounds.plan(exchange, behind, number):
             break
         number += 1
         is_begun = await exchange.is_complete(begun_name(number))

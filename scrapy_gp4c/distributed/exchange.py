@@ -6,6 +6,7 @@ a second one must be equal.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +17,13 @@ from scrapy_gp4c.distributed.errors import DiffersError
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, refuse_lost
 
 _STEP: Final = sql.SQL("gp4c.step({}, {}, {})")
+_SIZE: Final = struct.Struct(">i")
 ANSWER: Final = -1
 """In place of a shard: the combined answer."""
+
+
+DIFFERS: Final = b"differs"
+"""What the server says of a part where another one was posted before."""
 
 
 class Step(NamedTuple):
@@ -37,6 +43,8 @@ class Waiting(NamedTuple):
     """While parts are missing: shards that nobody alive holds."""
     answer: bytes | None
     """What the parts come to, once anybody has written it."""
+    parts: tuple[bytes, ...] = ()
+    """Of all shards, by shard: told to whoever posts the last one, where it asks for them."""
 
 
 class Posted(NamedTuple):
@@ -47,21 +55,31 @@ class Posted(NamedTuple):
     part: bytes
 
 
-def post(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
+def post(tx: Transaction, step: Step, posts: Sequence[Posted], tell: bool = False) -> Waiting:
     """Write parts of shards, by number, under their fences, and return how far the step is: one statement.
 
-    Raises FencedError; DiffersError for a second, other one.
+    ``tell``: with all parts, if these were the last. Raises FencedError; DiffersError for a second, other
+    part.
     """
-    return _write(tx, step, posts)
+    rows = _posted(tx, step, posts, tell)
+    for shard, told in rows:
+        if told == DIFFERS:
+            raise differs(step, shard)
+    return waiting(rows[-1][1])
 
 
-def settle(tx: Transaction, step: Step, posts: Sequence[Posted]) -> dict[int, bytes]:
-    """Write parts, by number, where a shard has none; return those that count: one statement, rarely two.
+def settle(
+    tx: Transaction, step: Step, posts: Sequence[Posted], tell: bool = False
+) -> tuple[dict[int, bytes], Waiting]:
+    """Write parts, by number, where a shard has none: one statement, rarely three.
 
-    Raises FencedError.
+    Returns those that count, and how far the step is, see `post`. Raises FencedError.
     """
-    differ = [shard for shard, told in _posted(tx, step, posts) if told == b"differs"]
-    return {shard: part for shard, _, part in posts} | (parts_of(tx, step, differ) if differ else {})
+    rows = _posted(tx, step, posts, tell)
+    own = {shard: part for shard, _, part in posts}
+    if differ := [shard for shard, told in rows if told == DIFFERS]:
+        return own | parts_of(tx, step, differ), look(tx, step)
+    return own, waiting(rows[-1][1])
 
 
 def look(tx: Transaction, step: Step) -> Waiting:
@@ -74,13 +92,6 @@ def look(tx: Transaction, step: Step) -> Waiting:
 def looking(step: Step) -> str:
     """Return what `look` selects: another statement may select it besides, see `waiting`."""
     return _STEP.format(*step, PARKED_AFTER).as_string()
-
-
-def parts(tx: Transaction, step: Step) -> list[bytes] | None:
-    """Return all shards' parts, by shard; None while some are missing."""
-    if missing(tx, step):
-        return None
-    return told(tx, step)
 
 
 def told(tx: Transaction, step: Step) -> list[bytes]:
@@ -119,7 +130,7 @@ def missing(tx: Transaction, step: Step) -> list[int]:
 
 def put_answer(tx: Transaction, step: Step, body: bytes) -> None:
     """Write what the parts come to. Raises DiffersError if another worker found something else."""
-    _write(tx, step, [Posted(ANSWER, 0, body)])
+    post(tx, step, [Posted(ANSWER, 0, body)])
 
 
 def answer(tx: Transaction, step: Step) -> bytes | None:
@@ -137,33 +148,39 @@ def parts_of(tx: Transaction, step: Step, shards: Sequence[int]) -> dict[int, by
     return {shard: bytes(body) for shard, body in rows}
 
 
-def _posted(tx: Transaction, step: Step, posts: Sequence[Posted]) -> list[tuple[int, bytes]]:
+def _posted(tx: Transaction, step: Step, posts: Sequence[Posted], tell: bool) -> list[tuple[int, bytes]]:
     """What the server says of each; raises FencedError."""
     shards, tokens, parts = zip(*posts, strict=True)
     rows = tx.execute(
-        "SELECT shard, gp4c.post(%b, %b, shard, token, body, %b)"
+        "SELECT shard, gp4c.post(%b, %b, shard, token, body, %b, %b)"
         " FROM unnest(%b::int[], %b::bigint[], %b::bytea[]) AS n (shard, token, body)",
-        (*step, PARKED_AFTER, [*shards], [*tokens], [*parts]),
+        (*step, PARKED_AFTER, tell, [*shards], [*tokens], [*parts]),
         binary=True,
     ).fetchall()
     refuse_lost([shard for shard, told in rows if told == b"lost"])
     return rows
 
 
-def _write(tx: Transaction, step: Step, posts: Sequence[Posted]) -> Waiting:
-    rows = _posted(tx, step, posts)
-    for shard, told in rows:
-        if told == b"differs":
-            whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
-            raise DiffersError(
-                f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written "
-                "first: workers must find the same. Let all of them run the same versions, also of NumPy; "
-                "where processors differ, see docs/distributed.md, Processors of different kinds."
-            )
-    return waiting(rows[-1][1])
-
-
 def waiting(told: bytes) -> Waiting:
-    """Of `looking`, as the server tells it: ``missing homeless``, then nothing, or ``a`` and the answer."""
+    """Of `looking`, as the server tells it: ``missing homeless``; then nothing, an answer, or the parts."""
     missing, homeless, rest = bytes(told).split(b" ", 2)
-    return Waiting(int(missing), int(homeless), rest[1:] if rest else None)
+    answer, parts = None, []
+    if rest[:1] == b"a":
+        answer = rest[1:]
+    elif rest:
+        at = 1
+        while at < len(rest):
+            (size,) = _SIZE.unpack_from(rest, at)
+            at += _SIZE.size + size
+            parts.append(rest[at - size : at])
+    return Waiting(int(missing), int(homeless), answer, tuple(parts))
+
+
+def differs(step: Step, shard: int) -> DiffersError:
+    """The error that workers find something else for a step; ``shard``: or `ANSWER`."""
+    whose = "the combined answer" if shard == ANSWER else f"the part of shard {shard}"
+    return DiffersError(
+        f"{whose} for {step.name!r} of cycle {step.cycle} differs from the one that was written "
+        "first: workers must find the same. Let all of them run the same versions, also of NumPy; "
+        "where processors differ, see docs/distributed.md, Processors of different kinds."
+    )

@@ -6,6 +6,7 @@ from typing import Final
 
 from scrapy_gp4c.distributed.flush_function import FLUSH
 from scrapy_gp4c.distributed.look_function import LOOK
+from scrapy_gp4c.distributed.post_function import POST
 
 _TABLES: Final = """
 CREATE SCHEMA gp4c;
@@ -210,7 +211,7 @@ _PLANNED_ONCE: Final = "".join(
 """Else the server plans most of their statements anew in each call, as it knows more of these arrays than of
 arrays: a fifth of the processor time of a flush, half of that of the first ones."""
 
-MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY, FLUSH, LOOK + _PLANNED_ONCE)
+MIGRATIONS: Final[tuple[str, ...]] = (_TABLES + _FUNCTIONS, _ECONOMY, FLUSH, LOOK + _PLANNED_ONCE, POST)
 """The n-th, from 1 on, makes version n of version n - 1."""
 
 GRANTS: Final = (

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +14,21 @@ from twisted.internet.defer import Deferred
 from scrapy_gp4c.crawling.begun import as_begun
 from scrapy_gp4c.crawling.plan_counts import spent_of
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.distributed import exchange, segments
+from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Transaction
-from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting, differs
 from scrapy_gp4c.distributed.link import Link, sleep
 from scrapy_gp4c.distributed.looks import BESIDE, HEARD, SOON, Pace, pause_s
-from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.distributed.round_parts import (
+    Begun,
+    answer_of,
+    begun_combined,
+    part_packed,
+    parts_combined,
+)
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.policies.policy import Planned
-from scrapy_gp4c.policies.steps import Answer, Part, Shard, combined, packed, unpacked
+from scrapy_gp4c.policies.steps import Answer, Part, Shard, Steps
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import LmdbShard
 from scrapy_gp4c.store.records import CycleRecord
@@ -60,9 +64,21 @@ class Exchange:
         worker's own it is not written, unless `note` is: nobody waits for it, and a heir makes the same.
         """
         step = Step(self._cycle, name)
+        begun = await self._begin(step, own, tell=len(own) < self._of)
+        return await self._agreed(step, own, begun, combine, pace, note)
+
+    async def _agreed(
+        self,
+        step: Step,
+        own: Mapping[int, bytes],
+        begun: Waiting,
+        combine: Callable[[list[bytes]], bytes],
+        pace: Pace,
+        note: Callable[[Transaction, bytes], object] | None = None,
+    ) -> bytes:
         until_s = math.inf
         is_mine = True
-        async for found in self._looks(step, own, pace):
+        async for found in self._looks(step, begun, pace):
             if found.answer is not None:
                 return found.answer
             if note is None and not found.missing and len(own) == self._of:
@@ -70,7 +86,8 @@ class Exchange:
             if not found.missing:
                 until_s = min(until_s, time.monotonic() + PATIENCE_S)
             if not found.missing and (is_mine or time.monotonic() >= until_s):
-                answer = combine(await self._link.surely_single(exchange.told, step))
+                parts = [*found.parts] or await self._link.surely_single(exchange.told, step)
+                answer = combine(parts)
                 if note is None:
                     await self._link.surely_single(exchange.put_answer, step, answer)
                 else:
@@ -82,39 +99,49 @@ class Exchange:
     async def addressed(self, name: str, own: Mapping[int, bytes]) -> list[tuple[int, Any]]:
         """Post own parts of a step; returns what those of all shards have for own ones."""
         step = Step(self._cycle, name)
-        async for found in self._looks(step, own, SOON):
+        async for found in self._looks(step, await self._begin(step, own, tell=False), SOON):
             if not found.missing:
                 break
         return await self._link.surely_single(exchange.addressed, step, self._tokens)
 
     async def answer(self, name: str, own: Mapping[int, Part], pace: Pace) -> Answer:
         """Post own parts of a step of planning; returns what follows from all."""
-        told = await self.agreed(
-            name,
-            {shard: deflated(packed(part)) for shard, part in own.items()},
-            lambda parts: packed(combined([_part(inflated(raw)) for raw in parts])),
-            pace=pace,
-        )
-        return cast(Answer, unpacked(told))
+        parts = {shard: part_packed(part) for shard, part in own.items()}
+        return answer_of(await self.agreed(name, parts, parts_combined, pace=pace))
+
+    async def first_answer(
+        self, name: str, own: Mapping[int, bytes], pace: Pace
+    ) -> tuple[dict[int, bytes], Answer]:
+        """Post own parts of a round's first step, `Begun`; returns those that count, and what all come to.
+
+        What a former holder has posted counts, by what the shard had seen then.
+        """
+        step = Step(self._cycle, name)
+        tell = len(own) < self._of
+        parts, found = await self._link.surely_single(exchange.settle, step, self._posts(own), tell)
+        return parts, answer_of(await self._agreed(step, parts, found, begun_combined, pace))
 
     async def is_complete(self, name: str) -> bool:
         """Tell whether all shards have posted their parts of a step."""
         return not (await self._link.surely_single(exchange.look, Step(self._cycle, name))).missing
 
-    async def settled(self, name: str, own: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Post own parts of a step; returns those that count, which former holders may have posted."""
-        return await self._link.surely_single(exchange.settle, Step(self._cycle, name), self._posts(own))
+    async def post(self, name: str, own: Mapping[int, bytes], tell: bool = False) -> Waiting:
+        """Post own parts of a step, without waiting for the others; returns how far it is.
 
-    async def post(self, name: str, own: Mapping[int, bytes]) -> Waiting:
-        """Post own parts of a step, without waiting for the others; returns how far it is."""
-        return await self._link.surely_single(exchange.post, Step(self._cycle, name), self._posts(own))
+        ``tell``: with all parts, if these were the last.
+        """
+        return await self._link.surely_single(exchange.post, Step(self._cycle, name), self._posts(own), tell)
 
     def _posts(self, own: Mapping[int, bytes]) -> list[Posted]:
         return [Posted(shard, self._tokens[shard], own[shard]) for shard in sorted(own)]
 
-    async def _looks(self, step: Step, own: Mapping[int, bytes], pace: Pace) -> AsyncIterator[Waiting]:
-        """Post own parts, and look how far a step is, ever less often, while who is waited for lives."""
-        found = await (self.post(step.name, own) if own else self._link.surely_single(exchange.look, step))
+    async def _begin(self, step: Step, own: Mapping[int, bytes], tell: bool) -> Waiting:
+        return await (
+            self.post(step.name, own, tell) if own else self._link.surely_single(exchange.look, step)
+        )
+
+    async def _looks(self, step: Step, found: Waiting, pace: Pace) -> AsyncIterator[Waiting]:
+        """Look how far a step is, ever less often, while who is waited for lives."""
         at_first, since_s = found.missing, time.monotonic()
         while True:
             yield found
@@ -139,78 +166,43 @@ def _answer(tx: Transaction, step: Step, answer: bytes, note: Callable[[Transact
     note(tx, answer)
 
 
-_WIDTH: Final = 16
-"""Bytes of a candidate in a sketch: score and draw."""
-
-
-def deflated(part: bytes) -> bytes:
-    """A part of a plan in fewer bytes: as planes, since the first bytes of scores in order are much alike."""
-    behind = len(part) // _WIDTH * _WIDTH
-    planes = np.frombuffer(part, np.uint8, behind, len(part) - behind).reshape(-1, _WIDTH).T
-    return segments.deflated(part[: len(part) - behind] + planes.tobytes(), 9)
-
-
-def inflated(raw: bytes) -> bytes:
-    """Of `deflated`; raises PolicyError for other bytes."""
-    try:
-        part = zlib.decompress(raw)
-    except zlib.error as error:
-        raise PolicyError(f"expected a deflated part of a plan; found other bytes: {error}") from None
-    behind = len(part) // _WIDTH * _WIDTH
-    planes = np.frombuffer(part, np.uint8, behind, len(part) - behind).reshape(_WIDTH, -1).T
-    return part[: len(part) - behind] + planes.tobytes()
-
-
-def _part(raw: bytes) -> Part:
-    return cast(Part, unpacked(raw))  # `combined` refuses an answer in its place
-
-
 def begun_name(number: int) -> str:
-    """Step in which shards say what they have seen before a round."""
+    """First step of a round."""
     return f"round/{number}"
 
 
-async def plan(
-    exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int, awaited: bool
-) -> bool:
+async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int) -> bool:
     """Plan one round of own shards with all others; returns what `Planner.steps` does.
 
     What a shard has seen is settled by its first post: whoever plans the round again plans the same.
     """
-    name, any_awaited = begun_name(number), False
-    seen = {one.shard_of.number: 0 for one in planners}
-    if number:  # before round 0 nobody has seen anything
-        visits = {one.shard_of.number: one.acknowledged_visits for one in planners}
-        told = {shard: json.dumps([count, awaited]).encode() for shard, count in visits.items()}
-        own = await exchange_.settled(name, told)
-        seen = {shard: json.loads(raw)[0] for shard, raw in own.items()}
-        if any(planner.rounds is None for planner in planners.values()):  # which ask whether more will come
-            any_awaited = json.loads(await exchange_.agreed(name, own, _any_awaited))
-    steps = {
-        one.shard_of.number: planner.steps(
-            one.last_record(), _planned(one), any_awaited, seen[one.shard_of.number]
-        )
-        for one, planner in planners.items()
-    }
+    steps: dict[int, Steps[bool]] = {}
+
+    def begin(one: LmdbShard, seen: int) -> bytes:
+        steps[one.shard_of.number] = planners[one].steps(one.last_record(), _planned(one), seen=seen)
+        return Begun(seen, next(steps[one.shard_of.number])).packed()
+
+    # Before round 0 nobody has seen anything.
+    own = {one.shard_of.number: begin(one, one.acknowledged_visits if number else 0) for one in planners}
+    name, pace = begun_name(number), HEARD if number else SOON
+    settled, answer = await exchange_.first_answer(name, own, pace)
+    for one in planners:
+        told = settled[one.shard_of.number]
+        if told != own[one.shard_of.number] and told != begin(one, Begun.unpacked(told).seen):
+            raise differs(Step(one.last_cycle + 1, name), one.shard_of.number)
+    step, pace = 0, BESIDE if number else SOON
     ended: list[bool] = []
-    parts: dict[int, Part] = {}
-    for shard, one_shard in steps.items():
-        parts[shard] = next(one_shard)
-    step, pace = 0, HEARD if number else SOON
-    while not ended:
-        answer = await exchange_.answer(f"{name}/{step}", parts, pace)
-        pace = BESIDE if number else SOON
-        step += 1
+    while True:
+        parts: dict[int, Part] = {}
         for shard, one_shard in steps.items():
             try:
                 parts[shard] = one_shard.send(answer)
             except StopIteration as end:
                 ended.append(end.value)
-    return ended[0]
-
-
-def _any_awaited(parts: Sequence[bytes]) -> bytes:
-    return json.dumps(any(json.loads(raw)[1] for raw in parts)).encode()
+        if ended:
+            return ended[0]
+        step += 1
+        answer = await exchange_.answer(f"{name}/{step}", parts, pace)
 
 
 def _planned(shard: LmdbShard) -> Planned:
@@ -281,9 +273,9 @@ class SharedRounds:
         for one in self.planners.values():
             one.stop()
 
-    async def plan_with(self, exchange_: Exchange, *, awaited: bool) -> None:
+    async def plan_with(self, exchange_: Exchange) -> None:
         """Plan the next round with the others; the result is to be taken over."""
-        self.result = await plan(exchange_, self.planners, self.planned_rounds, awaited)
+        self.result = await plan(exchange_, self.planners, self.planned_rounds)
         self.is_asked = False
 
     def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:

@@ -271,7 +271,7 @@ class SharedRun(Run):
 
     async def _plan(self) -> None:
         """Plan the next round with all others, by what the ledger has of own visits by now."""
-        await self._part.rounds.plan_with(self._part.exchange, awaited=self.cycle.without_outcome > 0)
+        await self._part.rounds.plan_with(self._part.exchange)
         self._plan_round(Load.NONE)
 
     async def _close_cycle(self) -> None:

@@ -8,7 +8,7 @@ where the last one would be if each shard had its share: pages are in shards by 
 enough.
 For the same reason a shard ranks only about 1.25 times its share at first, and twice as many, again and
 again, where the range leads on behind these. All are pure functions of whole numbers, so that whoever has the
-sketches comes to the same range. Numbers are little-endian, and a sketch has at most 2,081 bytes.
+sketches comes to the same range. Numbers are little-endian, and a sketch has at most 4,129 bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import PolicyError
 
 POINTS: Final = 128
-"""Candidates that a sketch tells at most."""
+"""Candidates that a sketch tells, where it does not tell all."""
+WHOLE: Final = 256
+"""It tells all of so many: as many as two sketches would, in one step."""
 EVEN: Final = 64
 """Those of a first sketch that lie evenly; the others lie about the place that is expected."""
 SPARE: Final = 4_096
@@ -90,7 +92,7 @@ class Sketch(NamedTuple):
     expected: int
     """How many of those wanted the shard is expected to have."""
     points: npt.NDArray[np.void]
-    """Dtype `POINT`: those at `_even_rows`, or in a first sketch at `_first_rows`."""
+    """Dtype `POINT`: those at `_rows`."""
 
     def packed(self) -> bytes:
         """32 bytes, and 16 for each point."""
@@ -102,7 +104,7 @@ class Sketch(NamedTuple):
         if len(raw) < _SKETCH.size:
             raise PolicyError(f"expected a sketch of at least {_SKETCH.size} bytes; found {len(raw)}")
         wanted, before, inside, expected = _SKETCH.unpack_from(raw)
-        most = _SKETCH.size + POINT.itemsize * min(inside, POINTS)
+        most = _SKETCH.size + POINT.itemsize * min(inside, WHOLE)
         if len(raw) > most or (len(raw) - _SKETCH.size) % POINT.itemsize:
             raise PolicyError(f"expected a sketch of whole points, in at most {most} bytes; found {len(raw)}")
         return cls(wanted, before, inside, expected, np.frombuffer(raw, POINT, offset=_SKETCH.size))
@@ -201,13 +203,16 @@ def narrowed(sketches: Sequence[Sketch]) -> Range:
 
 def _rows(is_first: bool, inside: int, expected: int) -> npt.NDArray[np.int64]:
     """Positions in a range that a sketch tells."""
-    return _first_rows(min(inside, at_first(expected)), expected) if is_first else _even_rows(inside)
+    if is_first:
+        inside = min(inside, at_first(expected))
+    if inside <= WHOLE:
+        return np.arange(inside)
+    return _first_rows(inside, expected) if is_first else _even_rows(inside, POINTS)
 
 
-def _even_rows(inside: int, points: int = POINTS) -> npt.NDArray[np.int64]:
-    """Positions in a range that a sketch tells: the first, the last, and evenly between them."""
-    points = min(inside, points)
-    return np.arange(points) * (inside - 1) // max(points - 1, 1)
+def _even_rows(inside: int, points: int) -> npt.NDArray[np.int64]:
+    """The first, the last, and evenly between them."""
+    return np.arange(points) * (inside - 1) // (points - 1)
 
 
 def _first_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
@@ -215,8 +220,6 @@ def _first_rows(inside: int, expected: int) -> npt.NDArray[np.int64]:
 
     Beginning with an eighth of the standard deviation of a count of about so many.
     """
-    if inside <= POINTS:
-        return _even_rows(inside)
     rows, far = set(_even_rows(inside, EVEN).tolist()), 1 + math.isqrt(expected) // 8
     for _ in range((POINTS - EVEN) // 2):
         rows |= {expected - far, expected + far}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.distributed import exchange
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.errors import DiffersError, FencedError
-from scrapy_gp4c.distributed.exchange import Posted, Step
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from tests.support.ledgers import joined, killed, taken
 
 CUT = Step(1, "cut/1")
@@ -23,14 +23,13 @@ def test_parts_are_there_when_all_are(ledger: Connection) -> None:
     tokens = {shard: taken(ledger, worker, shard).token for shard in (3, 0, 2)}
     for shard, token in tokens.items():
         ledger.call(exchange.post, CUT, [Posted(shard, token, b"part %d" % shard)])
-    assert ledger.call(exchange.parts, CUT) is None
     assert ledger.call(exchange.missing, CUT) == [1]
-    assert ledger.single(exchange.look, CUT) == (1, 1, None)
+    assert ledger.single(exchange.look, CUT) == Waiting(1, 1, None)
     ledger.call(exchange.put_answer, Step(1, "cut/0"), b"another step's")
     ledger.call(exchange.post, CUT, [Posted(1, taken(ledger, worker, 1).token, bytes(range(256)))])
-    assert ledger.call(exchange.parts, CUT) == [b"part 0", bytes(range(256)), b"part 2", b"part 3"]
+    assert ledger.call(exchange.told, CUT) == [b"part 0", bytes(range(256)), b"part 2", b"part 3"]
     assert ledger.call(exchange.missing, CUT) == []
-    assert ledger.single(exchange.look, CUT) == (0, 0, None)
+    assert ledger.single(exchange.look, CUT) == Waiting(0, 0, None)
     assert ledger.call(exchange.answer, CUT) is None
 
 
@@ -64,8 +63,8 @@ def test_parts_of_several_shards_are_one_statement(ledger: Connection) -> None:
     worker = joined(ledger)
     held = {shard: taken(ledger, worker, shard).token for shard in range(3)}
     posts = [Posted(shard, token, b"%d" % shard) for shard, token in held.items()]
-    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None)
-    assert ledger.single(exchange.post, CUT, posts) == (1, 1, None), "the same again is welcome"
+    assert ledger.single(exchange.post, CUT, posts) == Waiting(1, 1, None)
+    assert ledger.single(exchange.post, CUT, posts) == Waiting(1, 1, None), "the same again is welcome"
     assert ledger.single(exchange.parts_of, CUT, [0, 2, 3]) == {0: b"0", 2: b"2"}
     with pytest.raises(DiffersError, match="the part of shard 1"):
         ledger.single(exchange.post, CUT, [posts[0], posts[1]._replace(part=b"other")])
@@ -81,10 +80,28 @@ def test_what_was_posted_first_is_settled(ledger: Connection) -> None:
     ledger.single(exchange.post, CUT, [Posted(1, held[1], b"first")])
     posts = [Posted(shard, token, b"%d" % shard) for shard, token in held.items()]
     for _ in range(2):
-        assert ledger.single(exchange.settle, CUT, posts) == {0: b"0", 1: b"first", 2: b"2"}
+        found = ledger.single(exchange.settle, CUT, posts)
+        assert found == ({0: b"0", 1: b"first", 2: b"2"}, Waiting(1, 1, None))
+    assert ledger.single(exchange.settle, CUT, posts[2:]) == ({2: b"2"}, Waiting(1, 1, None))
     assert ledger.call(exchange.told, CUT) == [b"0", b"first", b"2"]
     with pytest.raises(FencedError):
         ledger.single(exchange.settle, CUT, [posts[0]._replace(token=held[0] - 1)])
+
+
+def test_the_last_to_post_may_have_all_parts(ledger: Connection) -> None:
+    """Empty ones too, by shard; nobody else, and not once there is an answer."""
+    worker = joined(ledger)
+    parts = [b"part", b"", bytes(range(256)) * 20, b"3"]
+    posts = [Posted(n, taken(ledger, worker, n).token, part) for n, part in enumerate(parts)]
+    assert ledger.single(exchange.post, CUT, [posts[2], posts[0]], True) == Waiting(2, 0, None)
+    assert ledger.single(exchange.settle, CUT, [posts[3]], True)[1] == Waiting(1, 0, None)
+    assert ledger.single(exchange.settle, CUT, [posts[1]], True)[1] == Waiting(0, 0, None, tuple(parts))
+    assert ledger.single(exchange.post, CUT, posts, True).parts == tuple(parts)
+    assert (
+        ledger.single(exchange.post, CUT, posts) == ledger.single(exchange.look, CUT) == Waiting(0, 0, None)
+    )
+    ledger.single(exchange.put_answer, CUT, b"answer")
+    assert ledger.single(exchange.post, CUT, posts, True) == Waiting(0, 0, b"answer")
 
 
 def test_each_shard_gets_what_is_addressed_to_it(ledger: Connection) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scrapy_gp4c.distributed import cycles, exchange, leases, objects
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerAwayError
-from scrapy_gp4c.distributed.exchange import Posted, Step
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.log import Flush, Progress, flush, read_log
 from scrapy_gp4c.distributed.objects import CHUNK, Owned
 from scrapy_gp4c.distributed.places import Blobs
@@ -39,8 +39,8 @@ def test_a_cycle_passes(
                 flush, worker, Flush(1, 1, {shard: token}, tuple(segments_of(shard, 2)), progress=done)
             )
             objects.put(clients[0], place, Owned(shard, token), "cycle", 1, tmp_path / "cycle")
-        assert clients[3].single(exchange.look, Step(1, "cut")) == (0, 0, None)
-        assert clients[2].call(exchange.parts, Step(1, "cut")) == [b"part"] * 4
+        assert clients[3].single(exchange.look, Step(1, "cut")) == Waiting(0, 0, None)
+        assert clients[2].call(exchange.told, Step(1, "cut")) == [b"part"] * 4
         assert len(list(read_log(clients[1], 1, 3))) == 2
         assert clients[3].call(cycles.close, 1)
         assert clients[0].call(cycles.drop_log, 1)

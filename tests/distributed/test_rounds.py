@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,23 @@ import numpy.typing as npt
 import pytest
 import pytest_twisted
 from scrapy.settings import Settings as ScrapySettings
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
 
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import exchange, leases, rounds
 from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.errors import DiffersError
 from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.looks import SOON
+from scrapy_gp4c.distributed.round_parts import Begun
 from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, begun_name, plan, planners_of
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN, RANKED
 from scrapy_gp4c.policies.policy import Planned
+from scrapy_gp4c.policies.shared_cut import Sketch
 from scrapy_gp4c.policies.steps import alone
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -88,9 +91,9 @@ class Worker:
         self.exchange = Exchange(self.link, 4, 4, tokens, watch)
         self.rounds = SharedRounds(planners_of(self.shards, SETTINGS))
 
-    async def plan(self, number: int, awaited: bool = False) -> bool:
+    async def plan(self, number: int) -> bool:
         """Plan a round with the other."""
-        return await plan(self.exchange, self.rounds.planners, number, awaited)
+        return await plan(self.exchange, self.rounds.planners, number)
 
 
 def _taken(tx: Transaction, worker: Worker, shard: int) -> Any:
@@ -128,6 +131,16 @@ def ranked(store: PageStore) -> list[int]:
     """Keys of the ranked pages of the plan, in its order."""
     found: npt.NDArray[Any] = np.concatenate([np.empty(0, PLAN), *store.plan()])
     return [store.page(int(page)).key for page in found["page"][found["kind"] == RANKED]]
+
+
+def first_parts(planners: Mapping[LmdbShard, Planner]) -> dict[int, bytes]:
+    """What shards tell in the first step of their next round, having seen all that is acknowledged."""
+    parts = {}
+    for one, planner in planners.items():
+        planned, seen = Planned.of(np.concatenate([np.empty(0, PLAN), *one.plan()])), one.acknowledged_visits
+        part = next(planner.steps(one.last_record(), planned, seen=seen))
+        parts[one.shard_of.number] = Begun(seen, part).packed()
+    return parts
 
 
 async def both(*work: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -193,15 +206,14 @@ async def test_a_round_is_that_of_one_process_with_the_same_marks(
         visit(range(0, 90, 9))
         seen = len(whole.open_visits())
         for one in workers:
-            marks = {shard.shard_of.number: b"[%d, true]" % shard.acknowledged_visits for shard in one.shards}
-            await one.exchange.post(begun_name(1), marks)
+            await one.exchange.post(begun_name(1), first_parts(planners_of(one.shards, SETTINGS)))
         visit(range(0, 90, 4))
         assert len(whole.open_visits()) > seen
         planned = Planned.of(np.concatenate([np.empty(0, PLAN), *whole.plan()])[["page", "kind"]])
-        alone(planner.steps(whole.cycles()[-1], planned, True, seen))
+        alone(planner.steps(whole.cycles()[-1], planned, seen=seen))
         step = workers[0].rounds.next_step(4)
         assert step == Step(4, begun_name(1))
-        await both(*(one.rounds.plan_with(one.exchange, awaited=False) for one in workers))
+        await both(*(one.rounds.plan_with(one.exchange) for one in workers))
         parts = [rows(shard, before[shard]) for shard in shards]
         assert set().union(*parts) == rows(whole, before[whole])
         assert sum(map(len, parts)) > 3
@@ -235,9 +247,28 @@ async def test_what_a_shard_has_seen_is_settled_by_its_first_post(workers: list[
     shard.record(NewVisit(0, "changed", 86400.0 * 4, "other", 77))
     shard.commit()
     again = planners_of([shard], SETTINGS)
-    assert await plan(workers[0].exchange, again, 0, awaited=False) is not None
+    assert await plan(workers[0].exchange, again, 0) is not None
     for old, new in zip(kept, shard.plan(), strict=True):
         assert old.tobytes() == new.tobytes()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_first_part_that_others_would_not_find_is_refused(workers: list[Worker]) -> None:
+    """By the same visits, as a processor of another kind may."""
+    await both(*(one.begin() for one in workers))
+    await both(*(one.plan(0) for one in workers))
+    told = Begun.unpacked(first_parts(planners_of(workers[1].shards, SETTINGS))[2])
+    assert isinstance(told.part, Sketch)
+    points = told.part.points.copy()
+    points["score"] += 1e-9
+    other = told._replace(part=told.part._replace(points=points))
+    await workers[1].exchange.post(begun_name(1), {2: other.packed()})
+    found = [Deferred.fromCoroutine(one.plan(1)) for one in workers]
+    with pytest.raises(DiffersError, match=r"the part of shard 2 for 'round/1' of cycle 4 differs"):
+        await found[1]
+    found[0].cancel()
+    with pytest.raises(CancelledError):
+        await found[0]
 
 
 @pytest_twisted.ensureDeferred
@@ -253,8 +284,6 @@ async def test_parts_of_all_are_waited_for(workers: list[Worker], ledger: Any) -
     assert await early == late == b"abcd"
     assert workers[0].waited == [2, 3]
     assert await workers[1].exchange.is_complete("step")
-    assert await workers[1].exchange.settled("step", {2: b"c", 3: b"other"}) == {2: b"c", 3: b"d"}
-    assert await workers[1].exchange.settled("other step", {2: b"e"}) == {2: b"e"}
 
 
 @pytest_twisted.ensureDeferred

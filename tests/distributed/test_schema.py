@@ -11,7 +11,7 @@ import pytest
 from scrapy_gp4c.distributed import cycles, exchange, leases, objects, schema
 from scrapy_gp4c.distributed.connection import Connection, Transaction
 from scrapy_gp4c.distributed.errors import LedgerRightsError, LedgerSchemaError
-from scrapy_gp4c.distributed.exchange import Posted, Step
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting
 from scrapy_gp4c.distributed.log import Flush, Letter, Progress, flush
 from scrapy_gp4c.distributed.migrations import MIGRATIONS
 from scrapy_gp4c.distributed.objects import Owned
@@ -129,7 +129,7 @@ def test_a_worker_needs_no_ddl(as_worker: Connection, tmp_path: Path) -> None:
     for shard, token in tokens.items():
         as_worker.call(exchange.post, Step(1, "cut"), [Posted(shard, token, b"part")])
     as_worker.call(exchange.put_answer, Step(1, "cut"), b"answer")
-    assert as_worker.single(exchange.look, Step(1, "cut")) == (0, 0, b"answer")
+    assert as_worker.single(exchange.look, Step(1, "cut")) == Waiting(0, 0, b"answer")
     assert as_worker.call(cycles.close, 1)
     as_worker.call(cycles.keep_record, 1, {"cycle": 1})
     assert not as_worker.call(cycles.drop_log, 1)

@@ -19,7 +19,7 @@ from scrapy_gp4c.policies.shared_cut import (
     BEHIND_ALL,
     EVERYWHERE,
     POINT,
-    POINTS,
+    WHOLE,
     Ordered,
     Place,
     Range,
@@ -31,7 +31,7 @@ from scrapy_gp4c.policies.steps import Shard, divided
 from tests.support.shards import together
 
 Candidates = tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64]]
-MOST_BYTES = 1 + 32 + 16 * POINTS
+MOST_BYTES = 1 + 32 + 16 * WHOLE
 
 
 def in_order(scores: npt.NDArray[np.float64], draws: npt.NDArray[np.uint64]) -> Candidates:
@@ -172,6 +172,16 @@ def test_shards_of_a_hash_take_two_sketches(shards: int) -> None:
         assert check(candidates, wanted) <= 2
         most = min(wanted, at_first(wanted // shards))
         assert taken(candidates, wanted).ranked == [[most]] * shards
+
+
+@pytest.mark.parametrize("shards", [1, 2, 8, 64])
+def test_small_shards_take_one_sketch(shards: int) -> None:
+    """Which tells all candidates that they have, whatever each has of the best."""
+    rng = np.random.default_rng(shards)
+    sizes = rng.integers(0, WHOLE + 1, shards)
+    candidates = [in_order(rng.exponential(size=size), rng.integers(0, 9, size, np.uint64)) for size in sizes]
+    for wanted in (1, sum(sizes) // 4, sum(sizes)):
+        assert check(candidates, wanted) <= 1
 
 
 def test_a_shard_with_most_of_the_pages_ranks_its_share_once() -> None:
