@@ -7,6 +7,9 @@ hands work to joblib's processes (loky) one by one.
 from __future__ import annotations
 
 import math
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any, Final
@@ -20,12 +23,25 @@ IDLE_S: Final = 300
 """So long a process waits for work before it ends."""
 
 
-def let_grow() -> None:
-    """In a worker: loky replaces one that has grown by 300 MB, in case it leaks.
+LOOK_S: Final = 1.0
+"""From one look of a process for the one that began it to the next."""
 
-    Ours grow by the training sets that they keep, and by what they know of these.
+
+def begin(parent: int) -> None:
+    """In a worker: let it grow, and end with the process that began it.
+
+    loky replaces one that has grown by 300 MB, in case it leaks: ours grow by the training sets that they
+    keep, and by what they know of these. A process that was killed cannot end its workers, and what they
+    wait for is locked by it; on Windows, where nobody is told of that, they go on.
     """
     process_executor._MAX_MEMORY_LEAK_SIZE = math.inf
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)
 
 
 class InThisProcess(Executor):
@@ -68,7 +84,7 @@ class LocalPool:
     def _results(self, calls: Iterable[Call | None], again: Callable[[Any], Call | None]) -> Iterator[Any]:
         """Yield results of calls. ``again``: what is called in place of a result; None: nothing."""
         executor: Any = self._threads or loky.get_reusable_executor(
-            self.n_jobs, timeout=IDLE_S, initializer=let_grow
+            self.n_jobs, timeout=IDLE_S, initializer=begin, initargs=(os.getpid(),)
         )
         sent: set[Future[Any]] = set()
 
