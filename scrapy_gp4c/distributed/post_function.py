@@ -8,27 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 POST: Final = """
-DROP FUNCTION gp4c.post(integer, text, integer, bigint, bytea, integer);
 CREATE FUNCTION gp4c.post(
     of_cycle integer, of_step text, of_shard integer, held bigint, part bytea, parked integer, tell boolean)
 RETURNS bytea LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    raised bigint;
-    told bytea;
+    told bytea = gp4c.post(of_cycle, of_step, of_shard, held, part, parked);
 BEGIN
-    IF of_shard >= 0 THEN
-        SELECT token INTO raised FROM gp4c.shard WHERE shard = of_shard FOR UPDATE;
-        IF raised IS DISTINCT FROM held THEN
-            RETURN convert_to('lost', 'UTF8');
-        END IF;
-    END IF;
-    INSERT INTO gp4c.report (cycle, step, shard, body) VALUES (of_cycle, of_step, of_shard, part)
-        ON CONFLICT DO NOTHING;
-    IF NOT FOUND AND part IS DISTINCT FROM (
-        SELECT body FROM gp4c.report WHERE cycle = of_cycle AND step = of_step AND shard = of_shard)
-    THEN RETURN convert_to('differs', 'UTF8');
-    END IF;
-    told = gp4c.step(of_cycle, of_step, parked);
     IF tell AND told = convert_to('0 0 ', 'UTF8') THEN
         RETURN convert_to('0 0 p', 'UTF8') || (
             SELECT string_agg(int4send(octet_length(r.body)) || r.body, '' ORDER BY r.shard)
