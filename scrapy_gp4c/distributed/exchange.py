@@ -20,8 +20,6 @@ _STEP: Final = sql.SQL("gp4c.step({}, {}, {})")
 _SIZE: Final = struct.Struct(">i")
 ANSWER: Final = -1
 """In place of a shard: the combined answer."""
-
-
 DIFFERS: Final = b"differs"
 """What the server says of a part where another one was posted before."""
 

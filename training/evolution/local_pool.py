@@ -21,8 +21,6 @@ from training.evolution.dask_pool import Call, Missing, Task, Work
 
 IDLE_S: Final = 300
 """So long a process waits for work before it ends."""
-
-
 LOOK_S: Final = 1.0
 """From one look of a process for the one that began it to the next."""
 
