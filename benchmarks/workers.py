@@ -158,7 +158,7 @@ def in_reactor(task: Task) -> Told:
 
 def by_workers(dsn: str, folder: Path, shards: int, proxy: Proxy | None = None) -> tuple[list[Told], int]:
     """Plan and close a cycle by a process for each shard; returns what they tell, and the bytes counted."""
-    with _FORKING.Manager() as manager, _FORKING.Pool(shards) as pool:
+    with _NEW.Manager() as manager, _NEW.Pool(shards) as pool:
         barrier: Barrier = manager.Barrier(shards + 1)  # type: ignore[assignment] # its proxy
         tasks = [Task(shard, dsn, folder, barrier) for shard in range(shards)]
         found = [pool.apply_async(in_reactor, (task,)) for task in tasks]
@@ -267,8 +267,8 @@ def main() -> int:
     return 0 if holds else 1
 
 
-_FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["benchmarks.plan", "scrapy_gp4c.distributed.opening"])
+_NEW = multiprocessing.get_context("spawn")
+"""Interpreters of their own, as workers are, and as the one process is."""
 
 if __name__ == "__main__":
     sys.exit(main())

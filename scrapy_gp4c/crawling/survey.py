@@ -22,6 +22,8 @@ READ: Final = {
 """Columns that tell pages apart; their keys tell the panel besides."""
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
+KEPT_BYTES: Final = 2**25 - 2**16
+"""Memory that glibc keeps for arrays to come, just below the most that it learns to keep by itself."""
 
 
 class Survey(NamedTuple):
@@ -42,6 +44,9 @@ class Survey(NamedTuple):
 
 def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
     """Tell all pages apart by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
+    # glibc gives arrays of that size back to the system, and none that are smaller than the largest it gave
+    # back so far (mallopt(3), M_MMAP_THRESHOLD): else those of each block would be new memory again.
+    np.empty(KEPT_BYTES, np.uint8)
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     alive = copies = rankable_pages = 0

@@ -13,12 +13,13 @@ from twisted.internet.threads import deferToThread
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.distributed import copies, objects, rounds
 from scrapy_gp4c.distributed.errors import LedgerDamagedError
+from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.log import read_log
 from scrapy_gp4c.distributed.objects import Copies, Place
 from scrapy_gp4c.distributed.rounds import Exchange, begun_name
 from scrapy_gp4c.distributed.schema import About
-from scrapy_gp4c.distributed.standing import Begun, appended, appended_by, finished
+from scrapy_gp4c.distributed.standing import Begun, appended, come_to, finished
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import USUAL, LmdbShard, Sealed, Sizes, open_shard
@@ -142,8 +143,9 @@ async def caught_up(
     are such rounds, is asked first: who holds a shard adds to its log alone, and of a round that begins later
     a run hears by its looks.
     """
-    segments = await link.surely_single(appended_by, begun.cycle, [one.shard_of.number for one in shards])
-    is_begun = await exchange.is_complete(begun_name(1))
+    later, own = Step(begun.cycle, begun_name(1)), [one.shard_of.number for one in shards]
+    segments, found = await link.surely_single(come_to, later, own)
+    is_begun = not found.missing
     for one in shards:
         if one.open_cycle is None:
             one.begin_cycle({**begun.decided.record, "started": begun.started})

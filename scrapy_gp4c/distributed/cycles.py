@@ -171,6 +171,7 @@ def close(tx: Transaction, cycle: int) -> bool:
     if tx.execute("SELECT 1 FROM gp4c.mail LIMIT 1").fetchone() is not None:
         return False
     tx.execute("UPDATE gp4c.cycle SET closed = clock_timestamp() WHERE cycle = %s", (cycle,))
+    tx.execute("SELECT gp4c.open_log(%s)", (cycle + 1,))  # all others wait for whoever opens a cycle
     tx.execute("DELETE FROM gp4c.report WHERE cycle <= %s", (cycle - KEPT_REPORTS,))
     return True
 

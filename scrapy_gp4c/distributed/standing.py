@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.cycles import CycleState, Decided, state
 from scrapy_gp4c.distributed.errors import DiffersError
+from scrapy_gp4c.distributed.exchange import Step, Waiting, looking, waiting
 
 
 class Begun(NamedTuple):
@@ -61,12 +62,19 @@ def appended(tx: Transaction, cycle: int, shard: int) -> int:
     return int(row[0]) if row is not None else 0
 
 
-def appended_by(tx: Transaction, cycle: int, shards: Sequence[int]) -> dict[int, int]:
-    """Return how many segments shards have in the log of a cycle; one statement, and no look at the log."""
-    rows = tx.execute(
-        "SELECT shard, seq FROM gp4c.shard WHERE shard = ANY(%s) AND cycle = %s", ([*shards], cycle)
-    ).fetchall()
-    return dict(rows)
+def come_to(tx: Transaction, step: Step, shards: Sequence[int]) -> tuple[dict[int, int], Waiting]:
+    """Return how many segments shards have in the log of a step's cycle, and how far the step is.
+
+    One statement, and no look at the log.
+    """
+    row = tx.execute(
+        f"SELECT {looking(step)}, ARRAY(SELECT ARRAY[shard, seq] FROM gp4c.shard"
+        " WHERE shard = ANY(%b) AND cycle = %b)".encode(),
+        ([*shards], step.cycle),
+        binary=True,
+    ).fetchone()
+    assert row is not None
+    return dict(row[1]), waiting(row[0])
 
 
 def finished(tx: Transaction, cycle: int) -> float | None:

@@ -27,7 +27,7 @@ class StateScores:
 
     Where it reads whole numbers alone, and these have few combinations between the least and the greatest of
     each, all combinations are scored once. No score differs by that, as a page's depends on its own numbers
-    alone. A table is made when more pages than it has states were scored one by one since the last.
+    alone. A table is made when otherwise at least as many pages as it has states would be scored one by one.
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
@@ -56,7 +56,7 @@ class StateScores:
         if self._known and _spanned(self._known, own) == self._known:
             return True
         states = math.prod(last - first + 1 for first, last in self._seen)
-        if states <= min(self._one_by_one, MOST_STATES):
+        if states <= min(self._one_by_one + len(columns[0]), MOST_STATES):
             self._make([column.dtype for column in columns], states)
             return True
         self._one_by_one += len(columns[0])

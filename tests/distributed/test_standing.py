@@ -9,10 +9,12 @@ import pytest
 from scrapy_gp4c.distributed import cycles, objects
 from scrapy_gp4c.distributed.connection import Connection
 from scrapy_gp4c.distributed.errors import DiffersError
+from scrapy_gp4c.distributed.exchange import Posted, Step, Waiting, post
 from scrapy_gp4c.distributed.log import Flush, Progress, flush
 from scrapy_gp4c.distributed.objects import Owned
 from scrapy_gp4c.distributed.places import Blobs
-from scrapy_gp4c.distributed.standing import appended, appended_by, begun, standing
+from scrapy_gp4c.distributed.schema import about
+from scrapy_gp4c.distributed.standing import appended, begun, come_to, standing
 from tests.support.ledgers import DECIDED, joined, opened, segments_of, taken
 from tests.support.postgres import NEEDS_POSTGRES
 
@@ -74,6 +76,10 @@ def test_segments_of_shards_are_counted_by_cycle(ledger: Connection) -> None:
     held = [taken(ledger, worker, shard) for shard in (1, 2)]
     tokens = {lease.shard: lease.token for lease in held}
     ledger.single(flush, worker, Flush(1, 1, tokens, tuple(segments_of(2, 3))))
-    assert ledger.single(appended_by, 1, [1, 2, 3]) == {2: 3}
+    missing = Waiting(ledger.call(about).shards, 2, None)
+    assert ledger.single(come_to, Step(1, "round/1"), [1, 2, 3]) == ({2: 3}, missing)
     assert ledger.call(appended, 1, 2) == 3
-    assert ledger.single(appended_by, 2, [1, 2, 3]) == {}
+    assert ledger.single(come_to, Step(2, "round/1"), [1, 2, 3]) == ({}, missing)
+    ledger.single(post, Step(1, "round/1"), [Posted(lease.shard, lease.token, b"part") for lease in held])
+    found = ledger.single(come_to, Step(1, "round/1"), [2])
+    assert found == ({2: 3}, missing._replace(missing=missing.missing - 2))
