@@ -90,6 +90,18 @@ def test_states_are_scored_once(text: str) -> None:
     assert function.rows <= 2 * (2 * 5**4 + 2 * 7**4) + 4_000
 
 
+def test_a_table_has_states_with_a_change_in_each_visit() -> None:
+    """They are rare, and a table that lacks them would soon be made anew."""
+    rng, function = np.random.default_rng(1), counted(LONG)
+    told = StateScores(function, CYCLE)
+    for most_changes in (2, 5):
+        state = pages(rng, 1_000)
+        state["X"][:] = np.minimum(state["X"], most_changes)
+        with np.errstate(all="ignore"):
+            told(state)
+    assert function.rows == 5**3
+
+
 def test_what_has_no_states_is_scored_page_by_page() -> None:
     """Columns with fractions, short expressions, and numbers that are far from each other."""
     assert np.dtype(STATE["A"]).kind == "f"
