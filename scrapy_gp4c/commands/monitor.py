@@ -73,8 +73,15 @@ def run(project: Project, options: Namespace) -> None:
         if cycle.outlasted and cycle.is_finished:
             print(warning(cycle, options.every, project.delay_s), file=sys.stderr)
 
+    def expect(due: float) -> None:
+        print(
+            f"The last cycle began less than {options.every:.0f} s ago; the next begins at {local_time(due)}",
+            file=sys.stderr,
+            flush=True,
+        )
+
     watch = show_progress if sys.stderr.isatty() else lambda path: None
-    monitor = Monitor(project.store_path, lambda: Process(command), schedule, tell, watch)
+    monitor = Monitor(project.store_path, lambda: Process(command), schedule, tell, watch, expect)
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: monitor.stop())

@@ -125,14 +125,16 @@ class Monitor:
         schedule: Schedule,
         tell: Callable[[MonitoredCycle], None],
         watch: Callable[[Path], None] = lambda path: None,
+        expect: Callable[[float], None] = lambda due: None,
         clock: Clock | None = None,
     ) -> None:
         """Take the store's directory, what starts a crawl, when, and who is told of each.
 
-        ``watch`` is called now and then while a crawl runs.
+        ``watch`` is called now and then while a crawl runs; ``expect`` with the time, s since 1970, when the
+        first one begins, unless that is now.
         """
         self._path, self._start, self._schedule = path, start, schedule
-        self._tell, self._watch, self._clock = tell, watch, clock or RealClock()
+        self._tell, self._watch, self._expect, self._clock = tell, watch, expect, clock or RealClock()
         self._told: Told = SimpleQueue()
         self._stops = 0
 
@@ -160,7 +162,9 @@ class Monitor:
     def _run(self, cycles: int | None) -> int:
         failed = False
         number = 0
-        timer = Timer(self._clock.now(), self._first_wait_s())
+        if first_s := self._first_wait_s():
+            self._expect(self._clock.now().wall + first_s)
+        timer = Timer(self._clock.now(), first_s)
         while not self._stops and (cycles is None or number < cycles):
             self._wait(timer)
             if self._stops:

@@ -156,6 +156,35 @@ def test_cycles_begin_in_the_active_part_of_the_day_alone(tmp_path: Path) -> Non
     assert len({time.localtime(wall).tm_yday for wall in starts}) >= 3
 
 
+def test_who_starts_a_monitor_hears_when_the_first_cycle_begins(tmp_path: Path) -> None:
+    """Where the interval since the last one is not over; else it begins at once, without a word."""
+    clock = FakeClock()
+    expected: list[float] = []
+
+    def monitor(every_s: float) -> Monitor:
+        store, schedule = tmp_path / "store", Schedule(every_s)
+        return Monitor(
+            store,
+            lambda: FakeCrawl(clock, 9.0),
+            schedule,
+            lambda one: None,
+            expect=expected.append,
+            clock=clock,
+        )
+
+    monitor(3600.0).run(1)
+    with open_store(tmp_path / "store") as store:
+        store.begin_cycle({"started": clock.wall - 600.0})
+        store.finish_cycle({"finished": clock.wall - 540.0})
+    monitor(500.0).run(1)
+    assert expected == []
+    began = clock.wall
+    monitor(3600.0).run(1)
+    (due,) = expected
+    assert due == pytest.approx(began + 3600.0 - 609.0)
+    assert clock.wall >= due
+
+
 def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> subprocess.Popen[str]:
     """Start a monitor of small crawls, a process of its own."""
     command = [
