@@ -207,6 +207,21 @@ def test_old_reports_are_dropped(ledger: Connection) -> None:
     assert kept == [None, None, b"", b""]
 
 
+def test_whoever_closes_a_cycle_opens_the_log_of_the_next_one(
+    ledger: Connection, server: Server, database: str
+) -> None:
+    """Whoever opens that finds it; of a cycle that cannot be closed yet there is none."""
+    worker = joined(ledger)
+    opened(ledger, worker)
+    log_2 = "SELECT to_regclass('gp4c.log_2') IS NOT NULL"
+    assert not ledger.call(cycles.close, 1)
+    assert server.execute(log_2, database) == [(False,)]
+    all_done(ledger, worker, 1)
+    assert ledger.call(cycles.close, 1)
+    assert server.execute(log_2, database) == [(True,)]
+    assert opened(ledger, worker).cycle == 2
+
+
 def test_a_log_is_dropped_when_its_objects_are_there(
     ledger: Connection, tmp_path: Path, server: Server, database: str
 ) -> None:
