@@ -44,8 +44,8 @@ class Survey(NamedTuple):
 
 def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
     """Tell all pages apart by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
-    # glibc gives arrays of that size back to the system, and none that are smaller than the largest it gave
-    # back so far (mallopt(3), M_MMAP_THRESHOLD): else those of each block would be new memory again.
+    # Once glibc has given an array of that size back to the system, it keeps what smaller ones leave for
+    # those to come (mallopt(3), M_MMAP_THRESHOLD); else the arrays of each block are memory to be cleared.
     np.empty(KEPT_BYTES, np.uint8)
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]

@@ -53,10 +53,8 @@ class StateScores:
         """Whether the table has all states of a block; makes one that does when it is time for it."""
         ends = [(int(column.min()), int(column.max())) for column in columns]
         told = dict(zip(self._names, ends, strict=True))
-        if told.keys() >= {
-            "n",
-            "X",
-        }:  # a table without rare pages that change at each visit is soon made anew
+        if "n" in told and "X" in told:
+            # Pages that change at each visit are rare: a table without room for them is soon made anew.
             told["X"] = told["X"][0], max(told["X"][1], told["n"][1])
         own = list(told.values())
         self._seen = _spanned(self._seen, own) if self._seen else own
