@@ -75,7 +75,7 @@ def run(project: Project, options: Namespace) -> None:
 
     def expect(due: float) -> None:
         print(
-            f"The last cycle began less than {options.every:.0f} s ago; the next begins at {local_time(due)}",
+            f"The last cycle began less than {options.every:.0f} s ago; the next is due at {local_time(due)}",
             file=sys.stderr,
             flush=True,
         )
