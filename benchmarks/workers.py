@@ -116,7 +116,7 @@ async def worker(task: Task) -> Told:
     del record["started"]
     await deferToThread(task.barrier.wait)
     began, cpu_s = time.monotonic(), time.process_time()
-    found = await link.surely(cycles.join, link.worker, Decided(record, {}), NOBODY, 0.0)
+    found = await link.surely_single(cycles.join, link.worker, Decided(record, {}), NOBODY, 0.0)
     assert found is not None
     tokens = {task.shard: lease.token}
     with_others = Exchange(link, found.cycle, home.about.shards, tokens, nothing)

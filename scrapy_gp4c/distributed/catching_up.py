@@ -139,27 +139,27 @@ async def caught_up(
 ) -> dict[LmdbShard, Planner]:
     """Begin the cycle in shards where it is not, plan round 0 with the others, and apply the log.
 
-    Then the rounds are planned again that all shards have begun by now. What is in the log, and whether there
-    are such rounds, is asked first: who holds a shard adds to its log alone, and of a round that begins later
-    a run hears by its looks.
+    Then the rounds are planned again that all shards have begun by now. Where others had yet to begin round 0
+    after own shards, there is neither a log nor such a round. Of a round that begins later a run hears by its
+    looks.
     """
-    later, own = Step(begun.cycle, begun_name(1)), [one.shard_of.number for one in shards]
-    segments, found = await link.surely_single(come_to, later, own)
-    is_begun = not found.missing
     for one in shards:
         if one.open_cycle is None:
             one.begin_cycle({**begun.decided.record, "started": begun.started})
     planners = rounds.planners_of(shards, settings)
     fresh = {one: planner for one, planner in planners.items() if not planner.planned_rounds}
-    if fresh:
-        await rounds.plan(exchange, fresh, 0)
+    if fresh and (await rounds.plan(exchange, fresh, 0)).is_ahead and len(fresh) == len(planners):
+        return planners
+    own, later = [one.shard_of.number for one in shards], Step(begun.cycle, begun_name(1))
+    segments, found = await link.surely_single(come_to, later, own)
+    is_begun = not found.missing
     for one in shards:
         if segments.get(one.shard_of.number, 0) > one.applied:
             await deferToThread(_read, link, begun.cycle, one)
     number = 1
     while is_begun and not all(planner.is_over for planner in planners.values()):
         behind = {one: planner for one, planner in planners.items() if planner.planned_rounds == number}
-        if behind and not await rounds.plan(exchange, behind, number):
+        if behind and not (await rounds.plan(exchange, behind, number)).result:
             break
         number += 1
         is_begun = await exchange.is_complete(begun_name(number))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from scrapy_gp4c.distributed.arithmetic import Arithmetic
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import CodeDiffersError, DiffersError
-from scrapy_gp4c.distributed.leases import Worker
+from scrapy_gp4c.distributed.leases import CALLS_PER_LEASE, Worker
 from scrapy_gp4c.store.records import CycleRecord
 
 CYCLE_S: Final = 3600.0
@@ -64,13 +65,17 @@ class CycleState(NamedTuple):
     """Since its opening."""
 
 
+_STATE: Final = "cycle, closed IS NOT NULL, extract(epoch FROM clock_timestamp() - opened)::float8"
+_LAST: Final = "FROM gp4c.cycle ORDER BY cycle DESC LIMIT 1"
+
+
 def state(tx: Transaction) -> CycleState:
     """Return where the last cycle is."""
-    row = tx.execute(
-        "SELECT cycle, closed IS NOT NULL, extract(epoch FROM clock_timestamp() - opened)::float8"
-        " FROM gp4c.cycle ORDER BY cycle DESC LIMIT 1"
-    ).fetchone()
-    return CycleState(0, True, float("inf")) if row is None else CycleState(*row)
+    return _state(tx.execute(f"SELECT {_STATE} {_LAST}".encode()).fetchone())
+
+
+def _state(row: tuple[Any, ...] | None) -> CycleState:
+    return CycleState(0, True, math.inf) if row is None else CycleState(*row[:3])
 
 
 def join(
@@ -78,36 +83,40 @@ def join(
 ) -> Joined | None:
     """Join the open cycle, or open one if it is due, `cycle_s` after the last opening; None if it is not.
 
-    Raises CodeDiffersError for a worker whose code differs from the opener's.
+    One statement where it is open, else three, each of which may be a transaction of its own. Raises
+    CodeDiffersError for a worker whose code differs from the opener's.
     """
-    last = state(tx)
     opened = False
-    if last.closed:
+    while True:
+        row = tx.execute(
+            f"SELECT {_STATE}, extract(epoch FROM opened)::float8, opener, decided, code {_LAST}".encode()
+        ).fetchone()
+        last = _state(row)
+        if row is not None and not last.closed:
+            break
         if last.age_s < cycle_s:
             return None
         opened = _open(tx, last.cycle + 1, worker, decided, code)
-        last = last._replace(cycle=last.cycle + 1)
-    row = tx.execute(
-        "SELECT decided, code, extract(epoch FROM opened)::float8, opener FROM gp4c.cycle WHERE cycle = %s",
-        (last.cycle,),
-    ).fetchone()
-    assert row is not None
-    _compare_code(code, _code(row[1]), last.cycle, row[3])
-    theirs = _decided(row[0])
-    return Joined(last.cycle, row[2], theirs, opened, tuple(_differences(decided, theirs)))
+    started, opener, text, their_code = row[3:]
+    _compare_code(code, _code(their_code), last.cycle, opener)
+    theirs = _decided(text)
+    return Joined(last.cycle, started, theirs, opened, tuple(_differences(decided, theirs)))
 
 
 def _open(tx: Transaction, cycle: int, worker: Worker, decided: Decided, code: Code) -> bool:
-    """Open a cycle; False if another worker did so in the meantime."""
-    first = tx.execute(
-        "INSERT INTO gp4c.cycle (cycle, opener, decided, code) VALUES (%s, %s, %s, %s)"
-        " ON CONFLICT (cycle) DO NOTHING",
-        (cycle, worker.name, json.dumps(decided), json.dumps(code)),
-    ).rowcount
-    if first:
-        tx.execute("SELECT gp4c.open_log(%s)", (cycle,))
-        drop_log(tx, cycle - 1)  # unless whoever registered the last of its objects has done so
-    return bool(first)
+    """Open a cycle, with its log; False if another worker did so in the meantime: one statement.
+
+    The log of the cycle before is dropped, unless whoever registered the last of its objects has done so.
+    """
+    most_ms = max(1, int(1000 * worker.lease_s / CALLS_PER_LEASE))
+    made = tx.execute(
+        "WITH waits AS MATERIALIZED (SELECT set_config('lock_timeout', %s::text, true)),"
+        " made AS (INSERT INTO gp4c.cycle (cycle, opener, decided, code)"
+        " SELECT %s, %s, %s, %s FROM waits ON CONFLICT (cycle) DO NOTHING RETURNING cycle)"
+        " SELECT gp4c.open_log(cycle), gp4c.drop_log(cycle - 1) FROM made",
+        (most_ms, cycle, worker.name, json.dumps(decided), json.dumps(code)),
+    ).fetchone()
+    return made is not None
 
 
 def _decided(text: str) -> Decided:

@@ -141,7 +141,7 @@ class Opening:
 
     async def _join(self, version: str) -> Joined:
         own = self._settings
-        joined = await self._link.surely(
+        joined = await self._link.surely_single(
             cycles.join, self._link.worker, _decided(own), _code(own, version), own.cycle_s
         )
         if joined is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,15 +111,17 @@ class Exchange:
 
     async def first_answer(
         self, name: str, own: Mapping[int, bytes], pace: Pace
-    ) -> tuple[dict[int, bytes], Answer]:
+    ) -> tuple[dict[int, bytes], Answer, bool]:
         """Post own parts of a round's first step, `Begun`; returns those that count, and what all come to.
 
-        What a former holder has posted counts, by what the shard had seen then.
+        What a former holder has posted counts, by what the shard had seen then. And whether others' parts
+        were missing by then: nobody has gone beyond this step before.
         """
         step = Step(self._cycle, name)
         tell = len(own) < self._of
         parts, found = await self._link.surely_single(exchange.settle, step, self._posts(own), tell)
-        return parts, answer_of(await self._agreed(step, parts, found, begun_combined, pace))
+        is_ahead = found.missing > 0
+        return parts, answer_of(await self._agreed(step, parts, found, begun_combined, pace)), is_ahead
 
     async def is_complete(self, name: str) -> bool:
         """Tell whether all shards have posted their parts of a step."""
@@ -171,8 +173,17 @@ def begun_name(number: int) -> str:
     return f"round/{number}"
 
 
-async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int) -> bool:
-    """Plan one round of own shards with all others; returns what `Planner.steps` does.
+class Agreed(NamedTuple):
+    """A round that was planned with all others."""
+
+    result: bool
+    """What `Planner.steps` returns."""
+    is_ahead: bool
+    """Whether others had yet to begin it when own shards did: so nobody had gone beyond it by then."""
+
+
+async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], number: int) -> Agreed:
+    """Plan one round of own shards with all others.
 
     What a shard has seen is settled by its first post: whoever plans the round again plans the same.
     """
@@ -185,7 +196,7 @@ async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], numbe
     # Before round 0 nobody has seen anything.
     own = {one.shard_of.number: begin(one, one.acknowledged_visits if number else 0) for one in planners}
     name, pace = begun_name(number), HEARD if number else SOON
-    settled, answer = await exchange_.first_answer(name, own, pace)
+    settled, answer, is_ahead = await exchange_.first_answer(name, own, pace)
     for one in planners:
         told = settled[one.shard_of.number]
         if told != own[one.shard_of.number] and told != begin(one, Begun.unpacked(told).seen):
@@ -200,7 +211,7 @@ async def plan(exchange_: Exchange, planners: Mapping[LmdbShard, Planner], numbe
             except StopIteration as end:
                 ended.append(end.value)
         if ended:
-            return ended[0]
+            return Agreed(ended[0], is_ahead)
         step += 1
         answer = await exchange_.answer(f"{name}/{step}", parts, pace)
 
@@ -275,7 +286,7 @@ class SharedRounds:
 
     async def plan_with(self, exchange_: Exchange) -> None:
         """Plan the next round with the others; the result is to be taken over."""
-        self.result = await plan(exchange_, self.planners, self.planned_rounds)
+        self.result = (await plan(exchange_, self.planners, self.planned_rounds)).result
         self.is_asked = False
 
     def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:

@@ -39,7 +39,7 @@ def test_the_first_opens_and_others_join(ledger: Connection) -> None:
     first = opened(ledger, joined(ledger))
     assert (first.cycle, first.opened, first.differs, first.decided) == (1, True, (), DECIDED)
     other = Decided({"formula": "n", "seed": 7, "budget": 0.05, "policy": "top_k"}, {"GP4C_NEW_PAGES": None})
-    second = ledger.call(cycles.join, joined(ledger, "two"), other, CODE)
+    second = ledger.single(cycles.join, joined(ledger, "two"), other, CODE)
     assert second is not None
     assert (second.cycle, second.opened, second.decided) == (1, False, DECIDED)
     assert second.differs == (
@@ -63,23 +63,23 @@ def test_other_code_is_refused(ledger: Connection) -> None:
         with pytest.raises(
             CodeDiffersError, match=rf"cycle 1 was opened by 'one' with another {name}: expected"
         ):
-            ledger.call(cycles.join, worker, DECIDED, CODE._replace(**{name: value}))
+            ledger.single(cycles.join, worker, DECIDED, CODE._replace(**{name: value}))
 
 
 def test_other_arithmetic_is_refused(ledger: Connection) -> None:
     """With the remedy; what the same bits were computed by does not matter."""
     code = CODE._replace(arithmetic=Arithmetic("aa", ("OLD",)))
-    assert ledger.call(cycles.join, joined(ledger), DECIDED, code, 0.0) is not None
+    assert ledger.single(cycles.join, joined(ledger), DECIDED, code, 0.0) is not None
     worker = joined(ledger, "two")
     same = code._replace(arithmetic=Arithmetic("aa", ("NEW", "OLD")))
-    assert ledger.call(cycles.join, worker, DECIDED, same) is not None
+    assert ledger.single(cycles.join, worker, DECIDED, same) is not None
     other = code._replace(arithmetic=Arithmetic("bb", ("NEW", "OLD")))
     with pytest.raises(
         CodeDiffersError,
         match=r"opened by 'one' with another arithmetic: .* expected aa, .* found bb\. .*"
         r'set NPY_DISABLE_CPU_FEATURES="NEW" in the environment of this worker',
     ):
-        ledger.call(cycles.join, worker, DECIDED, other)
+        ledger.single(cycles.join, worker, DECIDED, other)
 
 
 def test_a_cycle_that_was_opened_before_arithmetics_were_told(ledger: Connection) -> None:
@@ -88,8 +88,8 @@ def test_a_cycle_that_was_opened_before_arithmetics_were_told(ledger: Connection
     opened(ledger, worker)
     ledger.call(lambda tx: tx.execute("UPDATE gp4c.cycle SET code = %s", (json.dumps(CODE[:4]),)))
     with pytest.raises(CodeDiffersError, match="with another arithmetic"):
-        ledger.call(cycles.join, worker, DECIDED, CODE._replace(arithmetic=Arithmetic("aa")))
-    assert ledger.call(cycles.join, worker, DECIDED, CODE) is not None
+        ledger.single(cycles.join, worker, DECIDED, CODE._replace(arithmetic=Arithmetic("aa")))
+    assert ledger.single(cycles.join, worker, DECIDED, CODE) is not None
 
 
 def test_a_cycle_is_opened_when_it_is_due(ledger: Connection) -> None:
@@ -99,7 +99,7 @@ def test_a_cycle_is_opened_when_it_is_due(ledger: Connection) -> None:
     assert opened(ledger, worker) == first._replace(opened=False)
     all_done(ledger, worker, 1)
     assert ledger.call(cycles.close, 1)
-    assert ledger.call(cycles.join, worker, DECIDED, CODE, 3600.0) is None
+    assert ledger.single(cycles.join, worker, DECIDED, CODE, 3600.0) is None
     assert opened(ledger, worker).cycle == 2
     assert ledger.call(cycles.state)[:2] == (2, False)
 
@@ -114,7 +114,7 @@ def test_workers_that_open_at_once_open_one(connect: Callable[..., Connection]) 
     def open_one(thread: LedgerThread, number: int) -> Joined:
         mine = Decided({"seed": number}, {})
         thread.call(lambda tx: start.wait())
-        found = thread.call(cycles.join, workers[number], mine, CODE)
+        found = thread.single(cycles.join, workers[number], mine, CODE)
         assert found is not None
         return found
 

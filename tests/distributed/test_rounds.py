@@ -24,7 +24,7 @@ from scrapy_gp4c.distributed.leases import lock, new_worker
 from scrapy_gp4c.distributed.link import Link
 from scrapy_gp4c.distributed.looks import SOON
 from scrapy_gp4c.distributed.round_parts import Begun
-from scrapy_gp4c.distributed.rounds import Exchange, SharedRounds, begun_name, plan, planners_of
+from scrapy_gp4c.distributed.rounds import Agreed, Exchange, SharedRounds, begun_name, plan, planners_of
 from scrapy_gp4c.distributed.shared_store import SharedStore
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN, RANKED
 from scrapy_gp4c.policies.policy import Planned
@@ -91,7 +91,7 @@ class Worker:
         self.exchange = Exchange(self.link, 4, 4, tokens, watch)
         self.rounds = SharedRounds(planners_of(self.shards, SETTINGS))
 
-    async def plan(self, number: int) -> bool:
+    async def plan(self, number: int) -> Agreed:
         """Plan a round with the other."""
         return await plan(self.exchange, self.rounds.planners, number)
 
@@ -161,7 +161,8 @@ async def test_two_workers_plan_as_one_process(workers: list[Worker], crawled: P
             planned = Planned.of(np.concatenate([np.empty(0, PLAN), *whole.plan()])[["page", "kind"]])
             by_one = planner.plan(whole.cycles()[-1], planned)
             found = await both(*(one.plan(number) for one in workers))
-            assert found == [by_one, by_one]
+            assert [one.result for one in found] == [by_one, by_one]
+            assert any(one.is_ahead for one in found)
             shards = [shard for one in workers for shard in one.shards]
             parts = [rows(shard, before.get(shard, 0)) for shard in shards]
             assert sum(map(len, parts)) == len(set().union(*parts))
@@ -247,7 +248,7 @@ async def test_what_a_shard_has_seen_is_settled_by_its_first_post(workers: list[
     shard.record(NewVisit(0, "changed", 86400.0 * 4, "other", 77))
     shard.commit()
     again = planners_of([shard], SETTINGS)
-    assert await plan(workers[0].exchange, again, 0) is not None
+    assert not (await plan(workers[0].exchange, again, 0)).is_ahead
     for old, new in zip(kept, shard.plan(), strict=True):
         assert old.tobytes() == new.tobytes()
 

@@ -44,7 +44,7 @@ def joined(ledger: Connection, name: str = "one", lease_s: float = 30.0) -> Work
 
 def opened(ledger: Connection, worker: Worker, cycle_s: float = 0.0) -> Joined:
     """The open cycle, or the next one."""
-    found = ledger.call(cycles.join, worker, DECIDED, CODE, cycle_s)
+    found = ledger.single(cycles.join, worker, DECIDED, CODE, cycle_s)
     assert found is not None
     return found
 
