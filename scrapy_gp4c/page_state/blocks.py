@@ -122,6 +122,19 @@ def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Colum
     return columns
 
 
+def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names: Iterable[str]) -> Columns:
+    """Some of the columns ``[rows]`` of some pages of a block, copied: its bytes may go."""
+    layout = _layout_of(block)
+    columns: Columns = {}
+    for name in names:
+        numbers = _numbers(block, layout, name)
+        if len(numbers) != layout.pages:
+            columns[name] = np.full(len(rows), numbers[0], COLUMNS[name])
+        else:
+            columns[name] = numbers[rows].astype(COLUMNS[name], copy=False)
+    return columns
+
+
 def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:
     """Some of the columns ``[P]`` of blocks that follow each other, copied: their bytes may go."""
     layouts = [_layout_of(block) for block in blocks]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.blocks import HEAD, key_at, pack, pages_of, row, some_of, unpack
+from scrapy_gp4c.page_state.blocks import HEAD, key_at, pack, pages_of, row, rows_of, some_of, unpack
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns, new_columns
 from tests.support.page_blocks import blocks_of_pages
 
@@ -47,6 +47,22 @@ def test_some_columns_are_read_without_the_others(found: list[Columns], names: s
         assert {name: values.tobytes() for name, values in alone.items()} == {
             name: columns[name].tobytes() for name in names
         }
+
+
+@given(blocks_of_pages(), st.sets(st.sampled_from(list(COLUMNS))), st.data())
+def test_some_rows_are_read_without_the_others(
+    columns: Columns, names: set[str], data: st.DataObject
+) -> None:
+    """Bit for bit, in any order, and what becomes of the block's bytes is nothing to them."""
+    pages = len(columns["key"])
+    rows = np.array(data.draw(st.lists(st.integers(0, pages - 1)) if pages else st.just([])), np.intp)
+    packed = bytearray(pack(columns))
+    told = rows_of(memoryview(packed), rows, names)
+    packed[:] = bytes(len(packed))
+    assert {name: values.tobytes() for name, values in told.items()} == {
+        name: columns[name][rows].tobytes() for name in names
+    }
+    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in told.items())
 
 
 @given(blocks_of_pages(least=1))

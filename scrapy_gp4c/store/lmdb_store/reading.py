@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.blocks import pages_of, unpack
+from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.scoring.weights import usual
@@ -39,11 +39,10 @@ def columns_of(
     ends = {0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist(), len(pages)}
     for start, end in pairwise(sorted(ends)):
         block = int(number[start])
-        rows = pages[start:end] - np.uint32(block * tables.block_rows)
+        rows = (pages[start:end] - np.uint32(block * tables.block_rows)).astype(np.intp)
         with tables.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
             value = tables.block(txn, block)
-            size = pages_of(value)
-            part = {name: column[rows] for name, column in unpack(value, kept).items()}
+            part, size = rows_of(value, rows, kept), pages_of(value)
             if gains is not None:
                 beside = read_block(txn, tables.db, block, size)
                 beside["weight"] = read_weights(txn, tables.db, block, size)
