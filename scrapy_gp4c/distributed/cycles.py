@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 from scrapy_gp4c.distributed.arithmetic import Arithmetic
 from scrapy_gp4c.distributed.connection import Transaction
 from scrapy_gp4c.distributed.errors import CodeDiffersError, DiffersError
-from scrapy_gp4c.distributed.leases import CALLS_PER_LEASE, Worker
+from scrapy_gp4c.distributed.leases import Worker
 from scrapy_gp4c.store.records import CycleRecord
 
 CYCLE_S: Final = 3600.0
@@ -108,13 +108,12 @@ def _open(tx: Transaction, cycle: int, worker: Worker, decided: Decided, code: C
 
     The log of the cycle before is dropped, unless whoever registered the last of its objects has done so.
     """
-    most_ms = max(1, int(1000 * worker.lease_s / CALLS_PER_LEASE))
     made = tx.execute(
         "WITH waits AS MATERIALIZED (SELECT set_config('lock_timeout', %s::text, true)),"
         " made AS (INSERT INTO gp4c.cycle (cycle, opener, decided, code)"
         " SELECT %s, %s, %s, %s FROM waits ON CONFLICT (cycle) DO NOTHING RETURNING cycle)"
         " SELECT gp4c.open_log(cycle), gp4c.drop_log(cycle - 1) FROM made",
-        (most_ms, cycle, worker.name, json.dumps(decided), json.dumps(code)),
+        (worker.call_ms, cycle, worker.name, json.dumps(decided), json.dumps(code)),
     ).fetchone()
     return made is not None
 

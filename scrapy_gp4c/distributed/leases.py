@@ -30,6 +30,11 @@ class Worker(NamedTuple):
     """Random hex digits: tells two processes of one name apart."""
     lease_s: float
 
+    @property
+    def call_ms(self) -> int:
+        """Milliseconds that a call of it may wait for the locks of others."""
+        return max(1, int(1000 * self.lease_s / CALLS_PER_LEASE))
+
 
 class Lease(NamedTuple):
     """A shard that a worker holds."""

@@ -16,7 +16,7 @@ from psycopg import DatabaseError
 from scrapy_gp4c.distributed import segments
 from scrapy_gp4c.distributed.connection import Calls, Transaction
 from scrapy_gp4c.distributed.errors import CycleClosedError, DiffersError
-from scrapy_gp4c.distributed.leases import CALLS_PER_LEASE, Worker, lost, name_taken, renew
+from scrapy_gp4c.distributed.leases import Worker, lost, name_taken, renew
 from scrapy_gp4c.distributed.segments import Segment
 
 READ_AT_ONCE: Final = 100
@@ -148,7 +148,7 @@ def _parameters(worker: Worker, what: Flush) -> tuple[Any, ...]:
         worker.instance,
         worker.lease_s,
         what.digest(),
-        max(1, int(1000 * worker.lease_s / CALLS_PER_LEASE)),
+        worker.call_ms,
         *(column or None for column in columns),
     )
 
