@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Addon:
-    """Installs scheduler and middleware: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
+    """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
 
     What the user set themselves (SCHEDULER, the middlewares) stays as they set it.
     """
@@ -26,6 +26,7 @@ class Addon:
         """Set what the crawl needs, at add-on priority."""
         from scrapy_gp4c.errors import SettingsError
         from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware
+        from scrapy_gp4c.robots_txt import take_place
         from scrapy_gp4c.settings import Settings
 
         try:
@@ -40,3 +41,4 @@ class Addon:
         settings.setdefault_in_component_priority_dict(
             "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
         )
+        take_place(settings)

@@ -45,6 +45,8 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "fsspec": {"distributed"},
 }
 """Library -> the only rooms that import it."""
+TOP: Final = ("", "middleware", "robots_txt", "scheduler", "start")
+"""Modules of the top."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "index")
 """What crawls and replays share: neither Scrapy nor LMDB."""
 LEARNING: Final = ("sklearn", "deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
@@ -55,9 +57,9 @@ ENGINE: Final = ("scrapy.core", "scrapy.signals", "scrapy.crawler", "scrapy.exte
 
 def room_of(module: str) -> str:
     """Name of the room that a module is in."""
-    if module in ("scrapy_gp4c", "scrapy_gp4c.scheduler", "scrapy_gp4c.middleware", "scrapy_gp4c.start"):
-        return "the top"
     package, _, rest = module.partition(".")
+    if package == "scrapy_gp4c" and rest in TOP:
+        return "the top"
     first = rest.partition(".")[0]
     return "training's commands" if package == "training" and first not in ARROWS else first
 

@@ -1,0 +1,112 @@
+"""What robots.txt disallows is not fetched, whoever waits for it and however long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.settings import Settings as ScrapySettings
+from twisted.internet import reactor
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c import Addon
+from scrapy_gp4c.robots_txt import RobotsMiddleware
+from tests.support.loopback import Site, crawl, html, outcomes, stats
+
+SCRAPYS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+FORBIDDEN = tuple(f"/private/{number}" for number in range(8))
+ALLOWED = tuple(f"/public/{number}" for number in range(8))
+GIVEN = {
+    "ROBOTSTXT_OBEY": True,
+    "RETRY_ENABLED": False,
+    "GP4C_BUDGET": 1.0,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+}
+
+
+class Many(Spider):
+    """Requests many pages of one host at once."""
+
+    name = "many"
+    site: Site
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request them all, those that are disallowed between the others."""
+        for pair in zip(ALLOWED, FORBIDDEN, strict=True):
+            for path in pair:
+                yield Request(self.site.url(path), errback=self.failed)
+
+    def parse(self, response: Any) -> None:
+        """Have the page fetched, no more."""
+
+    def failed(self, failure: Any) -> None:
+        """Expect that some are not fetched."""
+
+
+def late(request: ServerRequest) -> None:
+    """Disallow a directory, as late as all requests are waiting."""
+    request.setHeader(b"Content-Type", b"text/plain")
+
+    def answer() -> None:
+        request.write(b"User-agent: *\nDisallow: /private/\n")
+        request.finish()
+
+    reactor.callLater(0.3, answer)
+
+
+@pytest_twisted.ensureDeferred
+async def test_all_requests_that_wait_for_a_robots_txt_hear_what_it_says(
+    site: Site, store_path: Path
+) -> None:
+    """Many requests wait for their host's robots.txt, as at the start of a cycle: it counts for all."""
+    site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
+    site.pages["/robots.txt"] = late
+    for cycle in (1, 2):
+        site.log.clear()
+        crawler = await crawl(Many, store_path, GIVEN, site=site)
+        assert site.fetched() == {*ALLOWED, "/robots.txt"}
+        assert site.hits["GET", "/robots.txt"] == 1
+        expected = {path: ["first" if cycle == 1 else "unchanged"] for path in ALLOWED}
+        assert outcomes(store_path, cycle) == expected | {path: ["excluded"] for path in FORBIDDEN}
+        assert stats(crawler)["visited"] == len(ALLOWED) + len(FORBIDDEN)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_robots_txt_that_fails_keeps_nobody_waiting(site: Site, store_path: Path) -> None:
+    """Where robots.txt is missing, or its connection breaks, pages are fetched: that is Scrapy's rule."""
+
+    def broken(request: ServerRequest) -> None:
+        request.transport.abortConnection()
+
+    site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
+    await crawl(Many, store_path, GIVEN, site=site)
+    site.pages["/robots.txt"] = broken
+    site.log.clear()
+    await crawl(Many, store_path, GIVEN, site=site)
+    assert site.fetched() == {*ALLOWED, *FORBIDDEN, "/robots.txt"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "position"),
+    [
+        ({}, 100),
+        ({SCRAPYS: 70}, 70),
+        ({RobotsTxtMiddleware: 70}, 70),
+        ({SCRAPYS: None}, None),
+        ({RobotsTxtMiddleware: None}, None),
+        ({RobotsMiddleware: 60}, 60),
+    ],
+)
+def test_it_takes_the_place_of_scrapys(theirs: dict[Any, int | None], position: int | None) -> None:
+    """Ours is where Scrapy's was, whether by default or by the project; who turned it off has none."""
+    settings = ScrapySettings({"DOWNLOADER_MIDDLEWARES": theirs})
+    Addon().update_settings(settings)
+    found = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    assert found.get(RobotsMiddleware) == position
+    given = settings.getdict("DOWNLOADER_MIDDLEWARES")
+    assert [given[key] for key in given if key in (SCRAPYS, RobotsTxtMiddleware)] == [None]
