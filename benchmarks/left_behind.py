@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,10 @@ class Found(NamedTuple):
     records: Counter[str]
     """Field of a record -> cycles."""
 
+    def and_also(self, other: Found) -> Found:
+        """The most of either."""
+        return Found(self.pages | other.pages, self.records | other.records)
+
     def beyond(self, other: Found) -> list[str]:
         """Fields that differ here, and not there."""
         return sorted((self.pages.keys() - other.pages.keys()) | (self.records.keys() - other.records.keys()))
@@ -53,7 +58,9 @@ def left_in(store: Path) -> Left:
         page["depth"] = request.get("meta", {}).pop("depth", None)
     records = json.loads(first.removeprefix("# "))["cycles"]
     for record in records:
-        record["rounds"] = [one for one in record["rounds"] if one["planned"]]
+        rounds = [one for one in record["rounds"] if one["planned"]]
+        record["rounds"] = [one["planned"] for one in rounds]
+        record["seen"] = [one["seen"] for one in rounds]
     return Left(dict(zip(urls, pages, strict=True)), records)
 
 
@@ -66,6 +73,13 @@ def compare(one: Left, other: Left) -> Found:
     for first, second in zip(one.records, other.records, strict=False):
         records.update(_differing(first, second))
     return Found(+pages, +records)
+
+
+def in_records(one: Left, other: Left) -> Iterator[str]:
+    """Tell what the records of each cycle differ in, but for times: a line with both values."""
+    for cycle, (first, second) in enumerate(zip(one.records, other.records, strict=False), start=1):
+        for name in _differing(first, second):
+            yield f"cycle {cycle}, {name}: {first.get(name)} | {second.get(name)}"
 
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

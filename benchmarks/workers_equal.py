@@ -1,14 +1,16 @@
 """Whether workers leave behind what one process does: the demo's web, crawled by one and by several of them.
 
-    python -m benchmarks.workers_equal [--days 10] [--workers 1 2 4 8] [--hosts 12] [--redirects]
+    python -m benchmarks.workers_equal [--days 10] [--workers 1 2 4 8] [--again 2] [--hosts 12] [--redirects]
 
 Every way of crawling has a web of its own with the same pages, at the same port, as what is drawn of a
-page's URL is to repeat. Two runs of one process show what differs without any other worker: which of
-several pages led to another first, and with it the Referer and depth of its request. In all runs a round
-waits for all outcomes of the one before, and no page redirects (of those, one process too visits some on
-another day: docs/demo.md). What the workers' `collect` gives is exported, and compared page by page with
-the export of one process, and so are the records of all cycles, but for their times, and for rounds that
-have no pages: nobody waits for such a round, so it is planned at any time.
+page's URL is to repeat. Further runs of one process show what differs without any other worker: which of
+several pages led to another first, and with it the Referer and depth of its request. From the second one on
+the web answers late, as links reach the worker of their host late, and so it differs too how many new pages
+a round has *seen* the visits of. In all runs a round waits for all outcomes of the one before, and no page
+redirects (of those, one process too visits some on another day: docs/demo.md). What the workers' `collect`
+gives is exported, and compared page by page with the export of one process, and so are the records of all
+cycles, but for their times, and for rounds that have no pages: nobody waits for such a round, so it is
+planned at any time.
 
 The web notes who asks which host when, by the User-Agent: no host may be asked by two workers within its
 delay.
@@ -24,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -33,7 +36,7 @@ from typing import Any, Final, NamedTuple
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import machine, verdict
-from benchmarks.left_behind import Left, compare, left_in, told
+from benchmarks.left_behind import Found, Left, compare, in_records, left_in, told
 from example_project import model
 from example_project.demo import show
 from scrapy_gp4c.crawling import run
@@ -47,6 +50,8 @@ LEASE_S: Final = 30.0
 PRELOADED: Final = ("scrapy.crawler", "scrapy_gp4c.distributed.opening", "scrapy_gp4c.scheduler", "numpy")
 DELAY_S: Final = 0.02
 """Of a host."""
+LATE_S: Final = 2.0
+"""So late a worker may hear of a link that another has found: flush and look come once a second each."""
 
 
 class Asked(NamedTuple):
@@ -57,8 +62,8 @@ class Asked(NamedTuple):
     agent: str
 
 
-def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool) -> None:
-    """Serve the demo's web in a process of its own; notes who asks."""
+def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, late_s: float) -> None:
+    """Serve the demo's web in a process of its own; notes who asks, and answers up to so much later."""
     from example_project import web  # imports a reactor, which a crawl has to choose for itself
 
     if not redirects:
@@ -70,6 +75,13 @@ def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool) -> 
             agent = (request.getHeader(b"user-agent") or b"").decode()
             asked.write(json.dumps([time.monotonic(), address, agent]) + "\n")
             return super().answer(request, address, host, port)
+
+        def render(self, request: Any) -> bytes | int:
+            body = super().render(request)
+            if late_s == 0 or isinstance(body, int):
+                return body
+            web.reactor.callLater(self.dice.uniform(0, late_s), self.finish, request, body)
+            return int(web.server.NOT_DONE_YET)
 
     web.Site = Noting  # type: ignore[misc] # in this process, which serves and no more
     web.serve(model.Web(1, hosts), day_file, port)
@@ -105,10 +117,10 @@ class Crawls:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(PRELOADED))
 
-    def alone(self, name: str) -> Left:
-        """Crawl by one process."""
+    def alone(self, name: str, late_s: float = 0.0) -> Left:
+        """Crawl by one process; the web answers up to so much later."""
         store = self._folder / name
-        with self._served(name):
+        with self._served(name, late_s):
             for day in self._shown(name):
                 self._all_end([self._started(name, day, {"GP4C_STORE": str(store)})])
         return left_in(store)
@@ -146,12 +158,12 @@ class Crawls:
         return left_in(self._folder / name), crowded(self._folder / f"{name}.asked")
 
     @contextmanager
-    def _served(self, name: str) -> Iterator[None]:
+    def _served(self, name: str, late_s: float = 0.0) -> Iterator[None]:
         day_file = self._folder / "day"
         show(day_file, 1)
         served = self._context.Process(
             target=serve,
-            args=(day_file, self._hosts, self._port, self._folder / f"{name}.asked", self._redirects),
+            args=(day_file, self._hosts, self._port, self._folder / f"{name}.asked", self._redirects, late_s),
         )
         served.start()
         try:
@@ -198,11 +210,23 @@ def crowded(log: Path) -> int:
     return found
 
 
+def told_of(name: str, one: Left, other: Left) -> Found:
+    """Print what a way of crawling left that one process did not, and return it."""
+    found = compare(one, other)
+    print(f"{name}: pages in {told(found.pages)}; records in {told(found.records)}")
+    for line in in_records(one, other):
+        print(f"  {line}")
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what differs; return 1 where workers differ in more than two runs of one process do."""
+    """Print what differs; return 1 where workers differ in more than the runs of one process do."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--days", type=int, default=10, help="days to crawl (default: %(default)s)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="of a crawl (1 2 4 8)")
+    parser.add_argument(
+        "--again", type=int, default=2, help="further runs of one process (default: %(default)s)"
+    )
     parser.add_argument("--hosts", type=int, default=12, help="of the web (default: %(default)s)")
     parser.add_argument("--redirects", action="store_true", help="leave the web's redirects in")
     options = parser.parse_args(arguments)
@@ -212,18 +236,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="gp4c-equal-") as folder:
         crawls = Crawls(Path(folder), options.days, options.hosts, options.redirects)
         one = crawls.alone("one")
-        usual = compare(one, crawls.alone("again"))
         shown = sum(record["visited"] for record in one.records)
-        print(f"\n{len(one.pages)} pages, {len(one.records)} cycles, {shown} visits; what differs:")
-        print(f"one process again: pages in {told(usual.pages)}; records in {told(usual.records)}")
+        print(f"{len(one.pages)} pages, {len(one.records)} cycles, {shown} visits; what differs:")
+        usual = Found(Counter(), Counter())
+        for number in range(1, options.again + 1):
+            late_s = LATE_S if number > 1 else 0.0
+            name = "one process again" + (f", with answers up to {late_s:g} s late" if late_s else "")
+            usual = usual.and_also(told_of(name, one, crawls.alone(f"again-{number}", late_s)))
         server = Server()
         try:
             for workers in options.workers:
                 left, crowd = crawls.shared(workers, server)
-                found = compare(one, left)
-                beyond[workers] = found.beyond(usual)
+                beyond[workers] = told_of(f"{workers} workers", one, left).beyond(usual)
                 asked_twice += crowd
-                print(f"{workers} workers: pages in {told(found.pages)}; records in {told(found.records)}")
         finally:
             server.stop()
     different = sum(map(bool, beyond.values()))

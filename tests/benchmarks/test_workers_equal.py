@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.left_behind import Left, compare, told
+from benchmarks.left_behind import Left, compare, in_records, told
 from benchmarks.workers_equal import DELAY_S, crowded, main
 from tests.support.postgres import NEEDS_POSTGRES
 
@@ -16,7 +16,9 @@ from tests.support.postgres import NEEDS_POSTGRES
 @NEEDS_POSTGRES
 def test_two_workers_leave_what_one_process_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     """Three days of a small web."""
-    assert main(["--days", "3", "--workers", "2", "--hosts", "3"]) == 0, capsys.readouterr().out
+    assert main(["--days", "3", "--workers", "2", "--hosts", "3", "--again", "1"]) == 0, (
+        capsys.readouterr().out
+    )
     assert capsys.readouterr().out.count("holds") == 2
 
 
@@ -30,6 +32,8 @@ def test_what_differs_is_counted_by_field() -> None:
     assert compare(one, one).beyond(found) == []
     assert found.beyond(compare(one, one)) == ["bits", "page", "visited"]
     assert told(found.pages) == "bits 1, page 1"
+    assert list(in_records(one, other)) == ["cycle 1, visited: 2 | 3"]
+    assert found.and_also(compare(one, one)) == compare(one, one).and_also(found) == found
 
 
 def test_two_workers_at_one_host_are_counted(tmp_path: Path) -> None:
