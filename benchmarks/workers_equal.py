@@ -4,13 +4,13 @@
 
 Every way of crawling has a web of its own with the same pages, at the same port, as what is drawn of a
 page's URL is to repeat. Further runs of one process show what differs without any other worker: which of
-several pages led to another first, and with it the Referer and depth of its request. From the second one on
-the web answers late, as links reach the worker of their host late, and so it differs too how many new pages
-a round has *seen* the visits of. In all runs a round waits for all outcomes of the one before, and no page
-redirects (of those, one process too visits some on another day: docs/demo.md). What the workers' `collect`
-gives is exported, and compared page by page with the export of one process, and so are the records of all
-cycles, but for their times, and for rounds that have no pages: nobody waits for such a round, so it is
-planned at any time.
+several pages led to another first, and with it the Referer and depth of its request. In all but the first of
+them the web answers late for new pages, as their links are late where another worker finds them: so it
+differs too how many of their visits a round has *seen*. In all runs a round waits for all outcomes of the
+one before, and no page redirects (of those, one process too visits some on another day: docs/demo.md). What
+the workers' `collect` gives is exported, and compared page by page with the export of one process, and so
+are the records of all cycles, but for their times, and for rounds that have no pages: nobody waits for such
+a round, so it is planned at any time.
 
 The web notes who asks which host when, by the User-Agent: no host may be asked by two workers within its
 delay.
@@ -51,7 +51,7 @@ PRELOADED: Final = ("scrapy.crawler", "scrapy_gp4c.distributed.opening", "scrapy
 DELAY_S: Final = 0.02
 """Of a host."""
 LATE_S: Final = 2.0
-"""So late a worker may hear of a link that another has found: flush and look come once a second each."""
+"""So late a worker may hear of a link that another one finds: flush and look come once a second each."""
 
 
 class Asked(NamedTuple):
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, late_s: float) -> None:
-    """Serve the demo's web in a process of its own; notes who asks, and answers up to so much later."""
+    """Serve the demo's web in a process of its own; notes who asks, and is so late with new pages."""
     from example_project import web  # imports a reactor, which a crawl has to choose for itself
 
     if not redirects:
@@ -77,10 +77,12 @@ def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, lat
             return super().answer(request, address, host, port)
 
         def render(self, request: Any) -> bytes | int:
+            page = self.web.find(request.getHost().host, request.path.decode("ascii", "replace"))
             body = super().render(request)
-            if late_s == 0 or isinstance(body, int):
+            is_new = page is not None and 1 < self.web.born[page] == web.read_day(day_file)
+            if late_s == 0 or not is_new or isinstance(body, int):
                 return body
-            web.reactor.callLater(self.dice.uniform(0, late_s), self.finish, request, body)
+            web.reactor.callLater(late_s, self.finish, request, body)
             return int(web.server.NOT_DONE_YET)
 
     web.Site = Noting  # type: ignore[misc] # in this process, which serves and no more
@@ -118,7 +120,7 @@ class Crawls:
         self._context.set_forkserver_preload(list(PRELOADED))
 
     def alone(self, name: str, late_s: float = 0.0) -> Left:
-        """Crawl by one process; the web answers up to so much later."""
+        """Crawl by one process; the web is so late with new pages."""
         store = self._folder / name
         with self._served(name, late_s):
             for day in self._shown(name):
@@ -241,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usual = Found(Counter(), Counter())
         for number in range(1, options.again + 1):
             late_s = LATE_S if number > 1 else 0.0
-            name = "one process again" + (f", with answers up to {late_s:g} s late" if late_s else "")
+            name = "one process again" + (f", new pages answered {late_s:g} s late" if late_s else "")
             usual = usual.and_also(told_of(name, one, crawls.alone(f"again-{number}", late_s)))
         server = Server()
         try:
