@@ -12,8 +12,8 @@ the workers' `collect` gives is exported, and compared page by page with the exp
 are the records of all cycles, but for their times, and for rounds that have no pages: nobody waits for such
 a round, so it is planned at any time.
 
-The web notes who asks which host when, by the User-Agent: no host may be asked by two workers within its
-delay.
+The web notes who asks which host when, by the address that each worker has of its own (a User-Agent travels
+with a visit that is redirected): no host may be asked by two workers within its delay.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
     at: float
     host: str
-    agent: str
+    asker: str
 
 
 def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, late_s: float) -> None:
@@ -72,8 +72,7 @@ def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, lat
 
     class Noting(web.Site):
         def answer(self, request: Any, address: str, host: int, port: int) -> bytes:
-            agent = (request.getHeader(b"user-agent") or b"").decode()
-            asked.write(json.dumps([time.monotonic(), address, agent]) + "\n")
+            asked.write(json.dumps([time.monotonic(), address, request.getClientAddress().host]) + "\n")
             return super().answer(request, address, host, port)
 
         def render(self, request: Any) -> bytes | int:
@@ -146,7 +145,7 @@ class Crawls:
                                 "GP4C_WORKER": f"worker-{worker}",
                                 "GP4C_LEASE_S": LEASE_S,
                                 "GP4C_STORE": str(self._folder / f"{name}-{worker}"),
-                                "USER_AGENT": f"worker-{worker}",
+                                "DOWNLOAD_BIND_ADDRESS": f"127.1.0.{worker}",
                             },
                         )
                         for worker in range(1, workers + 1)
@@ -207,7 +206,7 @@ def crowded(log: Path) -> int:
     for line in log.read_text().splitlines():
         asked = Asked(*json.loads(line))
         before = last.get(asked.host, asked)
-        found += before.agent != asked.agent and asked.at - before.at < DELAY_S
+        found += before.asker != asked.asker and asked.at - before.at < DELAY_S
         last[asked.host] = asked
     return found
 
