@@ -76,10 +76,11 @@ def serve(day_file: Path, hosts: int, port: int, log: Path, redirects: bool, lat
             return super().answer(request, address, host, port)
 
         def render(self, request: Any) -> bytes | int:
-            page = self.web.find(request.getHost().host, request.path.decode("ascii", "replace"))
             body = super().render(request)
-            is_new = page is not None and 1 < self.web.born[page] == web.read_day(day_file)
-            if late_s == 0 or not is_new or isinstance(body, int):
+            if late_s == 0 or isinstance(body, int):
+                return body
+            page = self.web.find(request.getHost().host, request.path.decode("ascii", "replace"))
+            if page is None or not 1 < self.web.born[page] == web.read_day(day_file):
                 return body
             web.reactor.callLater(late_s, self.finish, request, body)
             return int(web.server.NOT_DONE_YET)
