@@ -50,6 +50,8 @@ LEASE_S: Final = 30.0
 PRELOADED: Final = ("scrapy.crawler", "scrapy_gp4c.distributed.opening", "scrapy_gp4c.scheduler", "numpy")
 DELAY_S: Final = 0.02
 """Of a host."""
+WORKERS_NET: Final = "127.1.0."
+"""First part of the workers' addresses."""
 LATE_S: Final = 2.0
 """So late a worker may hear of a link that another one finds: flush and look come once a second each."""
 
@@ -146,7 +148,7 @@ class Crawls:
                                 "GP4C_WORKER": f"worker-{worker}",
                                 "GP4C_LEASE_S": LEASE_S,
                                 "GP4C_STORE": str(self._folder / f"{name}-{worker}"),
-                                "DOWNLOAD_BIND_ADDRESS": f"127.1.0.{worker}",
+                                "DOWNLOAD_BIND_ADDRESS": f"{WORKERS_NET}{worker}",
                             },
                         )
                         for worker in range(1, workers + 1)
@@ -201,11 +203,19 @@ class Crawls:
 
 
 def crowded(log: Path) -> int:
-    """Count the requests of a host that came within its delay after one of another worker."""
+    """Count the requests of a host that came within its delay after one of another worker.
+
+    Raises RuntimeError for a request from no worker's address: then none can be told from another.
+    """
     last: dict[str, Asked] = {}
     found = 0
     for line in log.read_text().splitlines():
         asked = Asked(*json.loads(line))
+        if not asked.asker.startswith(WORKERS_NET):
+            raise RuntimeError(
+                f"expected requests from workers' addresses, {WORKERS_NET}1 and on; found {asked.asker}: "
+                "this Scrapy does not know DOWNLOAD_BIND_ADDRESS. Use 2.19 or newer."
+            )
         before = last.get(asked.host, asked)
         found += before.asker != asked.asker and asked.at - before.at < DELAY_S
         last[asked.host] = asked

@@ -87,12 +87,12 @@ class Guests:
         """The guest of this number."""
         return self._by_page[page]
 
-    def is_over(self, page: int) -> bool:
+    def visited(self, page: int) -> bool:
         """Tell whether nothing is to be done for a guest any more."""
         guest = self._by_page.get(page)
         return guest is None or guest.visit is not None or guest.told is not None
 
-    def row(self, page: int) -> PageRow:
+    def page(self, page: int) -> PageRow:
         """As much of its columns as a visit looks at."""
         handover = self._by_page[page].handover
         known = handover.copy
@@ -103,6 +103,21 @@ class Guests:
             n=known.n,
             X=known.X,
         )
+
+    def validators(self, page: int) -> tuple[str | None, str | None]:
+        """None of any copy: the guest's request has them."""
+        return "", ""
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Note those of the copy that was fetched."""
+        self.of(page).validators = etag, last_modified
+
+    def body_sum(self, page: int) -> int | None:
+        """None: it is not known here."""
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Note that of the body that was fetched."""
+        self.of(page).body_sum = body_sum
 
     def record(self, visit: NewVisit) -> None:
         """Note what a visit came to."""

@@ -53,12 +53,19 @@ def pack(visits: npt.NDArray[Any], rest: bytes = b"") -> bytes:
     """Return visits and the rest as the bytes of a segment; the same for the same, on any machine."""
     if visits.dtype != VISIT:
         raise ValueError(f"expected visits of dtype VISIT; found {visits.dtype}")
+    packed = deflated(_planes(visits))
+    packed_rest = deflated(rest) if rest else b""
+    return _HEAD.pack(MAGIC, len(visits), len(packed), len(rest), len(packed_rest)) + packed + packed_rest
+
+
+def _planes(visits: npt.NDArray[Any]) -> bytes:
+    """The columns of visits, byte by byte."""
+    if len(visits) == 1:  # as many segments of a slow crawl
+        return visits.tobytes()
     rows = visits.copy()  # contiguous, and without padding: a row's bytes are those of its columns, in order
     bits = rows["time"].view("<u8")
     rows["time"][1:] = (bits[1:] - bits[:-1]).view("<f8")
-    packed = deflated(rows.view(np.uint8).reshape(len(visits), VISIT.itemsize).T.tobytes())
-    packed_rest = deflated(rest) if rest else b""
-    return _HEAD.pack(MAGIC, len(visits), len(packed), len(rest), len(packed_rest)) + packed + packed_rest
+    return rows.view(np.uint8).reshape(len(visits), VISIT.itemsize).T.tobytes()
 
 
 def deflated(data: bytes, level: int = LEVEL) -> bytes:

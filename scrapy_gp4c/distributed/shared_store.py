@@ -14,7 +14,6 @@ import numpy.typing as npt
 from scrapy_gp4c.distributed import segments
 from scrapy_gp4c.distributed.guests import GuestHints, Guests
 from scrapy_gp4c.distributed.segments import Segment
-from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.growth import ELSEWHERE, GUESTS, START
@@ -40,7 +39,9 @@ class SharedStore(ShardedStore):
 
     def __init__(self, path: Path, shards: Sequence[LmdbShard]) -> None:
         """Take open shards that are in the same cycle, by number."""
-        super().__init__(path, shards, readonly=False)
+        self.guests = Guests()
+        """Pages of other workers whose visits go on here."""
+        super().__init__(path, shards, readonly=False, guests=self.guests)
         self._own = shards
         self._next = {one.shard_of.number: one.applied for one in shards}
         self.on_full: Callable[[], object] = lambda: None
@@ -50,8 +51,6 @@ class SharedStore(ShardedStore):
         self._unsealed = 0
         self._rounds: list[Array] = []
         """Of the plan: what was read of it, dtype `PLAN`."""
-        self.guests = Guests()
-        """Pages of other workers whose visits go on here."""
         self.hints = GuestHints(shards, self._numbers, self.guests)
         for one in shards:
             one.wait()
@@ -140,40 +139,6 @@ class SharedStore(ShardedStore):
     def shard_number(self, page: int) -> int:
         """Number of the shard of a page."""
         return self._own[self._numbers.place(page)[0]].shard_of.number
-
-    # --- guests
-
-    def page(self, page: int) -> PageRow:
-        """Columns of one page as the last finished cycle left them."""
-        return self.guests.row(page) if page >= GUESTS else super().page(page)
-
-    def visited(self, page: int) -> bool:
-        """Tell whether the page has an outcome in the open cycle, committed or not."""
-        if page >= GUESTS:
-            return self.guests.is_over(page)
-        return super().visited(page)
-
-    def validators(self, page: int) -> tuple[str | None, str | None]:
-        """ETag and Last-Modified of the page's copy; of a guest, whose request has them, none of any copy."""
-        return ("", "") if page >= GUESTS else super().validators(page)
-
-    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
-        """Replace the validators of a page, at the next commit."""
-        if page >= GUESTS:
-            self.guests.of(page).validators = etag, last_modified
-        else:
-            super().set_validators(page, etag, last_modified)
-
-    def body_sum(self, page: int) -> int | None:
-        """Sum of the body that the page's copy was made of, if kept; of a guest it is not known."""
-        return None if page >= GUESTS else super().body_sum(page)
-
-    def set_body_sum(self, page: int, body_sum: int) -> None:
-        """Replace the sum of the body that a page's copy was made of, at the next commit."""
-        if page >= GUESTS:
-            self.guests.of(page).body_sum = body_sum
-        else:
-            super().set_body_sum(page, body_sum)
 
     # --- the plan, of which every shard has its own
 

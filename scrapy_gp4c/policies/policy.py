@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -194,7 +194,6 @@ class Policy(Protocol):
         """Choose at most ``round.remaining`` of the candidates."""
 
 
-@runtime_checkable
 class Divisible(Protocol):
     """A policy that plans for shards which know their own pages alone.
 
@@ -208,7 +207,7 @@ class Divisible(Protocol):
 
 def quota_of(policy: Policy, round: Round) -> int | None:
     """How many pages of all shards a round visits; None: the policy plans for one that has all pages."""
-    return policy.quota(round) if isinstance(policy, Divisible) else None
+    return cast(Divisible, policy).quota(round) if hasattr(policy, "quota") else None
 
 
 NOBODY = Chosen(np.empty(0, np.uint32), np.empty(0), None)

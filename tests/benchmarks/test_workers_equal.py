@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.left_behind import Left, compare, in_records, told
-from benchmarks.workers_equal import DELAY_S, crowded, main
+from benchmarks.workers_equal import DELAY_S, WORKERS_NET, crowded, main
 from tests.support.postgres import NEEDS_POSTGRES
 
 
@@ -38,10 +38,19 @@ def test_what_differs_is_counted_by_field() -> None:
 
 def test_two_workers_at_one_host_are_counted(tmp_path: Path) -> None:
     """Within its delay; one worker may ask as often as it likes, and another host is another one."""
+    one, other = f"{WORKERS_NET}1", f"{WORKERS_NET}2"
     asked = [
-        (0.0, "h", "a"), (DELAY_S / 2, "h", "a"), (0.9 * DELAY_S, "h", "b"),
-        (DELAY_S, "g", "a"), (5 * DELAY_S, "h", "a"),
+        (0.0, "h", one), (DELAY_S / 2, "h", one), (0.9 * DELAY_S, "h", other),
+        (DELAY_S, "g", one), (5 * DELAY_S, "h", one),
     ]  # fmt: skip
     log = tmp_path / "asked"
     log.write_text("".join(json.dumps(one) + "\n" for one in asked))
     assert crowded(log) == 1
+
+
+def test_workers_that_cannot_be_told_apart_are_no_good_sign(tmp_path: Path) -> None:
+    """All would seem to be one."""
+    log = tmp_path / "asked"
+    log.write_text(json.dumps((0.0, "h", "127.0.0.1")) + "\n")
+    with pytest.raises(RuntimeError, match=r"found 127\.0\.0\.1: this Scrapy does not know DOWNLOAD_BIND"):
+        crowded(log)

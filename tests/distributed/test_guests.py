@@ -29,12 +29,12 @@ def test_a_guest_is_a_page_as_far_as_a_visit_looks() -> None:
     """Its copy and counts; it is over when its visit is recorded, and told once."""
     here = Guests()
     guest = here.add(handover(1))
-    row = here.row(guest.page)
+    row = here.page(guest.page)
     assert (row.key, row.has_copy, row.fingerprint, row.n, row.X) == (1, 1, 99, 7, 3)
     assert guest.finder == (1, 5)
-    assert not here.is_over(guest.page)
+    assert not here.visited(guest.page)
     here.record(NewVisit(guest.page, "changed", 1.0, "ranked", 5, 12))
-    assert here.is_over(guest.page)
+    assert here.visited(guest.page)
     assert here.over() == [guest]
     assert here.over() == []
     assert guest.returned().visit == NewVisit(0, "changed", 1.0, "ranked", 5, 12)
@@ -60,7 +60,7 @@ def test_numbers_come_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pages == [GUESTS, GUESTS + 1, GUESTS]
     assert here.find(handover(0)) is None
     assert [here.of(page).handover.key for page in pages[1:]] == [1, 2]
-    assert here.is_over(GUESTS + 5)  # nobody knows it
+    assert here.visited(GUESTS + 5)  # nobody knows it
 
 
 def test_what_an_answer_says_of_a_guest_stays_with_it() -> None:

@@ -7,13 +7,14 @@ found, whatever shard they are in, in the order in which they were found.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.scoring.growth import GUESTS
 from scrapy_gp4c.store.shards.part import Shard
 
 Array = npt.NDArray[Any]
@@ -34,9 +35,13 @@ class Own(NamedTuple):
 class Numbers:
     """Page ids of the whole and of its shards."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        """Take the open shards; `load` reads them."""
+    def __init__(self, shards: Sequence[Shard], has_guests: bool = False) -> None:
+        """Take the open shards; `load` reads them.
+
+        ``has_guests``: pages from `GUESTS` on are in no shard; their place is behind the last one.
+        """
         self._shards = shards
+        self._guests = GUESTS if has_guests else 2**64
         self.load()
 
     def load(self) -> None:
@@ -76,6 +81,8 @@ class Numbers:
         if 0 <= page < self.merged:
             shard = bisect_right(self.first, page) - 1
             return shard, page - self.first[shard]
+        if page >= self._guests:
+            return len(self._shards), page
         if not self.merged <= page < self.pages:
             raise ValueError(f"there is no page {page}: the store has {self.pages}")
         return self._new_shard[page - self.merged], self._new_local[page - self.merged]
@@ -151,16 +158,15 @@ class _Keys:
                 at = rows.stop
         order = np.argsort(half, kind="stable")
         self._half, self._shard = half[order], shard[order]
+        self._halves = self._half.data  # a number of NumPy's takes longer to compare than to find
 
     def candidates(self, key: int) -> Sequence[int]:
         """Shards that may have a key."""
-        half = np.uint32(key >> 32)
-        first = int(self._half.searchsorted(half))
-        shards = []
-        while first < len(self._half) and self._half[first] == half:
-            shards.append(int(self._shard[first]))
-            first += 1
-        return shards
+        half = key >> 32
+        first = at = bisect_left(self._halves, half)
+        while at < len(self._halves) and self._halves[at] == half:
+            at += 1
+        return self._shard[first:at].tolist() if at > first else ()
 
     def candidates_of(self, keys: npt.NDArray[np.uint64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
         """Yield shards, and which of some keys each may have."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, PlanCounts, ShardCounts
@@ -33,6 +34,28 @@ class Finder(NamedTuple):
 
     key: int
     shard: int
+
+
+class Holder(Protocol):
+    """What a crawl asks of a page that it visits: of a shard, or of who keeps the visits to others' pages."""
+
+    def page(self, page: int) -> PageRow:
+        """Its columns."""
+
+    def visited(self, page: int) -> bool:
+        """Tell whether its visit is over."""
+
+    def validators(self, page: int) -> tuple[str | None, str | None]:
+        """ETag and Last-Modified of its copy."""
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace them."""
+
+    def body_sum(self, page: int) -> int | None:
+        """Sum of the body that its copy was made of, if it is known."""
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Replace it."""
 
 
 class Shard(PageStore, Protocol):

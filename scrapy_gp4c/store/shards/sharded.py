@@ -24,7 +24,7 @@ from scrapy_gp4c.store.shards import parts_of_plan
 from scrapy_gp4c.store.shards.attached import ShardedGains, ShardedHints, ShardedWeights
 from scrapy_gp4c.store.shards.mending import mend
 from scrapy_gp4c.store.shards.numbers import Numbers
-from scrapy_gp4c.store.shards.part import Shard, check_together, counts_of, of_whole
+from scrapy_gp4c.store.shards.part import Holder, Shard, check_together, counts_of, of_whole
 from scrapy_gp4c.store.shards.sharded_pages import NO_ROW
 from scrapy_gp4c.store.shards.sharded_visits import ShardedVisits
 
@@ -34,17 +34,21 @@ Array = npt.NDArray[Any]
 class ShardedStore(ShardedVisits):
     """Shards of one store, open for writing or for reading: a `PageStore`."""
 
-    def __init__(self, path: Path, shards: Sequence[Shard], *, readonly: bool) -> None:
+    def __init__(
+        self, path: Path, shards: Sequence[Shard], *, readonly: bool, guests: Holder | None = None
+    ) -> None:
         """Take open shards, by number, and close them with this; a writer mends what a kill has left.
 
-        ``path``: their directory. Raises StoreError for shards that do not belong together.
+        ``path``: their directory; ``guests``: who has the pages from `growth.GUESTS` on, which are in no
+        shard. Raises StoreError for shards that do not belong together.
         """
         check_together([(str(one.path), one.shard_of) for one in shards])
         self._path, self._shards = path, shards
+        self._holders = shards if guests is None else [*shards, guests]
         self._places = {one.shard_of.number: place for place, one in enumerate(shards)}
         if not readonly:
             mend(shards)
-        self._numbers = Numbers(shards)
+        self._numbers = Numbers(shards, guests is not None)
         self.hints = ShardedHints(shards, self._numbers)
         self.gains = ShardedGains(shards, self._numbers)
         self.weights = ShardedWeights(shards, self._numbers)

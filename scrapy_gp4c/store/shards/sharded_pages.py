@@ -13,7 +13,7 @@ from scrapy_gp4c.scoring.growth import ELSEWHERE, START
 from scrapy_gp4c.store.page_store import Pages
 from scrapy_gp4c.store.records import StoredRequest
 from scrapy_gp4c.store.shards.numbers import Numbers
-from scrapy_gp4c.store.shards.part import Finder, Shard
+from scrapy_gp4c.store.shards.part import Finder, Holder, Shard
 from scrapy_gp4c.store.shards.placing import shard_of_url
 
 Array = npt.NDArray[Any]
@@ -27,6 +27,8 @@ class ShardedPages:
     """All known pages of several shards."""
 
     _shards: Sequence[Shard]
+    _holders: Sequence[Holder]
+    """The shards; behind them who has pages that are in none of them, if anybody has."""
     _numbers: Numbers
     _places: dict[int, int]
     """Number of each shard -> its place among those that are open."""
@@ -47,7 +49,7 @@ class ShardedPages:
 
     def _row_of_whole(self, page: int) -> PageRow:
         shard, local = self._numbers.place(page)
-        row = self._shards[shard].page(local)
+        row = self._holders[shard].page(local)
         if page >= self._numbers.merged:
             return row
         found_by = row.found_by
@@ -124,7 +126,7 @@ class ShardedPages:
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
         shard, local = self._numbers.place(page)
-        return self._shards[shard].validators(local)
+        return self._holders[shard].validators(local)
 
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages found in the open cycle, in order."""
@@ -188,17 +190,17 @@ class ShardedPages:
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
         shard, local = self._numbers.place(page)
-        self._shards[shard].set_validators(local, etag, last_modified)
+        self._holders[shard].set_validators(local, etag, last_modified)
 
     def body_sum(self, page: int) -> int | None:
         """Sum of the body that the page's copy was made of, if kept."""
         shard, local = self._numbers.place(page)
-        return self._shards[shard].body_sum(local)
+        return self._holders[shard].body_sum(local)
 
     def set_body_sum(self, page: int, body_sum: int) -> None:
         """Replace the sum of the body that a page's copy was made of, at the next commit."""
         shard, local = self._numbers.place(page)
-        self._shards[shard].set_body_sum(local, body_sum)
+        self._holders[shard].set_body_sum(local, body_sum)
 
     def has_description(self, page: int) -> bool:
         """Tell whether a description of the page's copy is kept."""

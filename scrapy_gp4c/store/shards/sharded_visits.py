@@ -87,19 +87,23 @@ class ShardedVisits(ShardedPages):
         """Note one visit of the open cycle; raises ValueError for the second one of a page."""
         shard, local = self._numbers.place(visit.page)
         one = self._shards[shard]
-        before = one.visited(local)
         try:
             one.record(visit._replace(page=local))
-        finally:  # a commit that fails keeps the visit
-            if not before and one.visited(local):
+        except ValueError:
+            raise
+        except BaseException:
+            if one.visited(local):  # a commit that fails keeps the visit
                 self._visit_shards.append(shard)
+            raise
+        self._visit_shards.append(shard)
 
     def visited(self, page: int) -> bool:
         """Tell whether the page has an outcome in the open cycle, committed or not."""
-        if page >= self._numbers.pages:
+        try:
+            shard, local = self._numbers.place(page)
+        except ValueError:
             return False
-        shard, local = self._numbers.place(page)
-        return self._shards[shard].visited(local)
+        return self._holders[shard].visited(local)
 
     def open_visits(self) -> Array:
         """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
