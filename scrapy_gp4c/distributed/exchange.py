@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from psycopg import sql
 
 from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.direct import byteas, numbers, rows
 from scrapy_gp4c.distributed.errors import DiffersError
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, refuse_lost
 
@@ -59,11 +60,11 @@ def post(tx: Transaction, step: Step, posts: Sequence[Posted], tell: bool = Fals
     ``tell``: with all parts, if these were the last. Raises FencedError; DiffersError for a second, other
     part.
     """
-    rows = _posted(tx, step, posts, tell)
-    for shard, told in rows:
+    answers = _posted(tx, step, posts, tell)
+    for shard, told in answers:
         if told == DIFFERS:
             raise differs(step, shard)
-    return waiting(rows[-1][1])
+    return waiting(answers[-1][1])
 
 
 def settle(
@@ -73,18 +74,18 @@ def settle(
 
     Returns those that count, and how far the step is, see `post`. Raises FencedError.
     """
-    rows = _posted(tx, step, posts, tell)
+    answers = _posted(tx, step, posts, tell)
     own = {shard: part for shard, _, part in posts}
-    if differ := [shard for shard, told in rows if told == DIFFERS]:
+    if differ := [shard for shard, told in answers if told == DIFFERS]:
         return own | parts_of(tx, step, differ), look(tx, step)
-    return own, waiting(rows[-1][1])
+    return own, waiting(answers[-1][1])
 
 
 def look(tx: Transaction, step: Step) -> Waiting:
     """Return how far a step is: one statement, without parameters, as these take bytes."""
-    row = tx.execute(f"SELECT {looking(step)}".encode(), binary=True).fetchone()
-    assert row is not None
-    return waiting(row[0])
+    [(told,)] = rows(tx, f"SELECT {looking(step)}")
+    assert told is not None
+    return waiting(told)
 
 
 def looking(step: Step) -> str:
@@ -149,14 +150,15 @@ def parts_of(tx: Transaction, step: Step, shards: Sequence[int]) -> dict[int, by
 def _posted(tx: Transaction, step: Step, posts: Sequence[Posted], tell: bool) -> list[tuple[int, bytes]]:
     """What the server says of each; raises FencedError."""
     shards, tokens, parts = zip(*posts, strict=True)
-    rows = tx.execute(
-        "SELECT shard, gp4c.post(%b, %b, shard, token, body, %b, %b)"
-        " FROM unnest(%b::int[], %b::bigint[], %b::bytea[]) AS n (shard, token, body)",
-        (*step, PARKED_AFTER, tell, [*shards], [*tokens], [*parts]),
-        binary=True,
-    ).fetchall()
-    refuse_lost([shard for shard, told in rows if told == b"lost"])
-    return rows
+    answers = rows(
+        tx,
+        "SELECT gp4c.post($1::int, $2::text, shard, token, body, $3::int, $4::boolean)"
+        " FROM unnest($5::int[], $6::bigint[], $7::bytea[]) AS n (shard, token, body)",
+        *(*step, PARKED_AFTER, tell, numbers(shards), numbers(tokens), byteas(parts)),
+    )
+    told = [(shard, answer or b"") for shard, (answer,) in zip(shards, answers, strict=True)]
+    refuse_lost([shard for shard, answer in told if answer == b"lost"])
+    return told
 
 
 def waiting(told: bytes) -> Waiting:

@@ -7,7 +7,8 @@ recognised; one under a token that is not the shard's any more writes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
@@ -15,17 +16,20 @@ from psycopg import DatabaseError
 
 from scrapy_gp4c.distributed import segments
 from scrapy_gp4c.distributed.connection import Calls, Transaction
+from scrapy_gp4c.distributed.direct import Value, byteas, numbers, of_byteas, rows
 from scrapy_gp4c.distributed.errors import CycleClosedError, DiffersError
 from scrapy_gp4c.distributed.leases import Worker, lost, name_taken, renew
 from scrapy_gp4c.distributed.segments import Segment
 
 READ_AT_ONCE: Final = 100
 """Segments of one call: some hundred kB."""
-_FLUSH: Final = (
-    "SELECT gp4c.flush(%b::int, %b::text, %b::text, %b::float8, %b::bytea, %b::int,"
-    " %b::smallint[], %b::bigint[], %b::smallint[], %b::int[], %b::int[], %b::bytea[], %b::bytea[],"
-    " %b::smallint[], %b::smallint[], %b::bytea[], %b::bigint[], %b::smallint[], %b::bigint[], %b::boolean[])"
+_TYPES: Final = (
+    *("int", "text", "text", "float8", "bytea", "int", "smallint[]", "bigint[]"),
+    *("smallint[]", "int[]", "int[]", "bytea[]", "bytea[]"),
+    *("smallint[]", "smallint[]", "bytea[]", "bigint[]", "smallint[]", "bigint[]", "boolean[]"),
 )
+_FLUSH: Final = f"SELECT gp4c.flush({', '.join(f'${at}::{type}' for at, type in enumerate(_TYPES, 1))})"
+_TRUE: Final = b"\x01"
 _REFUSED: Final = "GP4CF"
 """SQLSTATE of a flush of which nothing is written."""
 
@@ -68,16 +72,6 @@ class Flush(NamedTuple):
         """Whether it only renews the lease."""
         return not (self.segments or self.letters or self.consumed or self.progress)
 
-    def digest(self) -> bytes:
-        """By which a repeated flush is recognised."""
-        found = hashlib.sha256(repr((self.number, self.cycle, sorted(self.tokens.items()))).encode())
-        for one in self.segments:
-            found.update(repr(one[:3]).encode() + one.sha256)
-        for letter in self.letters:
-            found.update(repr(letter[:2]).encode() + hashlib.sha256(letter.body).digest())
-        found.update(repr((self.consumed, sorted(self.progress.items()))).encode())
-        return found.digest()
-
 
 class Flushed(NamedTuple):
     """What became of a flush."""
@@ -103,54 +97,52 @@ def flush(tx: Transaction, worker: Worker, what: Flush, besides: str | None = No
         renew(tx, worker)
         return Flushed(repeated=False)
     try:
-        also = "" if besides is None else ", " + besides.replace("%", "%%")
-        row = tx.execute((_FLUSH + also).encode(), _parameters(worker, what), binary=True).fetchone()
+        also = "" if besides is None else f", {besides}"
+        [(repeated, *told)] = rows(tx, _FLUSH + also, *_parameters(worker, what))
     except DatabaseError as error:
         if error.sqlstate == _REFUSED:
             raise _refusal(error.diag.message_primary or "", worker, what) from None
         raise
-    assert row is not None
-    return Flushed(*row)
+    heard = of_byteas(told[0]) if told else None
+    return Flushed(repeated == _TRUE, heard, told[1] if len(told) > 1 else None)
 
 
 def _expect_tokens(what: Flush) -> None:
     """Raise ValueError for a part that no token fences."""
-    senders = {letter.sender for letter in what.letters}
-    fenced = {one.shard for one in what.segments} | senders | set(what.progress)
-    if bare := fenced - set(what.tokens):
+    fenced = chain((one.shard for one in what.segments), (one.sender for one in what.letters), what.progress)
+    if bare := [shard for shard in fenced if shard not in what.tokens]:
         raise ValueError(f"expected a token for shard {min(bare)}, which the flush has a part of; found none")
 
 
-def _parameters(worker: Worker, what: Flush) -> tuple[Any, ...]:
-    """Those of `_FLUSH`, in the order of the server's function; each list is a column.
+def _parameters(worker: Worker, what: Flush) -> tuple[Value, ...]:
+    """Those of `_FLUSH`, in the order of the server's function; each list is a column."""
+    columns = (
+        numbers(what.tokens),
+        numbers(what.tokens.values()),
+        numbers([one.shard for one in what.segments]),
+        numbers([one.seq for one in what.segments]),
+        numbers([one.visits for one in what.segments]),
+        byteas([one.sha256 for one in what.segments]),
+        byteas([one.body for one in what.segments]),
+        numbers([one.sender for one in what.letters]),
+        numbers([one.receiver for one in what.letters]),
+        byteas([one.body for one in what.letters]),
+        numbers(sorted(set(what.consumed))),
+        numbers(what.progress),
+        numbers([one.pages for one in what.progress.values()]),
+        numbers([one.done for one in what.progress.values()]),
+    )
+    digest = _digest(what, columns)
+    return what.cycle, worker.name, worker.instance, worker.lease_s, digest, worker.call_ms, *columns
 
-    NULL for an empty one: psycopg takes 10 us to pack a list, and most of these are empty.
-    """
-    columns: tuple[list[Any], ...] = (
-        list(what.tokens),
-        list(what.tokens.values()),
-        [one.shard for one in what.segments],
-        [one.seq for one in what.segments],
-        [one.visits for one in what.segments],
-        [one.sha256 for one in what.segments],
-        [one.body for one in what.segments],
-        [letter.sender for letter in what.letters],
-        [letter.receiver for letter in what.letters],
-        [letter.body for letter in what.letters],
-        sorted(set(what.consumed)),
-        list(what.progress),
-        [one.pages for one in what.progress.values()],
-        [one.done for one in what.progress.values()],
-    )
-    return (
-        what.cycle,
-        worker.name,
-        worker.instance,
-        worker.lease_s,
-        what.digest(),
-        worker.call_ms,
-        *(column or None for column in columns),
-    )
+
+def _digest(what: Flush, columns: Sequence[str | bytes | None]) -> bytes:
+    """By which a repeated flush is recognised."""
+    found = hashlib.sha256(b"%d %d" % (what.number, what.cycle))
+    for column in columns:
+        told = column if isinstance(column, bytes) else (column or "").encode()
+        found.update(b" %d " % len(told) + told)
+    return found.digest()
 
 
 def _refusal(told: str, worker: Worker, what: Flush) -> Exception:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from psycopg import sql
 
 from scrapy_gp4c.distributed.connection import Transaction
+from scrapy_gp4c.distributed.direct import of_byteas, rows
 from scrapy_gp4c.distributed.exchange import Step
 from scrapy_gp4c.distributed.leases import PARKED_AFTER, Worker
 from scrapy_gp4c.distributed.letters import MOST_BYTES
@@ -40,9 +41,8 @@ def poll(tx: Transaction, worker: Worker, step: Step | None = None, known: tuple
     ``step``: which others may have begun: the next round's; None: there is none; ``known``: ids of letters
     that it has read.
     """
-    row = tx.execute(f"SELECT {looking(worker, step, known)}".encode(), binary=True).fetchone()
-    assert row is not None
-    return heard(row[0])
+    [(told,)] = rows(tx, f"SELECT {looking(worker, step, known)}")
+    return heard(of_byteas(told))
 
 
 @lru_cache(16)  # mostly that of the second before
