@@ -8,7 +8,8 @@ delays first; what is measured is the next cycle, at a budget of 1.0, from 5% of
 machine, with that store, and by workers, with shards made of it by ``create --from``, a PostgreSQL of the
 benchmark's own (fsync on) and processes of their own. One machine and one worker crawl a
 web each at the same time, a twentieth of a core each, since what a page takes of the processor differs by a
-third from minute to minute on a machine that is shared: so both of a pair have the same minute. Every fourth
+third from minute to minute on a machine that is shared: so both of a pair have the same minute. For the same
+reason numbers of workers take turns, and of their crawls the medians count. Every fourth
 page links to a page of another host, which is mail where another worker has it. In the seconds of a whole
 cycle are also its opening, the processes' start and the copies at its end.
 
@@ -27,9 +28,9 @@ import multiprocessing
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -64,7 +65,7 @@ class Crawled:
 
     def __init__(self, workers: int, pages: int, folder: Path, stack: ExitStack) -> None:
         """Take an empty folder; the web's server ends with the stack."""
-        pace = Pace.at_once()
+        self.workers, pace = workers, Pace.at_once()
         port = stack.enter_context(server(pages // SHARDS, hosts_of(workers), pace))
         self.web, self.folder, self.store = Web(workers, pages, port, pace), folder, folder / "first"
         folder.mkdir()
@@ -105,21 +106,19 @@ class Crawled:
 class Series:
     """Crawls of one web: by workers, and of another such web by one machine."""
 
-    def __init__(self, workers: int, pages: int, policy: str | None, folder: Path, postgres: Server) -> None:
-        """Take an empty folder."""
-        self._workers, self._pages, self._folder, self._postgres = workers, pages, folder, postgres
-        self._policy = policy
+    def __init__(self, many: Crawled, one: Crawled | None, policy: str | None, postgres: Server) -> None:
+        """Take what workers crawl, and what one machine crawls at the same time; None: none does."""
+        self.workers = many.workers
+        self._many, self._one, self._policy, self._postgres = many, one, policy, postgres
 
-    def run(self, runs: int, alone: bool) -> Iterator[tuple[Measured | None, Measured]]:
-        """Yield what the workers took, and (where ``alone``) one machine at the same time."""
-        with ExitStack() as stack:
-            many = Crawled(self._workers, self._pages, self._folder / "many", stack)
-            one = Crawled(self._workers, self._pages, self._folder / "one", stack) if alone else None
-            threads = stack.enter_context(ThreadPoolExecutor(2))
-            for run in range(runs):
-                beside = None if one is None else threads.submit(one.alone, run, self._policy)
-                found = many.divided(run, self._policy, self._postgres)
-                yield None if beside is None else beside.result(), found
+    def run(self, run: int) -> tuple[Measured | None, Measured]:
+        """Return what one machine and the workers took."""
+        if self._one is None:
+            return None, self._many.divided(run, self._policy, self._postgres)
+        with ThreadPoolExecutor(1) as thread:
+            one = thread.submit(self._one.alone, run, self._policy)
+            many = self._many.divided(run, self._policy, self._postgres)
+            return one.result(), many
 
 
 def show(name: str, one: Measured) -> None:
@@ -140,7 +139,7 @@ def main() -> int:
         "--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="of a crawl (default: %(default)s)"
     )
     parser.add_argument("--pages", type=int, default=300, help="of a worker (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="pairs with one machine (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="crawls of each (default: %(default)s)")
     parser.add_argument("--policy", help="GP4C_POLICY of all crawls (default: the add-on's, four rounds)")
     arguments = parser.parse_args()
     print(machine((*("scrapy", "twisted", "lmdb", "numpy"), "psycopg")))
@@ -155,17 +154,20 @@ def main() -> int:
     postgres = Server(shared_preload_libraries="pg_stat_statements")
     try:
         postgres.execute("CREATE EXTENSION pg_stat_statements")
-        for workers in sorted(arguments.workers):
-            alone = workers == min(arguments.workers)
-            with tempfile.TemporaryDirectory(prefix="gp4c-growth-") as folder:
-                series = Series(workers, arguments.pages, arguments.policy, Path(folder), postgres)
-                for one, many in series.run(arguments.runs if alone else 1, alone):
-                    if one is not None:
-                        show("one machine", one)
-                        pairs.append((many.pages / many.workers_s, one.pages / one.workers_s))
-                    show(f"{workers} worker{'s' * (workers > 1)}", many)
-                    found.setdefault(workers, []).append(many)
-                    longest = max(longest, many.longest, key=lambda turn: turn.cpu_s)
+        with tempfile.TemporaryDirectory(prefix="gp4c-growth-") as folder, ExitStack() as stack:
+            all_series = []
+            for workers in sorted(arguments.workers):
+                many_crawl = Crawled(workers, arguments.pages, Path(folder, f"many-{workers}"), stack)
+                beside = None if all_series else Crawled(workers, arguments.pages, Path(folder, "one"), stack)
+                all_series.append(Series(many_crawl, beside, arguments.policy, postgres))
+            for run, series in product(range(arguments.runs), all_series):
+                one, many = series.run(run)
+                if one is not None:
+                    show("one machine", one)
+                    pairs.append((many.pages / many.workers_s, one.pages / one.workers_s))
+                show(f"{series.workers} worker{'s' * (series.workers > 1)}", many)
+                found.setdefault(series.workers, []).append(many)
+                longest = max(longest, many.longest, key=lambda turn: turn.cpu_s)
     finally:
         postgres.stop()
     return 0 if judge(found, pairs, longest) else 1
