@@ -46,7 +46,7 @@ LATENCY: Final = "download_latency"  # other download handlers than Scrapy's may
 GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
-BROKEN_FLAGS: Final = frozenset({"dataloss", "partial"})
+CUT_OFF: Final = "dataloss"  # ``partial`` says only that no length was told: RFC 9112, section 6.3
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -234,7 +234,7 @@ def _outcome(request: Request, response: Response) -> str | None:
         return "not_modified"
     if response.status in GONE_STATUS:
         return "gone"
-    broken = not 200 <= response.status < 300 or BROKEN_FLAGS.intersection(response.flags)
+    broken = not 200 <= response.status < 300 or CUT_OFF in response.flags
     return "error" if broken else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,35 @@ async def test_a_304_that_nobody_asked_for_is_an_error(site: Site, store_path: P
     site.pages["/"] = unasked
     await crawl(One, store_path, url=site.url())
     assert outcomes(store_path, 2) == {"/": ["error"]}
+
+
+def raw(head: str, body: str) -> Callable[[ServerRequest], None]:
+    """A page that is sent as it is, and ends with the connection."""
+
+    def page(request: ServerRequest) -> None:
+        transport = request.channel.transport
+        transport.write(f"{head}\r\nContent-Type: text/html\r\n\r\n{body}".encode())
+        transport.loseConnection()
+
+    return page
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_body_that_ends_with_the_connection_is_a_page(site: Site, store_path: Path) -> None:
+    """HTTP/1.0 says no length: such a server's pages are judged as all others are."""
+    for cycle, (text, outcome) in enumerate([(WORDS, "first"), (WORDS, "unchanged"), ("new", "changed")], 1):
+        site.pages["/"] = raw("HTTP/1.0 200 OK", html(text))
+        await crawl(One, store_path, {"GP4C_WARMUP_VISITS": 3}, url=site.url())
+        assert outcomes(store_path, cycle) == {"/": [outcome]}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_body_that_lacks_its_end_is_an_error(site: Site, store_path: Path) -> None:
+    """Where Scrapy lets it pass; without, it never arrives."""
+    site.pages["/"] = raw("HTTP/1.1 200 OK\r\nContent-Length: 9999", html(WORDS))
+    crawler = await crawl(One, store_path, {"DOWNLOAD_FAIL_ON_DATALOSS": False}, url=site.url())
+    assert outcomes(store_path, 1) == {"/": ["error"]}
+    assert crawler.spider.results == ["error"]
 
 
 class Many(Spider):
