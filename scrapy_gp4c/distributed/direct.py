@@ -1,7 +1,7 @@
 """Statements as libpq takes them, for what a worker sends every second.
 
 psycopg's cursors find out the types of values and rows anew in each call. As a worker is idle between two of
-them, little of that is in the processor's cache by then: it takes 0.3 ms of the 0.7 ms of a flush.
+them, little of that is in the processor's cache by then: it took 0.4 ms of the 0.8 ms of a flush.
 """
 
 from __future__ import annotations
