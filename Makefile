@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo demo-workers report test fuzz lint bench chaos docs clean
+.PHONY: demo demo-workers report test slow check fuzz lint bench chaos docs clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -23,7 +23,12 @@ report: .venv/installed
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
+
+slow: .venv/installed
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(PARALLEL) -m slow
+
+check: test slow lint docs
 
 # The property tests with examples of their own, instead of the same ones in every run.
 fuzz: .venv/installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +23,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Every run takes the same examples, as all that is random comes from a seed; `make fuzz` looks for new ones.
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=150)
+hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Append seconds and processor seconds of every test to the file that ``GP4C_TEST_TIMES`` names."""
+    path, times, start_s = os.environ.get("GP4C_TEST_TIMES"), os.times(), time.monotonic()
+    outcome = yield
+    if path:
+        processor_s = sum(now - before for now, before in zip(os.times()[:4], times[:4], strict=True))
+        with open(path, "a") as file:
+            file.write(f"{time.monotonic() - start_s:.2f}\t{processor_s:.2f}\t{item.nodeid}\n")
+    return outcome
 
 
 @pytest.hookimpl(optionalhook=True)
