@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo demo-workers report test slow check fuzz lint bench chaos docs clean
+.PHONY: demo report test slow check fuzz lint bench chaos docs clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -13,10 +13,6 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 demo: .venv/installed
 	$(BIN)/python -m example_project.demo
-
-# Three workers, one of which is killed every day; needs PostgreSQL.
-demo-workers: .venv/installed
-	$(BIN)/python -m example_project.workers
 
 report: .venv/installed
 	@test -f demo/default/data.mdb || { echo "make report: run make demo first" >&2; exit 1; }
@@ -40,17 +36,11 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies sampling sketches chaos workers workers_chaos \
-	workers_rebuild workers_equal workers_growth
+	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies sampling sketches chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
-QUICK_workers := --pages 200000 --runs 2
 QUICK_chaos := --share 0.02
-QUICK_workers_chaos := --faults 12
-QUICK_workers_rebuild := --pages 100000 --cycles 95 --closed 5
-QUICK_workers_equal := --days 3 --workers 2 --hosts 4
-QUICK_workers_growth := --workers 1 2 --pages 100 --runs 1
 QUICK_store_directories := --pages 100000
 QUICK_leaderboard := --budgets 0.05 --seeds 1
 QUICK_panel := --runs 20

@@ -48,10 +48,8 @@ from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.shard import make_shard
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord
-from scrapy_gp4c.store.shards.part import ShardOf
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
 PLAIN = "t * (X + 0.5)"
@@ -74,21 +72,14 @@ IN_ID_ORDER = 16_384
 """Pages per read when the whole plan is read at once, sorted by page id."""
 
 
-def build(path: str, pages: int, of: ShardOf | None = None) -> None:
-    """Write a store of `pages` pages; keys ascend, so that bulk loading appends.
-
-    ``of``: only those of the sites of one shard, as that shard.
-    """
+def build(path: str, pages: int) -> None:
+    """Write a store of `pages` pages; keys ascend, so that bulk loading appends."""
     generator = np.random.default_rng(1)
     step = 2**64 // pages
     number = np.arange(max(1, pages // PAGES_OF_DIRECTORY), dtype=np.uint64)
-    is_own = number % np.uint64(SITES) % np.uint64(1 if of is None else of.shards) == (of.number if of else 0)
-    own_group = np.cumsum(is_own) - 1
-    directories = np.zeros(int(is_own.sum()), GROUP)
-    directories["key"], directories["site"] = number[is_own] + np.uint64(1), number[is_own] % np.uint64(SITES)
+    directories = np.zeros(len(number), GROUP)
+    directories["key"], directories["site"] = number + np.uint64(1), number % np.uint64(SITES)
     with Store(path) as store:
-        if of is not None:
-            make_shard(store, of, np.empty(0, np.uint32))
         store.tables.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
         for first in range(0, pages, BATCH):
             count = min(BATCH, pages - first)
@@ -96,30 +87,28 @@ def build(path: str, pages: int, of: ShardOf | None = None) -> None:
             changes = generator.binomial(n, generator.beta(0.3, 2.0, count))
             last = generator.integers(3, CYCLES + 1, count)
             group = groups_of(np.arange(first, first + count), pages)
-            rows = np.flatnonzero(is_own[group])
-            keys = [page * step for page in (first + rows).tolist()]
+            keys = [page * step for page in range(first, first + count)]
             requests = [
                 b'{"url":"http://site-%d.example/section-%d/a-page-with-a-long-name-%d.html","callback":"parse_page"}'
-                % (own % SITES, own // SITES, page)
-                for page, own in zip((first + rows).tolist(), group[rows].tolist(), strict=True)
+                % (directory % SITES, directory // SITES, page)
+                for page, directory in enumerate(group.tolist(), first)
             ]
             state = columns.new_columns(np.array(keys, np.uint64))
-            state["n"][:], state["X"][:] = n[rows], changes[rows]
+            state["n"][:], state["X"][:] = n, changes
             state["first_cycle"][:] = 1
-            state["last_cycle"][:] = state["last_attempt"][:] = last[rows]
+            state["last_cycle"][:] = state["last_attempt"][:] = last
             state["has_copy"][:] = 1
-            state["fingerprint"][:] = generator.integers(0, 2**64, count, np.uint64)[rows]
+            state["fingerprint"][:] = generator.integers(0, 2**64, count, np.uint64)
             for name in OTHER_FRACTIONS:  # which take what they take in any store
-                state[name][:] = generator.random(count)[rows]
-            state["group"][:] = own_group[group[rows]]
+                state[name][:] = generator.random(count)
+            state["group"][:] = group
             store.tables.append_pages(requests, state, directories[: 0 if first else None])
         for cycle in range(CYCLES - KEPT_CYCLES + 1, CYCLES + 1):
             group = groups_of(generator.integers(0, pages, int(BUDGET * pages)), pages)
             found = generator.random(len(group)) < 0.2
-            rows = np.flatnonzero(is_own[group])
-            told = count_visits(own_group[group[rows]], found[rows], 0.2 * np.ones(len(rows)))
+            visits = count_visits(group, found, 0.2 * np.ones(len(group)))
             with store.tables.transaction(write=True) as txn:
-                store.tables.put_group_visits(txn, cycle, 0, told)
+                store.tables.put_group_visits(txn, cycle, 0, visits)
 
 
 def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:

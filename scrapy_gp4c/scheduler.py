@@ -13,7 +13,6 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 
-from scrapy_gp4c import __version__
 from scrapy_gp4c.crawling.engine import wake
 from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
@@ -25,7 +24,6 @@ from scrapy_gp4c.start import (
     end_as_failure,
     is_crawl,
     leave_out_what_is_there,
-    opening,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ class RecrawlScheduler(Scheduler):
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
-    _nothing_to_do = False
-    """Whether no cycle is due: nothing is requested then."""
     _torn = False
     """Whether the queue has lost a request, perhaps of a claimed page."""
     _told = False
@@ -67,27 +63,11 @@ class RecrawlScheduler(Scheduler):
         assert self.crawler is not None
         if not is_crawl(spider, self.crawler):
             return deferred
-        if self.gp4c.ledger is not None:
-            return Deferred.fromCoroutine(self._open_shared(spider))
         try:
             self._begin(self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request))
         except Gp4cError as error:
             cannot_begin(self.crawler, error)
         return deferred
-
-    async def _open_shared(self, spider: Spider) -> None:
-        """Open what this worker has of a crawl of many; without it the crawl ends at once."""
-        assert self.crawler is not None
-        try:
-            enqueue = super().enqueue_request
-            run = await opening().open_shared_run(self.crawler, self.gp4c, spider, enqueue, __version__)
-        except Gp4cError as error:
-            cannot_begin(self.crawler, error)
-            return
-        self._nothing_to_do = run is None
-        if run is not None:
-            run.queue_is_empty = lambda: not len(self)
-            self._begin(run)
 
     def _begin(self, run: Run) -> None:
         assert self.crawler is not None
@@ -144,7 +124,7 @@ class RecrawlScheduler(Scheduler):
     def enqueue_request(self, request: Request) -> bool:
         """Admit, drop or pass a request; False when it is dropped."""
         if self._run is None:
-            return not self._nothing_to_do and super().enqueue_request(request)
+            return super().enqueue_request(request)
         try:
             return self._run.admit(request)
         except StoreError as error:  # of which `_tick` tells

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals, version_info
@@ -36,7 +34,7 @@ def is_crawl(spider: Spider, crawler: Crawler) -> bool:
 
 def cannot_begin(crawler: Crawler, error: Gp4cError) -> None:
     """Say it in one line, and close the spider as it opens; raises the error in Scrapy before 2.19."""
-    settings = "GP4C_STORE, GP4C_SCORE_FUNCTION, GP4C_LEDGER"
+    settings = "GP4C_STORE, GP4C_SCORE_FUNCTION"
     logger.critical("Cannot begin a cycle (%s): %s", settings, error)
     end_as_failure(crawler, signals.spider_closed)
     if version_info < CLOSES_AT_START:
@@ -55,11 +53,6 @@ def end_as_failure(crawler: Crawler, when: object) -> None:
 
 def _refuse() -> None:
     raise CloseSpider(FAILED)
-
-
-def opening() -> ModuleType:
-    """What opens the run of a worker; raises SettingsError where its libraries are missing."""
-    return import_module("scrapy_gp4c.distributed.opening")
 
 
 def leave_out_what_is_there(crawler: Crawler) -> None:

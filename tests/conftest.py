@@ -43,7 +43,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes of tests a processor: tests of crawls and of workers mostly wait."""
+    """Two processes of tests a processor: tests of crawls mostly wait."""
     return 2 * (os.cpu_count() or 1)
 
 

@@ -28,7 +28,6 @@ from scrapy_gp4c.commands import (
     status,
     verify,
     why,
-    workers,
 )  # fmt: skip
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import Gp4cError
@@ -56,7 +55,6 @@ ACTIONS = {
     "restore": restore,
     "forget": forget,
     "compact": compact,
-    "workers": workers,
 }
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
 """Option of an action -> the setting whose place it takes."""

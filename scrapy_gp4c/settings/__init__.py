@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,11 +55,6 @@ class Settings:
     archive: bool
     archive_versions: int
     archive_bytes: int
-    ledger: str | None = field(repr=False)
-    worker: str | None
-    objects: str | None
-    lease_s: float
-    cycle_s: float
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:

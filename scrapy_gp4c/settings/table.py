@@ -174,34 +174,4 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 2**20),
         "size of the archive's file; beyond it, the oldest versions make room",
     ),
-    "GP4C_LEDGER": values.Setting(
-        None,
-        "a connection string of PostgreSQL, or None for one machine",
-        values.optional_text,
-        "where the workers of one crawl agree (extra `[distributed]`)",
-    ),
-    "GP4C_WORKER": values.Setting(
-        None,
-        "a name, or None for that of the host",
-        values.optional_text,
-        "name of this worker: no two that live have the same",
-    ),
-    "GP4C_OBJECTS": values.Setting(
-        None,
-        "a URL that fsspec knows, or None for the ledger",
-        values.optional_text,
-        "where copies of the shards lie",
-    ),
-    "GP4C_LEASE_S": values.Setting(
-        30.0,
-        "a number of seconds from 1 to 3600",
-        lambda value: values.seconds(value, 1.0, 3600.0),
-        "how long a worker that is silent keeps its shards",
-    ),
-    "GP4C_CYCLE_S": values.Setting(
-        3600.0,
-        "a number of seconds from 0 on",
-        lambda value: values.seconds(value, 0.0, 1e9),
-        "from one opening of a cycle to the next, with a ledger",
-    ),
 }

@@ -19,7 +19,6 @@ ARROWS: Final[dict[str, str]] = {
     "store": "page_state scoring",
     "settings": "policies scoring store index",
     "crawling": "archive scoring fingerprint page_state policies store settings index words",
-    "distributed": "crawling page_state policies scoring settings store",
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling settings store page_state scoring index",
     "histories": "store page_state",
@@ -33,14 +32,12 @@ ARROWS: Final[dict[str, str]] = {
 """Room -> the rooms that it imports; `errors` is everybody's."""
 
 LIBRARIES: Final[dict[str, set[str]]] = {
-    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "distributed"},
-    "twisted": {"the top", "crawling", "distributed"},
+    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
+    "twisted": {"the top", "crawling"},
     "lmdb": {"store"},
     "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
-    "psycopg": {"distributed"},
-    "fsspec": {"distributed"},
 }
 """Library -> the only rooms that import it."""
 TOP: Final = ("", "middleware", "robots_txt", "scheduler", "start")

@@ -49,11 +49,6 @@ BAD: dict[str, list[Any]] = {
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
     "GP4C_ARCHIVE_BYTES": [0, 2**20 - 1, True, "big", 1.5e6 + 0.5],
-    "GP4C_LEDGER": [3, ["host=db"]],
-    "GP4C_WORKER": [3, ["w1"]],
-    "GP4C_OBJECTS": [3, ["s3://x"]],
-    "GP4C_LEASE_S": [0.5, 3601, True, "long"],
-    "GP4C_CYCLE_S": [-1, True, "long"],
 }
 
 
