@@ -23,7 +23,7 @@ from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
 from scrapy_gp4c.fingerprint import fingerprint, fingerprint_of_text
-from scrapy_gp4c.fingerprint.distance import distance
+from scrapy_gp4c.fingerprint.sketches import distance
 from scrapy_gp4c.fingerprint.text import page_text
 from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise
 from scrapy_gp4c.words.shingles import shingle_hashes

@@ -22,8 +22,8 @@ from scrapy_gp4c.crawling.imagined import Imagined, InMemory
 from scrapy_gp4c.crawling.measuring import measuring
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.shadows import enter
-from scrapy_gp4c.fingerprint import Read
-from scrapy_gp4c.fingerprint.distance import differ
+from scrapy_gp4c.fingerprint import PageReading
+from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, UNCHANGED, VISIT
@@ -86,7 +86,7 @@ def crawl_store(
                     visit = cycle.claim(page, "h")
                     assert visit is not None
                     text = said[cycle.number - 1][page] if said is not None else None
-                    cycle.judge(visit, Read(int(texts[cycle.number - 1, page]), text), 10)
+                    cycle.judge(visit, PageReading(int(texts[cycle.number - 1, page]), text), 10)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
         if index is not None:

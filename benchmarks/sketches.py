@@ -4,7 +4,7 @@
 
 Cycles of 8, 8.8% of the pages, no warm-up, as in docs/sampling.md. The pages are clustered by what they say
 in cycle 0, with several seeds: by all their words, and by the words that
-`scrapy_gp4c.words.described.describe` keeps. All other features are the same. Target: the change rate that
+`scrapy_gp4c.words.descriptions.describe` keeps. All other features are the same. Target: the change rate that
 `cb(in_flight=1)` finds, means over the draws and clusterings, is at most 0.02 lower by sketches. Without
 CONTENTS generated pages are taken, which are so short that nothing can be lost.
 """
@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.common import machine, verdict
 from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.words.described import MOST_TERMS, describe
+from scrapy_gp4c.words.descriptions import MOST_TERMS, describe
 from tests.support.linked import write_linked
 from training.clustering.clusters import CLUSTERS, FEATURES, Pages, cluster, counted_words, counts_of
 from training.clustering.copies import sketched_words

@@ -29,10 +29,10 @@ from scrapy_gp4c.crawling.stored_requests import META, unmark
 from scrapy_gp4c.crawling.validators import keep_validators, kept_validators
 from scrapy_gp4c.crawling.witnesses import has_witnesses
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.fingerprint import Read, read
-from scrapy_gp4c.fingerprint.bodies import body_sum
+from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint.body_sums import body_sum
 from scrapy_gp4c.fingerprint.description import description
-from scrapy_gp4c.fingerprint.elsewhere import Elsewhere, is_large
+from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 
 if TYPE_CHECKING:
     from typing import Self
@@ -96,13 +96,13 @@ class FingerprintMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         """Take the crawler; its cycle is found when the first request passes."""
         self._crawler = crawler
-        self._elsewhere = Elsewhere()
+        self._process = FingerprintProcess()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware of a crawler."""
         self = cls(crawler)
-        crawler.signals.connect(self._elsewhere.close, signals.spider_closed)
+        crawler.signals.connect(self._process.close, signals.spider_closed)
         return self
 
     def process_request(self, request: Request) -> None:
@@ -134,13 +134,13 @@ class FingerprintMiddleware:
             result = _ended(cycle, lambda: cycle.end(visit, outcome, len(response.body), latency_s))
         elif (same := _same(cycle, visit, response)) is not None:
             hear(self._crawler, response, visit)
-            result = _judge(cycle, visit, request, response, Read(same))
+            result = _judge(cycle, visit, request, response, PageReading(same))
         elif is_large(response, features):
             return self._judge_later(cycle, visit, request, response)
         else:
             hear(self._crawler, response, visit)
             try:
-                made: Read | Exception = read(response, features, with_text=_with_text(cycle))
+                made: PageReading | Exception = read(response, features, with_text=_with_text(cycle))
             except Exception as error:
                 made = error
             _keep_sum(cycle, visit, response, made)
@@ -150,12 +150,12 @@ class FingerprintMiddleware:
     async def _judge_later(
         self, cycle: Cycle, visit: Claim, request: Request, response: Response
     ) -> Response:
-        # The fingerprint is made elsewhere; until it is there, the visit is under way.
+        # The fingerprint is made in a process of its own; until it is there, the visit is under way.
         assert isinstance(response, TextResponse)
         features = cycle.settings.features
         try:
-            future = self._elsewhere.read(response, features, with_text=_with_text(cycle))
-            made: Read | Exception = await _result(future)
+            future = self._process.read(response, features, with_text=_with_text(cycle))
+            made: PageReading | Exception = await _result(future)
         except Exception as error:
             made = error
         if not cycle.is_under_way(visit):
@@ -218,11 +218,11 @@ def _lacks_text(cycle: Cycle, visit: Claim) -> bool:
         return True
 
 
-def _result(future: Future[Read]) -> Awaitable[Read]:
+def _result(future: Future[PageReading]) -> Awaitable[PageReading]:
     """Make a thread's result awaitable for Scrapy, with asyncio or without."""
     if is_asyncio_available():
         return asyncio.wrap_future(future)
-    deferred: Awaitable[Read] = deferToThread(future.result)
+    deferred: Awaitable[PageReading] = deferToThread(future.result)
     return deferred
 
 
@@ -239,7 +239,7 @@ def _outcome(request: Request, response: Response) -> str | None:
 
 
 def _judge(
-    cycle: Cycle, visit: Claim, request: Request, response: Response, made: Read | Exception
+    cycle: Cycle, visit: Claim, request: Request, response: Response, made: PageReading | Exception
 ) -> Mapping[str, object] | None:
     """End a visit by the page's fingerprint; an error if there is none, and the spider gets its response."""
     size_bytes, latency_s = len(response.body), request.meta.get(LATENCY, 0.0)
@@ -259,7 +259,7 @@ def _ended(cycle: Cycle, end: Callable[[], Mapping[str, object]]) -> Mapping[str
         return None
 
 
-def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: Read | Exception) -> None:
+def _keep_sum(cycle: Cycle, visit: Claim, response: Response, made: PageReading | Exception) -> None:
     """Remember the body that a fingerprint was made of."""
     if cycle.failure is None and not isinstance(made, Exception):
         total = body_sum(response, cycle.settings.features, made.fingerprint)

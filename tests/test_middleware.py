@@ -17,7 +17,7 @@ from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import middleware
-from scrapy_gp4c.fingerprint import Read, read
+from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
@@ -256,7 +256,7 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
     """
     here: list[str] = []
 
-    def noted(response: Any, features: Any = None, **more: bool) -> Read:
+    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
         here.append(response.url)
         return read(response, features, **more)
 
@@ -283,7 +283,7 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
     """Pages that stay, differ in a date, change and change back: what is recorded is the same."""
     made: list[str] = []
 
-    def noted(response: Any, features: Any = None, **more: bool) -> Read:
+    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
         made.append(path_of(response.url))
         return read(response, features, **more)
 
@@ -319,7 +319,7 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
     """With another GP4C_FEATURES, or Content-Type, it is made anew; for the user's own features always."""
     made: list[str] = []
 
-    def noted(response: Any, features: Any = None, **more: bool) -> Read:
+    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
         made.append(path_of(response.url))
         return read(response, features, **more)
 

@@ -1,1 +1,1 @@
-"""What pages said: their last versions as text, and how two of them differ."""
+"""Archive of page texts and differences between two of them."""

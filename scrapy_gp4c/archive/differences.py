@@ -1,4 +1,4 @@
-"""How two texts differ, word by word, with some words around each difference."""
+"""Differences of two texts, word by word, with some words of context."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 
 CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 8_000
-"""Of the part that differs, on both sides together: beyond, it counts as replaced as a whole, since finding
-what is common takes time that grows with the square."""
+"""Longest differing stretch, both sides together, that difflib compares: its time grows with the square."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
@@ -18,37 +17,37 @@ _COLOURS: Final = {"-": "\033[31m", "+": "\033[32m"}
 _PLAIN: Final = "\033[0m"
 
 
-class Part(NamedTuple):
-    """Some words in a row."""
+class Segment(NamedTuple):
+    """Words in a row that are common, removed or added."""
 
     sign: str
-    """``-``: they are gone, ``+``: they are new, a blank: they are in both texts."""
+    """``-`` for removed words, ``+`` for added ones, a blank for common ones."""
     words: tuple[str, ...]
 
 
 class Hunk(NamedTuple):
-    """A difference, or several close to each other, with what is around."""
+    """Difference, or several close to each other, with its context."""
 
-    place: int
-    """Number of its first word in the text after, from 1 on."""
-    parts: tuple[Part, ...]
+    position: int
+    """Number of the first word in the later text, from 1 on."""
+    segments: tuple[Segment, ...]
 
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
-    """Return where two texts differ; white space does not count. None: they have the same words."""
+    """Return the differences of two texts; none if they have the same words, whatever the white space."""
     old, new = before.split(), after.split()
     hunks = []
     for group in _grouped(_opcodes(old, new), context):
-        parts = [
-            part
+        segments = [
+            segment
             for tag, a, b, c, d in group
-            for part in (
-                [Part(" ", tuple(new[c:d]))]
+            for segment in (
+                [Segment(" ", tuple(new[c:d]))]
                 if tag == "equal"
-                else [Part("-", tuple(old[a:b])), Part("+", tuple(new[c:d]))]
+                else [Segment("-", tuple(old[a:b])), Segment("+", tuple(new[c:d]))]
             )
         ]
-        hunks.append(Hunk(group[0][3] + 1, tuple(part for part in parts if part.words)))
+        hunks.append(Hunk(group[0][3] + 1, tuple(segment for segment in segments if segment.words)))
     return hunks
 
 
@@ -56,10 +55,10 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """What makes the new words of the old ones: `difflib` on what is between a common beginning and end."""
-    least = min(len(old), len(new))
-    head = next((at for at in range(least) if old[at] != new[at]), least)
-    tail = next((at for at in range(least - head) if old[-1 - at] != new[-1 - at]), least - head)
+    """Edit steps between word lists: `difflib` on the stretch between a common head and tail."""
+    shorter = min(len(old), len(new))
+    head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
     a, b, c, d = head, len(old) - tail, head, len(new) - tail
     codes: list[Opcode] = [("equal", 0, a, 0, c)] if head else []
     if b - a + d - c > MOST_WORDS:
@@ -73,7 +72,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:
-    """Cut long equal stretches."""
+    """Groups of edit steps, without long equal stretches."""
     matcher: Any = SequenceMatcher(None, "", "")
     matcher.opcodes = codes
     yield from matcher.get_grouped_opcodes(context)
@@ -82,15 +81,15 @@ def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:
 def shown(hunks: Iterable[Hunk]) -> Iterator[str]:
     """Yield a line per hunk as ``git diff --word-diff`` has them: ``@@ 12 @@ a [-gone-] {+new+} word``."""
     for hunk in hunks:
-        parts = [f"{_BEFORE[sign]}{' '.join(words)}{_BEHIND[sign]}" for sign, words in hunk.parts]
-        yield f"@@ {hunk.place} @@ {' '.join(map(_printable, parts))}"
+        segments = [f"{_BEFORE[sign]}{' '.join(words)}{_BEHIND[sign]}" for sign, words in hunk.segments]
+        yield f"@@ {hunk.position} @@ {' '.join(map(_printable, segments))}"
 
 
 def coloured(line: str) -> str:
-    """A line of `shown` in the colours of a terminal."""
-    return _MARKED.sub(lambda found: f"{_COLOURS[found[0][1]]}{found[0]}{_PLAIN}", line)
+    """Return a line of `shown` in the colours of a terminal."""
+    return _MARKED.sub(lambda match: f"{_COLOURS[match[0][1]]}{match[0]}{_PLAIN}", line)
 
 
 def _printable(text: str) -> str:
-    """Text without what would steer a terminal: pages are foreign."""
+    """Text without control characters, which would steer the terminal: pages are foreign."""
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

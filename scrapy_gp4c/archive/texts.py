@@ -1,32 +1,51 @@
-"""The archive of a store: the last versions of every page as text, in a SQLite file beside it.
+"""Archive of a store: the last versions of every page as compressed text, in a SQLite file.
 
-A version belongs to a page's key and to the cycle that found it, and names the fingerprint that the page's
-last visit had: who asks for a page's copy says both, as the store has them, and gets that text or none. So
-nothing that a kill left, or a store that was restored, is ever taken for another version. Each version is
-written before its visit.
+A version has its page's key, the cycle of its first visit and the fingerprint of its last visit. A reader
+names all three and gets that text or none, so that neither a killed crawl nor a restored store mixes up
+versions. A crawl writes a version before it records the visit.
+
+Texts are zstd frames. Their dictionary is trained on the first texts: pages of a site have much in common
+that no single page repeats. A frame names its dictionary, so that every dictionary is kept.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from scrapy_gp4c.archive.compression import Compression, Training
 from scrapy_gp4c.errors import ArchiveError
 
+try:
+    import zstandard
+except ImportError as error:  # raised by whoever needs it, with what to install
+    _missing: ImportError | None = error
+else:
+    _missing = None
+
+LEVEL: Final = 3
+DICTIONARY_BYTES: Final = 65_536
+SAMPLES: Final = 256
+"""Texts that the dictionary is trained on; earlier frames have no dictionary."""
+SAMPLE_BYTES: Final = 2**21
+"""Bytes of all samples together: bounds the time of training."""
+MAX_SAMPLE_BYTES: Final = 32_768
+MAX_TEXT_BYTES: Final = 2**26
+"""Longest text; a frame that announces more is damaged."""
 FORMAT: Final = 1
 _APPLICATION: Final = int.from_bytes(b"gp4t", "big")
 _PATIENCE_S: Final = 5.0
 _BATCH: Final = 32
 _RESERVE_BYTES: Final = 65_536
-"""Room for pages of the file that one more text touches."""
+"""Spare room for the pages of the file that one more text touches."""
 _SIGN: Final = 2**63
-"""SQLite's numbers have a sign: those of keys and fingerprints are kept less this."""
-# `older`: texts that are no page's newest. No id is given twice: one without a text does no harm there.
+"""Offset of keys and fingerprints in the file: SQLite's integers are signed."""
+# `older`: ids of texts that are not their page's newest. AUTOINCREMENT never repeats an id, so that an id
+# whose text is gone does no harm there.
 _TABLES: Final = """
 CREATE TABLE texts (
     id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL, cycle INTEGER NOT NULL,
@@ -38,35 +57,35 @@ CREATE TABLE dictionaries (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 
 
 class Version(NamedTuple):
-    """A version of a page that is to be kept."""
+    """Version of a page, to be kept."""
 
     key: int
-    """Of the page, uint64."""
+    """Key of the page, uint64."""
     cycle: int
-    """That found it."""
+    """Cycle of the version's first visit."""
     fingerprint: int
-    """Of the text, uint64."""
+    """Fingerprint of the text, uint64."""
     before: int | None
-    """Cycle of the version that it took the place of, if that is in the archive."""
+    """Cycle of the previous version, if the archive has it."""
     text: str
 
 
-class Pair(NamedTuple):
-    """A version, and the one before it."""
+class TextPair(NamedTuple):
+    """Text of a version and of the previous one."""
 
     before: str
     after: str
 
 
 class Texts:
-    """The archive, open for writing (by the crawl that writes to the store) or for reading."""
+    """Archive of texts, open for writing (by the crawl that writes to the store) or for reading."""
 
     def __init__(
         self, path: Path, versions: int = 1, most_bytes: int | None = None, *, readonly: bool = False
     ) -> None:
-        """Open it, or create it; raises ArchiveError. ``path``: of the file.
+        """Open or create the archive's file; raises ArchiveError.
 
-        ``versions``: that are kept of a page; ``most_bytes``: of the file.
+        ``versions``: how many versions of a page stay. ``most_bytes``: largest size of the file.
         """
         self.path, self._versions, self._most_bytes = path, versions, most_bytes
         self._connection = _connect(path, readonly)
@@ -94,10 +113,10 @@ class Texts:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- what is kept
+    # --- reading
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
-        """Return the compressed text of a page's version by its cycle and the last visit's fingerprint."""
+        """Return the compressed text of a version, by its cycle and the last visit's fingerprint."""
         with translated(self.path):
             found = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
@@ -106,21 +125,21 @@ class Texts:
         return None if found is None else found[0]
 
     def text(self, frame: bytes) -> str:
-        """Return the text of a frame; raises ArchiveError where it is damaged."""
+        """Return the text of a frame; raises ArchiveError if the frame is damaged."""
         try:
             return self._compression.text(frame)
         except ValueError as error:
             raise _damaged(self.path, str(error)) from error
 
-    def pair(self, key: int, cycle: int, fingerprint: int) -> Pair | None:
-        """Return the version that a visit found, by its cycle and fingerprint, and the one before it."""
+    def pair(self, key: int, cycle: int, fingerprint: int) -> TextPair | None:
+        """Return the version of a visit, by the visit's cycle and fingerprint, and the previous version."""
         with translated(self.path):
             found = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
                 "AND old.cycle = new.before WHERE new.key = ? AND new.cycle = ? AND new.fingerprint = ?",
                 (key - _SIGN, cycle, fingerprint - _SIGN),
             ).fetchone()
-        return None if found is None else Pair(*map(self.text, found))
+        return None if found is None else TextPair(*map(self.text, found))
 
     def count(self) -> int:
         """Count the versions of all pages."""
@@ -130,9 +149,9 @@ class Texts:
     # --- writing
 
     def keep(self, version: Version) -> None:
-        """Keep a version; older ones beyond what is kept of a page, and of all, go."""
+        """Keep a version, and remove the oldest ones beyond the limits of a page and of the file."""
         if self._training is not None and (trained := self._training.take()) is not None:
-            self._learn(trained)
+            self._keep_dictionary(trained)
         frame = self._compression.compressed(version.text)
         if self._training is not None:
             self._training.add(version.text)
@@ -153,7 +172,7 @@ class Texts:
             )
 
     def move(self, key: int, cycle: int, latest: int) -> None:
-        """Note the fingerprint of a visit that found a version as good as unchanged."""
+        """Note the fingerprint of a visit that judged a version unchanged."""
         with self._transaction() as execute:
             execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",
@@ -168,7 +187,7 @@ class Texts:
                 self._connection.executemany("DELETE FROM texts WHERE key = ?", batch)
 
     def _make_room(self, size: int) -> bool:
-        """Remove old versions until so many bytes more fit; those that are no page's newest go first."""
+        """Remove old versions until ``size`` more bytes fit; the newest version of a page goes last."""
         if self._most_bytes is None:
             return True
         for table in ("older", "texts"):
@@ -191,8 +210,7 @@ class Texts:
         )
         return int((pages - free) * self._page_bytes)
 
-    def _learn(self, content: bytes) -> None:
-        """Keep a dictionary, and use it."""
+    def _keep_dictionary(self, content: bytes) -> None:
         with self._transaction() as execute:
             execute("INSERT INTO dictionaries (content) VALUES (?)", (content,))
         self._compression.use(content)
@@ -200,7 +218,7 @@ class Texts:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """All that the block writes, or nothing of it; raises ArchiveError."""
+        """Transaction of the block's statements; raises ArchiveError."""
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -251,7 +269,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise every error of SQLite, or of the file, as ArchiveError."""
+    """Turn every error of SQLite or of the file into an ArchiveError."""
     try:
         yield
     except sqlite3.Error as error:
@@ -276,3 +294,96 @@ def _damaged(path: Path, why: str) -> ArchiveError:
         f"the archive of texts {path} is damaged: {why}. Delete it, with {path.name}-wal and -shm beside it: "
         "the crawl fills a new one as it visits pages, and nothing else is lost."
     )
+
+
+def require() -> None:
+    """Raise ArchiveError, which says what to install, if zstandard is missing."""
+    if _missing is not None:
+        raise ArchiveError(
+            "the archive of texts needs the library zstandard, which is not installed: "
+            "pip install 'scrapy-gp4c[archive]', or set GP4C_ARCHIVE = False."
+        )
+
+
+class Compression:
+    """Compression with the newest dictionary, and decompression with any dictionary."""
+
+    def __init__(self, dictionaries: Sequence[bytes]) -> None:
+        """Take the dictionaries, the newest last; raises ArchiveError if zstandard is missing."""
+        require()
+        self._decompressors = {0: zstandard.ZstdDecompressor()}
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        for content in dictionaries:
+            self.use(content)
+
+    def use(self, content: bytes) -> int:
+        """Compress with this dictionary from now on; return its number."""
+        dictionary = zstandard.ZstdCompressionDict(content)
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, dict_data=dictionary, write_checksum=True)
+        self._decompressors[dictionary.dict_id()] = zstandard.ZstdDecompressor(dict_data=dictionary)
+        return dictionary.dict_id()
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether texts are compressed with a dictionary."""
+        return len(self._decompressors) > 1
+
+    def compressed(self, text: str) -> bytes:
+        """Return the frame of a text, with a checksum."""
+        return self._compressor.compress(text.encode("utf-8", "surrogatepass"))
+
+    def text(self, frame: bytes) -> str:
+        """Return the text of a frame; raises ValueError if the frame is damaged."""
+        try:
+            parameters = zstandard.get_frame_parameters(frame)
+            decompressor = self._decompressors[parameters.dict_id]
+            return decompressor.decompress(frame, MAX_TEXT_BYTES).decode("utf-8", "surrogatepass")
+        except (zstandard.ZstdError, KeyError) as error:
+            raise ValueError(f"no text can be read ({error})") from error
+
+
+class Training:
+    """Training of a dictionary in a thread: zstd releases Python's lock meanwhile."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self._samples: list[bytes] = []
+        self._bytes = 0
+        self._thread: ThreadPoolExecutor | None = None
+        self._trained: Future[bytes | None] | None = None
+
+    def add(self, text: str) -> None:
+        """Add a sample; the last one starts the training."""
+        if self._trained is not None:
+            return
+        sample = text.encode("utf-8", "surrogatepass")[:MAX_SAMPLE_BYTES]
+        self._samples.append(sample)
+        self._bytes += len(sample)
+        if len(self._samples) >= SAMPLES or self._bytes >= SAMPLE_BYTES:
+            self._thread = ThreadPoolExecutor(1, "gp4c-archive")
+            self._trained = self._thread.submit(train, self._samples)
+            self._samples = []
+
+    def take(self) -> bytes | None:
+        """Return the dictionary once after it is trained, else None."""
+        if self._trained is None or not self._trained.done():
+            return None
+        dictionary = self._trained.result()
+        self.close()
+        return dictionary
+
+    def close(self) -> None:
+        """Wait for a training under way, at most a second or two, and start again without samples."""
+        if self._thread is not None:
+            self._thread.shutdown()
+        self._thread = self._trained = None
+
+
+def train(samples: Sequence[bytes]) -> bytes | None:
+    """Return a dictionary for texts like these, None if they have too little in common."""
+    size = min(DICTIONARY_BYTES, sum(map(len, samples)) // 8)
+    try:
+        trained: bytes = zstandard.train_dictionary(size, list(samples), k=200, d=8).as_bytes()
+    except zstandard.ZstdError:
+        return None
+    return trained

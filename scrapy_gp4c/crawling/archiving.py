@@ -9,9 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.archive.compression import require
 from scrapy_gp4c.archive.differences import differences, shown
-from scrapy_gp4c.archive.texts import Texts, Version
+from scrapy_gp4c.archive.texts import Texts, Version, require
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings

@@ -26,8 +26,8 @@ from scrapy_gp4c.crawling.reports import merged, report_of
 from scrapy_gp4c.crawling.rounds import Rounds
 from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
-from scrapy_gp4c.fingerprint import Read
-from scrapy_gp4c.fingerprint.distance import distance, is_changed
+from scrapy_gp4c.fingerprint import PageReading
+from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.classes import is_unfetched
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
@@ -200,7 +200,7 @@ class Cycle:
         """Let another worker go on with such a visit."""
         del self._under_way[visit.page]
 
-    def judge(self, visit: Claim, made: Read, size_bytes: int, latency_s: float = 0.0) -> Told:
+    def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> Told:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
         previous: Previous = nothing

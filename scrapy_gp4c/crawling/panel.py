@@ -26,7 +26,7 @@ from scrapy_gp4c.crawling.plan_counts import cuts_of, has_cut, ranks_all, share_
 from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, remember
 from scrapy_gp4c.crawling.surroundings import Surroundings
 from scrapy_gp4c.errors import ExpressionError, ScoreError
-from scrapy_gp4c.fingerprint.distance import differ
+from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state.classes import in_panel
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.extras import EXTRAS

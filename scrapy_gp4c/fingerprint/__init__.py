@@ -29,7 +29,7 @@ from scrapy_gp4c.words.shingles import SHINGLE_WORDS, UInt64s, shingle_hashes
 Features = Callable[[Response], Sequence[str]]
 
 
-class Read(NamedTuple):
+class PageReading(NamedTuple):
     """What is read of a response."""
 
     fingerprint: int
@@ -90,12 +90,12 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
     return (xxhash.xxh64_intdigest(response.body) or 1) if response.body else 0
 
 
-def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> Read:
+def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
     """Return the fingerprint of a response, as `fingerprint` does, and its texts if these are asked for."""
     if not with_text:
-        return Read(fingerprint(response, features))
+        return PageReading(fingerprint(response, features))
     text = page_text(response)
     normal = normalise(text)
     if features is None and isinstance(response, TextResponse):
-        return Read(_sketch(shingle_hashes(normal)), normal, text)
-    return Read(fingerprint(response, features), normal, text)
+        return PageReading(_sketch(shingle_hashes(normal)), normal, text)
+    return PageReading(fingerprint(response, features), normal, text)

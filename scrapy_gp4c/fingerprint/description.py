@@ -1,4 +1,4 @@
-"""What a crawl keeps of each new copy, to tell later which pages are alike. No body makes it raise."""
+"""Description of a response for the clustering of similar pages. No body makes it raise."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from scrapy.utils.response import get_base_url
 from selectolax.lexbor import LexborNode
 
 from scrapy_gp4c.fingerprint.text import content_of, is_too_deep, source_of, without_markup
-from scrapy_gp4c.words.described import Described, describe, pack
+from scrapy_gp4c.words.descriptions import Description, describe, pack
 
-MOST_BODY_BYTES: Final = 65_536
-"""Of a larger page only so much is looked at: what is alike shows early, and the crawl waits meanwhile."""
-MOST_ANCHORS: Final = 512
+MAX_DESCRIBED_BYTES: Final = 65_536
+"""Described head of a page: likeness shows early, and the crawl waits meanwhile."""
+MAX_ANCHORS: Final = 512
 _MAIN: Final = "main,[role=main],article"
 
 
 def description(response: Response) -> bytes:
-    """Describe a copy of a page as the store keeps it, see `scrapy_gp4c.words.described`.
+    """Return the packed description of a page, see `scrapy_gp4c.words.descriptions`.
 
-    The words and images that a visitor sees, links of the main content to pages of the same site.
+    It covers visible words and images, and links of the main content to pages of the same site.
     """
     return pack(_described(response))
 
 
-def _described(response: Response) -> Described:
+def _described(response: Response) -> Description:
     size_bytes = len(response.body)
     if not isinstance(response, TextResponse):
         return describe("", [], 0, size_bytes)
-    source = source_of(response, MOST_BODY_BYTES)
+    source = source_of(response, MAX_DESCRIBED_BYTES)
     if not isinstance(response, HtmlResponse) or is_too_deep(source):
         return describe(without_markup(source), [], 0, size_bytes)
     document = content_of(source)
@@ -42,8 +42,8 @@ def _described(response: Response) -> Described:
 
 
 def _links(node: LexborNode, response: HtmlResponse) -> list[str]:
-    """URLs of the same host and port that an element links to, but for the page's own."""
-    anchors = node.css("a[href]")[:MOST_ANCHORS]
+    """URLs on the page's host and port that an element links to, without the page itself."""
+    anchors = node.css("a[href]")[:MAX_ANCHORS]
     hrefs = {(anchor.attributes.get("href") or "").partition("#")[0].strip() for anchor in anchors}
     try:
         base = get_base_url(response)
@@ -51,17 +51,19 @@ def _links(node: LexborNode, response: HtmlResponse) -> list[str]:
         home = urlsplit(response.url).netloc.lower()
     except (LookupError, ValueError):
         return []
-    found = []
+    urls = []
     for href in hrefs - {""}:
-        if href[0] == "/" and href[1:2] != "/" and "/." not in href:  # most of them: a tenth of the time
-            url, of = f"{scheme}://{host}{href}", host
+        if (
+            href[0] == "/" and href[1:2] != "/" and "/." not in href
+        ):  # most links: urljoin takes ten times as long
+            url, netloc = f"{scheme}://{host}{href}", host
         else:
             try:
                 url = urljoin(base, href)
-                of = urlsplit(url).netloc
+                netloc = urlsplit(url).netloc
             except ValueError:  # such as a port that is no number
                 continue
-        if of.lower() == home and url.startswith(("http://", "https://")):
-            found.append(url)
-    own = response.url.partition("#")[0]
-    return [url for url in found if url != own]
+        if netloc.lower() == home and url.startswith(("http://", "https://")):
+            urls.append(url)
+    itself = response.url.partition("#")[0]
+    return [url for url in urls if url != itself]

@@ -214,13 +214,13 @@ class PageStore(Protocol):
         """Replace the stored request of a page, at the next commit."""
 
     def body_sum(self, page: int) -> int | None:
-        """Sum of the body that the page's copy was made of (`scrapy_gp4c.fingerprint.bodies`), if kept."""
+        """Sum of the body that the page's copy was made of (`scrapy_gp4c.fingerprint.body_sums`), if kept."""
 
     def set_body_sum(self, page: int, body_sum: int) -> None:
         """Replace the sum of the body that a page's copy was made of, uint64, at the next commit."""
 
     def has_description(self, page: int) -> bool:
-        """Tell whether a description of the page's copy is kept (`scrapy_gp4c.words.described`)."""
+        """Tell whether a description of the page's copy is kept (`scrapy_gp4c.words.descriptions`)."""
 
     def set_description(self, page: int, packed: bytes) -> None:
         """Replace the description of a page's copy, at the next commit."""

@@ -1,1 +1,1 @@
-"""Texts as words: normalised, masked, cut into tokens and shingles; neither Scrapy nor a store."""
+"""Words of texts: normal form, masks, tokens, shingles and descriptions, without Scrapy and store."""

@@ -1,7 +1,7 @@
-"""From a text to numbers: one 64-bit hash per word 3-shingle.
+"""Hashes of a text's words and of its shingles of three words, 64 bits each.
 
-Whole-array work on the bytes of a text: a call of a hash function per shingle would cost three times the
-parsing of the page. Hashes do not depend on the machine or on where in a text a shingle stands.
+NumPy works on all bytes of a text at once: a call of a hash function per shingle would cost three times the
+parsing of the page. Hashes depend neither on the machine nor on the position in the text.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ SHINGLE_WORDS: Final = 3
 UInt64s = npt.NDArray[np.uint64]
 
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, TAOCP 3, section 6.4): odd
-_PLACE: Final = np.array([0xE7037ED1A0B428DB, 0xA0761D6478BD642F, 0xD6E8FEB86659FD93], np.uint64)  # all odd
+_POSITION_FACTORS: Final = np.array(
+    [0xE7037ED1A0B428DB, 0xA0761D6478BD642F, 0xD6E8FEB86659FD93], np.uint64
+)  # all odd
 _FIRST_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 _MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own: bounds the time of any text
 
 
 def shingle_hashes(normal: str) -> UInt64s:
-    """Return one hash per shingle of a normalised text, uint64 [words + 2] ([0] without words)."""
+    """Return a hash per shingle of a normalised text, uint64 ``[words + 2]`` (``[0]`` without words)."""
     words = word_hashes(normal.encode("utf-8", "surrogatepass"))
     if words.size == 0:
         return words
     # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
-    hashes = np.convolve(words, _PLACE)
+    hashes = np.convolve(words, _POSITION_FACTORS)
     # xor-shift, multiply, xor-shift: every bit of the sum reaches the low half and the highest byte.
     hashes ^= hashes >> np.uint64(32)
     hashes *= _MULTIPLIER
@@ -37,20 +39,20 @@ def shingle_hashes(normal: str) -> UInt64s:
 
 
 class Words(NamedTuple):
-    """The words of a text; bytes up to 32 stand between them."""
+    """Positions of a text's words; bytes up to 32 separate them."""
 
     padded: npt.NDArray[np.uint8]
-    """The text with a blank before it, and some behind."""
+    """Bytes of the text, between one blank and nine blanks."""
     starts: npt.NDArray[np.intp]
-    """``[words]``: where each begins there."""
+    """Position of each word in `padded` ``[words]``."""
     sizes: npt.NDArray[np.intp]
-    """``[words]``: its bytes."""
+    """Bytes of each word ``[words]``."""
     heads: UInt64s
-    """``[words]``: its first 8 bytes as one number, little-endian: all of a word of at most 8."""
+    """First 8 bytes of each word as a little-endian number ``[words]``."""
 
 
 def words_in(text: bytes) -> Words:
-    """Find the words of a text."""
+    """Return the words of a text in UTF-8."""
     data = np.frombuffer(b" " + text + b" " * 9, np.uint8)
     inside = data > 32
     edges = (inside[1:] != inside[:-1]).nonzero()[0]
@@ -63,12 +65,12 @@ def words_in(text: bytes) -> Words:
 
 
 def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """By place: the bytes i..i+7 as one number."""
+    """Bytes i..i+7 at each position i as one number."""
     return np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
 
 
 def word_hashes(text: bytes) -> UInt64s:
-    """Return one number per word, uint64 [words]: its bytes if these are at most 8, else a hash of them."""
+    """Return a number per word, uint64 ``[words]``: its bytes if they are at most 8, else their hash."""
     data, starts, sizes, words = words_in(text)
     longer = (sizes > 8).nonzero()[0]
     for done in range(8, _MAX_VECTOR_BYTES, 8):

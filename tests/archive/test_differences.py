@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.archive import differences as module
-from scrapy_gp4c.archive.differences import MOST_WORDS, Hunk, Part, coloured, differences, shown
+from scrapy_gp4c.archive.differences import MOST_WORDS, Hunk, Segment, coloured, differences, shown
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "dd", "\n", "ü"]), max_size=60).map(" ".join)
 
 
 def words(hunks: list[Hunk], without: str) -> list[str]:
     """The words of hunks, without those of a sign."""
-    return [word for hunk in hunks for sign, part in hunk.parts if sign != without for word in part]
+    return [word for hunk in hunks for sign, part in hunk.segments if sign != without for word in part]
 
 
 @given(TEXTS, TEXTS)
@@ -34,13 +34,13 @@ def test_hunks_are_where_they_say(before: str, after: str, context: int) -> None
     end = 0
     for hunk in differences(before, after, context):
         own = words([hunk], "-")
-        start = hunk.place - 1
+        start = hunk.position - 1
         assert after.split()[start : start + len(own)] == own
         assert start >= end
         end = start + len(own)
-        assert {part.sign for part in hunk.parts} & {"-", "+"}
-        assert all(part.words for part in hunk.parts)
-        for part in (hunk.parts[0], hunk.parts[-1]):
+        assert {part.sign for part in hunk.segments} & {"-", "+"}
+        assert all(part.words for part in hunk.segments)
+        for part in (hunk.segments[0], hunk.segments[-1]):
             assert part.sign != " " or len(part.words) <= context
 
 
@@ -64,7 +64,7 @@ def test_texts_that_have_nothing_in_common_cost_no_square() -> None:
     old = " ".join(["same", *(f"old{number}" for number in range(MOST_WORDS)), "end"])
     new = " ".join(["same", *(f"new{number}" for number in range(MOST_WORDS)), "end"])
     (hunk,) = differences(old, new)
-    assert [part.sign for part in hunk.parts] == [" ", "-", "+", " "]
-    assert hunk.parts[0] == Part(" ", ("same",))
-    assert len(hunk.parts[1].words) == len(hunk.parts[2].words) == MOST_WORDS
+    assert [part.sign for part in hunk.segments] == [" ", "-", "+", " "]
+    assert hunk.segments[0] == Segment(" ", ("same",))
+    assert len(hunk.segments[1].words) == len(hunk.segments[2].words) == MOST_WORDS
     assert module.CONTEXT_WORDS > 1

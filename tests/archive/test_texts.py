@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from scrapy_gp4c.archive import compression
-from scrapy_gp4c.archive.compression import SAMPLES, Compression, train
-from scrapy_gp4c.archive.texts import Pair, Texts, Version
+from scrapy_gp4c.archive import texts as archive_texts
+from scrapy_gp4c.archive.texts import SAMPLES, Compression, TextPair, Texts, Version, train
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.store.opening import ARCHIVE
 
@@ -90,7 +89,7 @@ class Model(RuleBasedStateMachine):
                     assert frame is None or self.texts.text(frame) == own[4]
                     pair = self.texts.pair(key, cycle, value)
                     has_both = own is not None and own[1] == value and own[3] in kept
-                    assert pair == (Pair(kept[own[3]][4], own[4]) if has_both else None)
+                    assert pair == (TextPair(kept[own[3]][4], own[4]) if has_both else None)
         assert self.texts.count() == sum(map(len, self.pages.values()))
 
 
@@ -134,7 +133,7 @@ def test_a_text_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
 
 def test_texts_of_a_site_share_a_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is trained on the first, kept, and needed by nobody who opens the file again; one is enough."""
-    monkeypatch.setattr(compression, "SAMPLES", 40)
+    monkeypatch.setattr(archive_texts, "SAMPLES", 40)
     common = text_of(0, 120)
     path = tmp_path / ARCHIVE
     with Texts(path) as texts:
@@ -198,6 +197,6 @@ def test_files_that_are_no_archive_are_left_alone(tmp_path: Path) -> None:
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is created then but an empty file."""
-    monkeypatch.setattr(compression, "_missing", ImportError("No module named 'zstandard'"))
+    monkeypatch.setattr(archive_texts, "_missing", ImportError("No module named 'zstandard'"))
     with pytest.raises(ArchiveError, match=r"pip install 'scrapy-gp4c\[archive\]'"):
         Texts(tmp_path / ARCHIVE)

@@ -14,7 +14,7 @@ from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from scrapy_gp4c.words.described import describe, pack
+from scrapy_gp4c.words.descriptions import describe, pack
 from tests.commands.test_commands import in_process, make_project
 from tests.support.schemas import checked
 from training.cluster import main

@@ -18,13 +18,13 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.archive import compression
+from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands import changes, forget
 from scrapy_gp4c.crawling.archiving import Told
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
-from scrapy_gp4c.fingerprint.distance import is_changed
+from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import ARCHIVE
@@ -273,7 +273,7 @@ async def test_without_the_library_no_crawl_begins(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says what to install, before anything is fetched."""
-    monkeypatch.setattr(compression, "_missing", ImportError("No module named 'zstandard'"))
+    monkeypatch.setattr(archive_texts, "_missing", ImportError("No module named 'zstandard'"))
     crawler = await crawl(Reader, store_path, ON, site=site)
     assert "pip install 'scrapy-gp4c[archive]'" in caplog.text
     assert site.log == []

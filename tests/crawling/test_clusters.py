@@ -27,7 +27,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import SHADOW, StoredGroups
-from scrapy_gp4c.words.described import unpack
+from scrapy_gp4c.words.descriptions import unpack
 from tests.support import live_replay
 from tests.support.loopback import Site, crawl
 

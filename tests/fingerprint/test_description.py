@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint.description import MOST_BODY_BYTES, description
+from scrapy_gp4c.fingerprint.description import MAX_DESCRIBED_BYTES, description
 from scrapy_gp4c.fingerprint.text import MAX_DEPTH
-from scrapy_gp4c.words.described import Described, describe, link_hash, unpack
+from scrapy_gp4c.words.descriptions import Description, describe, link_hash, unpack
 
 
-def described(body: str, url: str = "http://h.example/a/page") -> Described:
+def described(body: str, url: str = "http://h.example/a/page") -> Description:
     """Of an HTML page."""
     return unpack(description(HtmlResponse(url, body=body.encode(), encoding="utf-8")))
 
@@ -70,7 +70,7 @@ def test_words_and_images_are_those_that_a_visitor_sees() -> None:
         (XmlResponse("http://h/", body=b"<a><b>two</b> words</a>"), 2),
         (HtmlResponse("http://h/", body=b""), 0),
         (HtmlResponse("http://h/", body=b"<b>" * (MAX_DEPTH + 9) + b"deep"), 1),
-        (HtmlResponse("http://h/", body=b"<p>" + b"word " * MOST_BODY_BYTES), MOST_BODY_BYTES // 5),
+        (HtmlResponse("http://h/", body=b"<p>" + b"word " * MAX_DESCRIBED_BYTES), MAX_DESCRIBED_BYTES // 5),
     ],
 )
 def test_any_response_has_a_description(response: Response, words: int) -> None:

@@ -13,8 +13,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from simhash import Simhash
 
 from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
-from scrapy_gp4c.fingerprint.distance import distance, is_changed
-from scrapy_gp4c.fingerprint.sketches import feature_hashes, sim_half
+from scrapy_gp4c.fingerprint.sketches import distance, feature_hashes, is_changed, sim_half
 from scrapy_gp4c.fingerprint.text import html_text, page_text
 from scrapy_gp4c.words.masking import MASK, mask
 from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise

@@ -12,7 +12,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import Counts
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.fingerprint import Read
+from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.scoring.growth import START
@@ -92,7 +92,7 @@ def crawl(
                 finder = number[store.request(page_id)["url"]]
                 first_visit.setdefault(finder, now)
                 text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
-                cycle.judge(claim, Read(text), 10)
+                cycle.judge(claim, PageReading(text), 10)
                 during(store)
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:

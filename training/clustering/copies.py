@@ -14,7 +14,7 @@ from scrapy_gp4c.page_state.distances import Links
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.scoring import rates
-from scrapy_gp4c.words.described import Described, link_hash, unpack
+from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
 from training.clustering.clusters import CLUSTERS, FEATURES, MOST_WORDS, Pages, cluster
 from training.histories.copies_of_store import StoredCopies
 
@@ -56,7 +56,7 @@ def group_copies(
     return PageGroups(whole, order, links, digest.hexdigest()[:16], copies.keys)
 
 
-def sketched_words(described: Sequence[Described]) -> Any:
+def sketched_words(described: Sequence[Description]) -> Any:
     """Sparse ``[P, T]``: how often each of the most frequent words of sketches stands in each page."""
     from scipy.sparse import csr_matrix
 
@@ -82,7 +82,7 @@ def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
     return np.stack([state["n"].astype(np.float64), state["X"].astype(np.float64), rate], axis=1)
 
 
-def links_between(copies: StoredCopies, described: Sequence[Described]) -> Links:
+def links_between(copies: StoredCopies, described: Sequence[Description]) -> Links:
     """Links between known pages of a store, each once, none from a page to itself."""
     hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
     order = np.argsort(hashes, kind="stable")

@@ -25,7 +25,7 @@ class StoredCopies(NamedTuple):
     pages: npt.NDArray[np.intp]
     """``[P]``, ascending: which have a description."""
     packed: list[bytes]
-    """``[P]``: their descriptions, as `scrapy_gp4c.words.described` packs them."""
+    """``[P]``: their descriptions, as `scrapy_gp4c.words.descriptions` packs them."""
     state: dict[str, npt.NDArray[Any]]
     """Columns n, X, E and T, each ``[P]``."""
 

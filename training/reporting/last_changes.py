@@ -76,7 +76,7 @@ def _changes(store: PageStore, texts: Texts) -> Iterator[Change]:
 
 def _hunk(hunk: Hunk) -> Markup:
     words = []
-    for sign, part in hunk.parts:
+    for sign, part in hunk.segments:
         text = " ".join(part[:WORDS]) + (" …" if len(part) > WORDS else "")
         tag = _TAGS.get(sign)
         words.append(Markup("<{0}>{1}</{0}>").format(Markup(tag), text) if tag else Markup("{}").format(text))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.words.described import (
+from scrapy_gp4c.words.descriptions import (
     MOST_BYTES,
     MOST_LINKS,
     MOST_TERMS,

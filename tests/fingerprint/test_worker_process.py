@@ -14,36 +14,36 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from twisted.internet.defer import Deferred
 
 from benchmarks.hostile_texts import HOSTILE
-from scrapy_gp4c.fingerprint import Read, elsewhere, fingerprint, main_features, read
-from scrapy_gp4c.fingerprint.elsewhere import LARGE_BYTES, Elsewhere, is_large
+from scrapy_gp4c.fingerprint import PageReading, fingerprint, main_features, read, worker_process
 from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
 from scrapy_gp4c.words.normal import normalise
 
 URL = "http://127.0.0.1/"
 
 
 @pytest.fixture
-def beside() -> Iterator[Elsewhere]:
+def beside() -> Iterator[FingerprintProcess]:
     """Yield a maker of fingerprints, and end its process."""
-    made = Elsewhere()
+    made = FingerprintProcess()
     yield made
     made.close()
 
 
 async def made_reads(
-    beside: Elsewhere, responses: list[Any], features: Any = None, with_text: bool = False
-) -> list[Read]:
+    beside: FingerprintProcess, responses: list[Any], features: Any = None, with_text: bool = False
+) -> list[PageReading]:
     """What is read of responses, all asked for at once."""
 
-    async def gather() -> list[Read]:
+    async def gather() -> list[PageReading]:
         futures = [asyncio.wrap_future(beside.read(one, features, with_text=with_text)) for one in responses]
         return list(await asyncio.gather(*futures))
 
-    found: list[Read] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
+    found: list[PageReading] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
     return found
 
 
-async def made(beside: Elsewhere, responses: list[Any], features: Any = None) -> list[int]:
+async def made(beside: FingerprintProcess, responses: list[Any], features: Any = None) -> list[int]:
     """Fingerprints of responses, all asked for at once, without their texts."""
     found = await made_reads(beside, responses, features)
     assert [one[1:] for one in found] == [(None, None)] * len(found)
@@ -66,7 +66,7 @@ def pages() -> list[Any]:
 
 
 @pytest_twisted.ensureDeferred
-async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: Elsewhere) -> None:
+async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: FingerprintProcess) -> None:
     """For every class, encoding and text, in the order asked for, by one process."""
     responses = pages()
     assert await made(beside, responses) == [fingerprint(response) for response in responses]
@@ -76,7 +76,7 @@ async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: Els
 
 
 @pytest_twisted.ensureDeferred
-async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Elsewhere) -> None:
+async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: FingerprintProcess) -> None:
     """The same as are read here, by either features, in any encoding."""
     responses = pages()
     for features in (None, main_features):
@@ -88,7 +88,7 @@ async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Els
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_process_that_is_killed_costs_no_fingerprint(beside: Elsewhere) -> None:
+async def test_a_process_that_is_killed_costs_no_fingerprint(beside: FingerprintProcess) -> None:
     """What it was asked is made here, and the next page has a new process."""
     responses = pages()[-3:]
     expected = [fingerprint(response) for response in responses]
@@ -103,16 +103,16 @@ async def test_a_process_that_is_killed_costs_no_fingerprint(beside: Elsewhere) 
 
 @pytest_twisted.ensureDeferred
 async def test_without_a_process_pages_are_fingerprinted_here(
-    beside: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No room for one, or an interpreter that is none: nothing is lost."""
-    monkeypatch.setattr(elsewhere.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(worker_process.sys, "executable", "/no/such/python")
     responses = pages()[-2:]
     assert await made(beside, responses) == [fingerprint(response) for response in responses]
 
 
 @pytest_twisted.ensureDeferred
-async def test_the_process_ends_with_the_crawl(beside: Elsewhere) -> None:
+async def test_the_process_ends_with_the_crawl(beside: FingerprintProcess) -> None:
     """Closed, or killed with all its descriptors gone: no process stays."""
     await made(beside, pages()[-1:])
     process = beside._process

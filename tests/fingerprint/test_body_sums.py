@@ -1,4 +1,4 @@
-"""Sums of bodies: equal only where the fingerprint must be."""
+"""Checksums of bodies: equal only where the fingerprint must be."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import bodies, fingerprint, main_features
-from scrapy_gp4c.fingerprint.bodies import body_sum
+from scrapy_gp4c.fingerprint import body_sums, fingerprint, main_features
+from scrapy_gp4c.fingerprint.body_sums import body_sum
 
 URL = "http://127.0.0.1/"
 KINDS = (HtmlResponse, XmlResponse, TextResponse, Response)
@@ -72,12 +72,12 @@ def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch)
             ("inspect.getsource", lambda module: "other rules"),
             ("importlib.metadata.version", lambda name: "99.0"),
         ):
-            bodies._rules.cache_clear()
+            body_sums._rules.cache_clear()
             with monkeypatch.context() as patched:
                 patched.setattr(name, value)
                 assert body_sum(page, None, 1) != kept
     finally:
-        bodies._rules.cache_clear()
+        body_sums._rules.cache_clear()
     assert body_sum(page, None, 1) == kept
 
 
@@ -88,8 +88,8 @@ def test_without_sources_the_release_tells(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("could not get source code")
 
     monkeypatch.setattr("inspect.getsource", none)
-    bodies._rules.cache_clear()
+    body_sums._rules.cache_clear()
     try:
         assert body_sum(response(0, "", b"x"), None, 1) == body_sum(response(0, "", b"x"), None, 1)
     finally:
-        bodies._rules.cache_clear()
+        body_sums._rules.cache_clear()
