@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from scrapy_gp4c.scoring.arguments import ScoreParser
+from scrapy_gp4c.scoring.functions import ScoreParser
 from training import options
 from training.comparing.budgets import BUDGETS, PARTS, Budgets, read_budgets, study
 from training.comparing.evaluation import write_json

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring.arguments import ScoreParser
+from scrapy_gp4c.scoring.functions import ScoreParser
 from training import cluster_options, evaluate_growth, options, search_options
 from training.comparing.contenders import DEFAULT_SCORES, EVERY, asked
 from training.comparing.evaluation import cycles_of, evaluate, write_csv, write_json

@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.arguments import as_given
-from scrapy_gp4c.scoring.terminals import CLOCKS, NAMES, PAPERS, RELATED, SETS, UNREPLAYED
+from scrapy_gp4c.scoring.functions import as_given
+from scrapy_gp4c.scoring.terminals import (
+    CLOCKS,
+    NAMES,
+    PAPERS,
+    RELATED,
+    SETS,
+    UNREPLAYED,
+)
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
 from training.histories import splits

@@ -31,7 +31,7 @@ from scrapy_gp4c.commands import (
 )  # fmt: skip
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring.arguments import ScoreParser
+from scrapy_gp4c.scoring.functions import ScoreParser
 
 if TYPE_CHECKING:
     import argparse

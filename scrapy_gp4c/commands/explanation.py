@@ -10,7 +10,7 @@ from scrapy_gp4c.crawling.forecast import forecasts, is_shut_out, pages_before, 
 from scrapy_gp4c.crawling.past import PastCycle, past
 from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.scoring import terminals, worth
+from scrapy_gp4c.scoring import refresh_value, terminals
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -105,7 +105,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
     function = settings.score_function
     pages, cycle = pages_before(store)
     state = state_of(pages, page, cycle, settings)
-    names = terminals.TOLD + (() if settings.query_log is None else tuple(worth.FORMULAS))
+    names = terminals.TOLD + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
     values = terminals.compute(names, state, cycle, function.clock)
     numbers = {name: float(value[0]) for name, value in values.items()}
     stand = standing(pages, page, cycle, settings)

@@ -22,7 +22,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.places import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.page_state.shares import share
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.store.page_store import PageStore
@@ -122,7 +122,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 def _gained(block: Columns, sort: str) -> Floats | None:
     """What visits gained searches per cycle, by page; None: nothing was ever measured."""
-    columns, formula, _ = worth.FORMULAS["dq_rate"]
+    columns, formula, _ = refresh_value.FORMULAS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))
     if sort == "dq":

@@ -16,7 +16,7 @@ from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.forecast import forecast, pages_before
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.page_state.places import place_of_url
-from scrapy_gp4c.scoring.arguments import as_given
+from scrapy_gp4c.scoring.functions import as_given
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.scoring import growth, hints
+from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.site_names import site_names
 
@@ -47,8 +47,8 @@ def hubs(store: PageStore) -> list[Hub]:
     cycle = store.last_cycle + 1
     parts = [np.empty((0, 3))]
     for first, block in store.blocks():
-        rows = np.flatnonzero(growth.is_hub(block, cycle) & (block["has_copy"] != 0))
-        rate = growth.rate(block, cycle)[rows]
+        rows = np.flatnonzero(discovery.is_hub(block, cycle) & (block["has_copy"] != 0))
+        rate = discovery.rate(block, cycle)[rows]
         best = np.argsort(-rate, kind="stable")[:MOST]
         parts.append(np.stack((rows[best] + first, rate[best], block["brought_cycle"][rows[best]]), axis=1))
     found = np.concatenate(parts)

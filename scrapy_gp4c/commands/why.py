@@ -13,7 +13,7 @@ from scrapy_gp4c.commands.explanation import Known, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring.arguments import as_given
+from scrapy_gp4c.scoring.functions import as_given
 from scrapy_gp4c.scoring.terminals import TERMINALS
 
 if TYPE_CHECKING:

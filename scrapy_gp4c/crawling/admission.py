@@ -15,7 +15,7 @@ from scrapy_gp4c.crawling.rebuilding import Rebuilder
 from scrapy_gp4c.crawling.setup_requests import SetupRequests
 from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
 from scrapy_gp4c.crawling.weighing import Weighing
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
-from scrapy_gp4c.scoring.growth import GUESTS, START
+from scrapy_gp4c.scoring.discovery import GUESTS, START
 
 if TYPE_CHECKING:
     from scrapy.http import Response

@@ -17,9 +17,9 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.extras import unpack_extras
-from scrapy_gp4c.page_state.gains import GAIN, observe
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
+from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import (
@@ -116,7 +116,7 @@ class InMemory:
         if "dq_n" in self.state:
             gains = np.zeros(len(judged), GAIN)
             gains["gap_cycles"] = cycle - state["last_cycle"]
-            observe(self.state, judged["page"].astype(np.intp), gains)
+            observe_gains(self.state, judged["page"].astype(np.intp), gains)
         rows = visits["page"].astype(np.intp)
         columns.apply_visits(self.state, rows, visits, cycle)
         after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))

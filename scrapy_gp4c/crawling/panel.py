@@ -35,7 +35,7 @@ from scrapy_gp4c.page_state.related import RoundState, Tells
 from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
-from scrapy_gp4c.scoring import functions, growth, terminals, weights, worth
+from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
@@ -99,7 +99,9 @@ def choose(
 def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
     """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
     not."""
-    names = [name for name in (*growth.COLUMNS, *worth.COLUMNS, *weights.COLUMNS) if name in needed]
+    names = [
+        name for name in (*discovery.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS) if name in needed
+    ]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS
     if not names:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies.policy import Pages, Planned
-from scrapy_gp4c.scoring.order import places_in_order
+from scrapy_gp4c.scoring.ranking import places_in_order
 
 
 class PlannedPages:

@@ -21,13 +21,15 @@ from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Recent
 from scrapy_gp4c.page_state.related import Related, SiteSums
 from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims, pages_with_claims
 from scrapy_gp4c.policies.policy import Found
-from scrapy_gp4c.scoring import growth, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, hints, terminals, weights
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
 
 Array = npt.NDArray[Any]
 
-UNRELATED: Final = frozenset((*terminals.STATE, *growth.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent"))
+UNRELATED: Final = frozenset(
+    (*terminals.STATE, *discovery.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")
+)
 """Columns that are told without a look at other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that are told by those which every page has, and by its group."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import NEW, PANEL, WARMUP
 from scrapy_gp4c.policies.policy import Pages
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 
@@ -68,7 +68,7 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
         settled &= ~panel
         rankable_pages += int(np.count_nonzero(settled))
         rankable.append(settled)
-        hubs.append(settled & growth.is_hub(columns, cycle))
+        hubs.append(settled & discovery.is_hub(columns, cycle))
     joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
     return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)
 

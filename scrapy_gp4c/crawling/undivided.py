@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.policies.policy import Policy, PolicySettings, Round, quota_of
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings import Settings
 
-TOLD_BY_ALL = frozenset((*CLUSTERED, *worth.FORMULAS))
+TOLD_BY_ALL = frozenset((*CLUSTERED, *refresh_value.FORMULAS))
 """Terminals that only one store with all pages tells: clusters may have pages of any site, and the results
 of a search too."""
 

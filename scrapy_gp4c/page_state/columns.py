@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import growth, terminals
+from scrapy_gp4c.scoring import discovery, terminals
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
-    **growth.COLUMNS,
+    **discovery.COLUMNS,
     "key": "<u8",  # first 8 bytes, big-endian, of the request fingerprint
     "group": "<u4",  # number of the page's directory
     "fingerprint": "<u8",
@@ -130,7 +130,7 @@ def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle:
 def observe_growth(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, brought: Array, cycle: int
 ) -> None:
-    """Do to the last of `growth.COLUMNS`, in place, what visits of `cycle` brought; before `observe`.
+    """Do to the last of `discovery.COLUMNS`, in place, what visits of `cycle` brought; before `observe`.
 
     ``columns``, ``rows``, ``outcome``: as for `observe`; ``brought``: new pages by visit, ``[V]``.
     """
@@ -140,7 +140,7 @@ def observe_growth(
     again = rows[dated & ~is_first]
     names = ("last_cycle", "brought_sum", "brought_cycles", "brought_cycle")
     state = {name: columns[name][again] for name in names}
-    growth.observe(state, brought[dated & ~is_first], cycle)
+    discovery.observe(state, brought[dated & ~is_first], cycle)
     for name, column in state.items():
         columns[name][again] = column
 

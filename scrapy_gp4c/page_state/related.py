@@ -25,7 +25,7 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
 from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
 from scrapy_gp4c.page_state.shares import Sums, share, shrunk, so_far, surprise
 from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
-from scrapy_gp4c.scoring import rates, weights, worth
+from scrapy_gp4c.scoring import rates, refresh_value, weights
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 Array = npt.NDArray[Any]
@@ -281,8 +281,8 @@ class RoundState(Mapping[str, Array]):
                 made = self._draw(self._rows)
             elif name in ROUND:
                 made = self._related.column(name, self, self.rows)
-            elif name in worth.COLUMNS:  # nothing was measured yet
-                made = np.zeros(self.rows, worth.COLUMNS[name])
+            elif name in refresh_value.COLUMNS:  # nothing was measured yet
+                made = np.zeros(self.rows, refresh_value.COLUMNS[name])
             elif name in weights.COLUMNS:  # nobody has said any
                 made = weights.usual(self.rows)
             else:

@@ -19,9 +19,8 @@ from scrapy_gp4c.policies.policy import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
 from scrapy_gp4c.policies.sampling import RandomNodes, RoundRobin
 from scrapy_gp4c.policies.top_k import TopK
-from scrapy_gp4c.scoring import growth, hints, terminals, weights
-from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
-from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring import discovery, hints, terminals, weights
+from scrapy_gp4c.scoring.functions import NotCallableError, ScoreFunction, is_dotted, load_callable
 
 DEFAULT: Final = "top_k"
 MAX_LENGTH: Final = 1000
@@ -203,7 +202,7 @@ def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...]
 def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
     """Columns that a policy reads, and its score function: all where either is a user's own code."""
     if policy.columns is None or (function is not None and function.callable is not None):
-        return (*terminals.STATE, *growth.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *terminals.ROUND)
+        return (*terminals.STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *terminals.ROUND)
     own = () if function is None or not policy.scored else function.columns
     return tuple(dict.fromkeys((*policy.columns, *own)))
 

@@ -20,9 +20,9 @@ from scrapy_gp4c.policies.policy import (
     Scorer,
     ranking_of,
 )
+from scrapy_gp4c.scoring.common_subexpressions import StateScores
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import Best, Ranked, cut_of_sample
-from scrapy_gp4c.scoring.state_scores import StateScores
 
 
 @dataclass(frozen=True)

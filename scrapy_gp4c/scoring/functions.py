@@ -3,13 +3,21 @@
 A score function is given as a name of `scrapy_gp4c.scoring.named.NAMED`, an expression, the path of a score
 file (docs/architecture.md, "Files and formats") or the dotted path of a callable
 ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
+
+Callables named by a dotted path: a score function, a fitness or a policy of a user's own.
+
+Command lines with scores in them: ``--score '-t*X'`` is a score, not the option ``-t``.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +27,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from scrapy_gp4c.scoring.named import NAMED
-from scrapy_gp4c.scoring.terminals import Clock
+from scrapy_gp4c.scoring.terminals import NAMES, Clock
 
 FORMAT: Final = "gp4c-score/1"
 
@@ -209,3 +216,57 @@ def _load_file(path: Path, given: str) -> ScoreFunction:
         return replace(_telling_apart(function), learned_under=policy)
     except ExpressionError as error:
         raise ExpressionError(f"in the score file {given!r}: {error}") from None
+
+
+class NotCallableError(TypeError):
+    """A dotted path leads to something that cannot be called; the message is the name of its type."""
+
+
+def is_dotted(text: str) -> bool:
+    """Tell whether a text is written like the path of something in a module: ``package.module.name``."""
+    return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text) is not None
+
+
+def load_callable(path: str) -> Callable[..., Any]:
+    """Import the callable that a dotted path names.
+
+    Raises ImportError where the path leads nowhere, NotCallableError where it leads to something else; what
+    the imported module itself raises passes on.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except AttributeError as error:
+        raise ImportError(str(error)) from error
+    if not callable(found):
+        raise NotCallableError(type(found).__name__)
+    return found
+
+
+class ScoreParser(argparse.ArgumentParser):
+    """A parser that takes an argument which reads as a score expression for a value, minus sign or not.
+
+    Such a value arrives with a blank before it: give its option ``type=as_given``.
+    """
+
+    # argparse's stubs overload it by the kind of namespace, which is handed on here as it comes.
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse, as any parser does."""
+        given = sys.argv[1:] if args is None else args
+        return super().parse_known_args([f" {one}" if _is_score(one) else one for one in given], namespace)
+
+
+def as_given(value: str) -> str:
+    """The value without the blank that `ScoreParser` put before it."""
+    return value[1:] if value.startswith(" -") else value
+
+
+def _is_score(argument: str) -> bool:
+    """Tell a score that begins with a minus sign from an option: ``-t*X`` and ``-n`` from ``-o``."""
+    if not argument.startswith("-") or argument.startswith("--"):
+        return False
+    try:
+        expression = parse(argument)
+    except ExpressionError:
+        return False
+    return len(expression.tokens) > 2 or any(name in NAMES for name in expression.terminals)

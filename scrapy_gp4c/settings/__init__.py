@@ -12,7 +12,7 @@ from scrapy.utils.project import data_path
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.budget import budget_pages
-from scrapy_gp4c.scoring import functions, worth
+from scrapy_gp4c.scoring import functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING
@@ -92,10 +92,10 @@ class Settings:
             "GP4C_POLICY": self.policy.columns or (),
         }
         for name, columns in read.items():
-            if self.query_log is None and not worth.COLUMNS.keys().isdisjoint(columns):
+            if self.query_log is None and not refresh_value.COLUMNS.keys().isdisjoint(columns):
                 raise SettingsError(
-                    f"{name} reads what visits gained searches ({', '.join(worth.FORMULAS)}), which takes a "
-                    "log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
+                    f"{name} reads what visits gained searches ({', '.join(refresh_value.FORMULAS)}), which "
+                    "takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
                 )
 
     def store_path(self, spider_name: str) -> Path:

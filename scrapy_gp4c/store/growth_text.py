@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypedDict
 
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 
 BROUGHT: Final = ("brought_sum", "brought_cycles", "brought_cycle")
 """What a page's line keeps of what its visits brought."""
@@ -25,11 +25,11 @@ class GrowthState(TypedDict, total=False):
 
 def growth_of(block: Columns, row: int, line_of: Callable[[int], int]) -> GrowthState:
     """What is to be written of a page; ``line_of``: number of the line of a column ``found_by``, 0: none."""
-    value = {name: block[name][row].item() for name in growth.COLUMNS}
+    value = {name: block[name][row].item() for name in discovery.COLUMNS}
     extra: GrowthState = {}
     if value["entered"]:
         extra["entered"] = value["entered"]
-    if value["found_by"] == growth.START:
+    if value["found_by"] == discovery.START:
         extra["found_by"] = "start"
     elif value["found_by"] and (line := line_of(value["found_by"])):
         extra["found_by"] = line
@@ -43,8 +43,8 @@ def read_growth(state: GrowthState) -> tuple[int, tuple[float, float, int] | Non
     """Finder and sums of a line; raises ValueError."""
     found_by = state.get("found_by", 0)
     if found_by == "start":
-        found_by = growth.START
-    elif not isinstance(found_by, int) or not 0 <= found_by < growth.START:
+        found_by = discovery.START
+    elif not isinstance(found_by, int) or not 0 <= found_by < discovery.START:
         raise ValueError(f"expected the number of a line, or 'start', as found_by; found {found_by!r}")
     brought = state.get("brought")
     if brought is None:

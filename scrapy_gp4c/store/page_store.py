@@ -183,7 +183,8 @@ class PageStore(Protocol):
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
         ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`, maybe several blocks at a time;
-        None: all, and others besides, those of `scrapy_gp4c.scoring.worth.COLUMNS` if any was ever measured.
+        None: all, and others besides, those of `scrapy_gp4c.scoring.refresh_value.COLUMNS` if any was ever
+        measured.
         """
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:

@@ -13,7 +13,7 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 

@@ -13,7 +13,7 @@ from scrapy.http import Response
 
 from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of, mark, take_off, who_finds
 from scrapy_gp4c.crawling.stored_requests import FOUND_BY, META
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 

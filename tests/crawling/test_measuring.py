@@ -22,7 +22,7 @@ from scrapy_gp4c.fingerprint.text import html_text
 from scrapy_gp4c.index.queries import read_query_log
 from scrapy_gp4c.index.search_index import SearchIndex
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
@@ -245,7 +245,7 @@ def test_terminals_are_zero_before_the_first_measured_visit(store_path: Path) ->
         store.add_pages([(1, {"url": "http://h/"})])
         store.gains.begin("log")
         block = dict(store.blocks())[0]
-    for _, (names, formula, _) in worth.FORMULAS.items():
+    for _, (names, formula, _) in refresh_value.FORMULAS.items():
         assert formula({name: block[name] for name in names}, 1).tolist() == [0.0]
 
 

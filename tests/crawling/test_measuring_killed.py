@@ -22,7 +22,7 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.index import search_index
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -95,7 +95,8 @@ def content(path: Path) -> dict[str, object]:
     with Store(path) as store:
         assert store.verify() == []
         found: dict[str, object] = {
-            name: b"".join(block[name].tobytes() for _, block in store.blocks()) for name in worth.COLUMNS
+            name: b"".join(block[name].tobytes() for _, block in store.blocks())
+            for name in refresh_value.COLUMNS
         }
         found |= {f"gains {cycle}": gains.tobytes() for cycle, gains in store.gains.of_cycles()}
         found["visits"] = [(cycle, sorted(rows["page"].tolist())) for cycle, rows in store.visits()]

@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.classes import MAX_WAIT_CYCLES
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.settings import Settings
@@ -48,7 +48,7 @@ class Blocks:
                     name: np.array([row.get(name, 0) for row in rows], dtype)
                     for name, dtype in {
                         **STATE,
-                        **growth.COLUMNS,
+                        **discovery.COLUMNS,
                         "group": "u4",
                         "key": "u8",
                         "has_copy": "u1",

@@ -8,7 +8,7 @@ import pytest
 from scrapy_gp4c.policies.policy import Block
 from scrapy_gp4c.policies.top_k import Scored
 from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.scoring.standing import Level
+from scrapy_gp4c.scoring.common_subexpressions import Level
 from training.replaying.round_scores import RoundScores, Shared
 
 PAGES = 6

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.page_state.outcomes import FAILED, KINDS
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.growing import columns, crawl, random_web

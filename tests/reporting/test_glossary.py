@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_gp4c.scoring.meanings import MEANINGS
+from scrapy_gp4c.scoring.terminals import MEANINGS
 from training.reporting.glossary import DEFINITIONS, term_of
 
 

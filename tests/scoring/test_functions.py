@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
-from scrapy_gp4c.scoring import terminals, worth
+from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import load, of_expression
+from scrapy_gp4c.scoring.functions import (
+    NotCallableError,
+    ScoreParser,
+    as_given,
+    is_dotted,
+    load,
+    load_callable,
+    of_expression,
+)
 from scrapy_gp4c.scoring.named import NAMED
 
 NUMBER = 7
@@ -44,7 +55,7 @@ def state_of(x):
     state["X"][:] = state["n"][:] = x
     for number, column in enumerate(terminals.ROUND):
         state[column] = np.full(len(x), 0.1 * number)
-    state |= {name: np.full(len(x), 2.0) for name in worth.COLUMNS}
+    state |= {name: np.full(len(x), 2.0) for name in refresh_value.COLUMNS}
     state["draw"] = draws(np.arange(len(x), dtype=np.uint64), 1, 1)
     return state
 
@@ -147,3 +158,83 @@ def test_a_function_of_an_expression_needs_terminals_that_exist():
     assert of_expression(parse("t*X"), "t*X").text == "t*X"
     with pytest.raises(ExpressionError, match="pagerank"):
         of_expression(parse("t * pagerank"))
+
+
+def own() -> str:
+    """A callable of a user's own."""
+    return "own"
+
+
+@pytest.mark.parametrize(
+    ("text", "dotted"),
+    [
+        ("package.module.name", True),
+        ("a.b", True),
+        ("a", False),
+        ("0.5", False),
+        ("a.b ", False),
+        ("t * X", False),
+    ],
+)
+def test_how_dotted_paths_look(text: str, dotted: bool) -> None:
+    """Names with at least one dot between them, and nothing else."""
+    assert is_dotted(text) == dotted
+
+
+def test_a_callable_is_loaded() -> None:
+    """The object itself."""
+    assert load_callable(f"{__name__}.own") is own
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        ("no_such_module.name", ImportError, "no_such_module"),
+        (f"{__name__}.nothing", ImportError, "nothing"),
+        (f"{__name__}.NUMBER", NotCallableError, "int"),
+    ],
+)
+def test_paths_that_lead_to_no_callable(path: str, error: type[Exception], said: str) -> None:
+    """One error for a path that leads nowhere, another for what cannot be called."""
+    with pytest.raises(error, match=said):
+        load_callable(path)
+
+
+@pytest.mark.parametrize("score", ["-t*X", "-t", "-2*X", "-(t + X)", "-exp(n)", "- t * X"])
+def test_a_score_that_begins_with_a_minus_sign_is_a_value(score: str) -> None:
+    """Whatever else stands on the line, options included."""
+    parser = ScoreParser()
+    parser.add_argument("history")
+    parser.add_argument("--score", nargs="+", type=as_given)
+    parser.add_argument("-o")
+    given = parser.parse_args(["h.tsv", "--score", "age", score, "-o", "out"])
+    assert given == argparse.Namespace(history="h.tsv", score=["age", score], o="out")
+
+
+def test_an_option_stays_an_option() -> None:
+    """Also one that is not known: a wrong option is no score."""
+    parser = ScoreParser()
+    parser.add_argument("--score", type=as_given)
+    parser.add_argument("-o")
+    assert parser.parse_known_args(["-ofile", "--score", "t", "-q"]) == (
+        argparse.Namespace(score="t", o="file"), ["-q"],
+    )  # fmt: skip
+
+
+def test_a_parser_in_a_parser_takes_scores_too() -> None:
+    """As the actions of ``scrapy gp4c`` are: the outer parser may be any."""
+    outer = argparse.ArgumentParser()
+    action = outer.add_subparsers(parser_class=ScoreParser).add_parser("plan")
+    action.add_argument("spider")
+    action.add_argument("--score", type=as_given)
+    assert outer.parse_args(["plan", "news", "--score", "-t*X"]).score == "-t*X"
+
+
+def test_the_command_line_of_the_process_is_taken() -> None:
+    """Where no arguments are given."""
+    code = (
+        "from scrapy_gp4c.scoring.functions import ScoreParser as P, as_given; p = P(); "
+        "p.add_argument('--score', type=as_given); print(p.parse_args().score)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--score", "-t*X"], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("-t*X\n", "")

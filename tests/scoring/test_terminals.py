@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import growth, hints, terminals, weights, worth
-from scrapy_gp4c.scoring.terminals import BASIC, CLOCKS, NAMES, PAPERS, STATE, TERMINALS
+from scrapy_gp4c.scoring import discovery, hints, refresh_value, terminals, weights
+from scrapy_gp4c.scoring.terminals import (
+    BASIC,
+    CLOCKS,
+    NAMES,
+    PAPERS,
+    STATE,
+    TERMINALS,
+)
 from tests.replaying.test_replay import terminal_values
 
 OWN_PAST = tuple(name for name in NAMES if set(terminals.columns_of([name])) <= set(STATE))
@@ -112,7 +119,7 @@ def test_tables_are_complete():
     assert set(BASIC) < set(PAPERS) < set(NAMES)
     for clock in CLOCKS:
         for terminal in TERMINALS[clock].values():
-            known = {*STATE, *growth.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *worth.COLUMNS}
+            known = {*STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *refresh_value.COLUMNS}
             assert set(terminal.columns) <= known | {*terminals.ROUND}
             assert terminal.meaning
     assert terminals.columns_of(["nad", "t", "nad"]) == ("n", "X", "last_cycle")

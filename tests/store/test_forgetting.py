@@ -14,7 +14,7 @@ import pytest
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.extras import EXTRAS
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.repair import repair
 from scrapy_gp4c.store.lmdb_store.store import Store

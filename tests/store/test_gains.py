@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ImportFileError, StoreError
-from scrapy_gp4c.page_state.gains import GAIN
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.gain_text import read_gains, read_measured
 from scrapy_gp4c.store.lmdb_store.checking import check
@@ -67,7 +67,8 @@ def content(path: Path) -> dict[str, bytes]:
     with Store(path, sizes=SMALL) as store:
         assert store.verify() == []
         found = {
-            name: b"".join(block[name].tobytes() for _, block in store.blocks()) for name in worth.COLUMNS
+            name: b"".join(block[name].tobytes() for _, block in store.blocks())
+            for name in refresh_value.COLUMNS
         }
         return found | {str(cycle): gains.tobytes() for cycle, gains in store.gains.of_cycles()}
 
@@ -89,8 +90,8 @@ def test_columns_are_what_the_visits_of_each_page_gained(path: Path) -> None:
                 gained.setdefault(page, []).append((ppm, gap))
         blocks = list(store.blocks())
         some = store.columns_of(np.array([1, 5, 9], np.uint32))
-    columns = {name: np.concatenate([block[name] for _, block in blocks]) for name in worth.COLUMNS}
-    assert {name: some[name].tolist() for name in worth.COLUMNS} == {
+    columns = {name: np.concatenate([block[name] for _, block in blocks]) for name in refresh_value.COLUMNS}
+    assert {name: some[name].tolist() for name in refresh_value.COLUMNS} == {
         name: column[[1, 5, 9]].tolist() for name, column in columns.items()
     }
     for page in range(PAGES):
@@ -98,7 +99,7 @@ def test_columns_are_what_the_visits_of_each_page_gained(path: Path) -> None:
         assert columns["dq_n"][page] == len(per_cycle)
         assert columns["dq_sum"][page] == pytest.approx(sum(per_cycle))
         assert columns["dq_last"][page] == (per_cycle[-1] if per_cycle else 0.0)
-        faded = sum(x * 2 ** (-age / worth.HALF_LIFE) for age, x in enumerate(reversed(per_cycle)))
+        faded = sum(x * 2 ** (-age / refresh_value.HALF_LIFE) for age, x in enumerate(reversed(per_cycle)))
         assert columns["dq_recent"][page] == pytest.approx(faded)
     assert any(gap > 1 for pairs in gained.values() for _, gap in pairs)
 
@@ -111,8 +112,8 @@ def test_a_store_that_measures_nothing_has_no_such_columns(tmp_path: Path) -> No
         store.record(NewVisit(0, "first", 1.0))
         store.finish_cycle({})
         assert store.gains.log is None
-        assert not worth.COLUMNS.keys() & dict(store.blocks())[0].keys()
-        assert not worth.COLUMNS.keys() & store.columns_of(np.zeros(1, np.uint32)).keys()
+        assert not refresh_value.COLUMNS.keys() & dict(store.blocks())[0].keys()
+        assert not refresh_value.COLUMNS.keys() & store.columns_of(np.zeros(1, np.uint32)).keys()
         assert list(store.gains.of_cycles()) == []
 
 
@@ -139,7 +140,7 @@ def test_another_log_begins_anew_and_forgets_no_visit(path: Path) -> None:
         assert not store.gains.begin("a log")
         assert store.gains.begin("another log")
         assert store.gains.since == CYCLES + 1
-        assert all(not block[name].any() for _, block in store.blocks() for name in worth.COLUMNS)
+        assert all(not block[name].any() for _, block in store.blocks() for name in refresh_value.COLUMNS)
         assert {str(cycle): one.tobytes() for cycle, one in store.gains.of_cycles()}.items() <= before.items()
         assert store.verify() == []
         assert '"dq"' not in "".join(history_text.lines(store))
@@ -163,8 +164,8 @@ def test_an_export_carries_them(path: Path, tmp_path: Path, pages_per_batch: int
         for cycle, gains in one.gains.of_cycles():
             assert np.sort(two.gains.of(cycle), order="page").tobytes() == gains.tobytes()
         assert list(history_text.lines(two)) == list(history_text.lines(one))
-    assert {name: content(other)[name] for name in worth.COLUMNS} == {
-        name: content(path)[name] for name in worth.COLUMNS
+    assert {name: content(other)[name] for name in refresh_value.COLUMNS} == {
+        name: content(path)[name] for name in refresh_value.COLUMNS
     }
 
 
@@ -225,7 +226,9 @@ def test_visits_that_are_dropped_leave_what_they_came_to(path: Path) -> None:
         store.keep_visits(2)
         assert [cycle for cycle, _ in store.gains.of_cycles()] == [5, 6]
     after = content(path)
-    assert {name: after[name] for name in worth.COLUMNS} == {name: before[name] for name in worth.COLUMNS}
+    assert {name: after[name] for name in refresh_value.COLUMNS} == {
+        name: before[name] for name in refresh_value.COLUMNS
+    }
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -248,7 +251,7 @@ def test_pages_that_are_forgotten_take_theirs_with_them(path: Path) -> None:
     assert forget(path, SMALL, lambda store: gone) == 3
     assert not (path / SEARCH_INDEX).exists()
     after = content(path)
-    for name, dtype in worth.COLUMNS.items():
+    for name, dtype in refresh_value.COLUMNS.items():
         assert (
             np.frombuffer(after[name], dtype).tolist() == np.frombuffer(before[name], dtype)[~gone].tolist()
         )

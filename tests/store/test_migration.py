@@ -15,7 +15,7 @@ import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.schema import SCHEMA, OlderStoreError
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -42,7 +42,7 @@ def content(path: Path) -> dict[str, Any]:
 def without_growth(told: dict[str, Any]) -> dict[str, Any]:
     """The same content without the columns of growth, and without bodies and weights."""
     blocks = [
-        (first, {name: column for name, column in block.items() if name not in growth.COLUMNS})
+        (first, {name: column for name, column in block.items() if name not in discovery.COLUMNS})
         for first, block in told["blocks"]
     ]
     return {**told, "blocks": blocks, "bodies": [], "weights": []}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import join, open_store, shards_in, split
 from scrapy_gp4c.store.page_store import PageStore

@@ -14,9 +14,9 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
 from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.gains import GAIN
 from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.history_text import lines
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.store import Store

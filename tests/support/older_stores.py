@@ -8,7 +8,7 @@ import lmdb
 import numpy as np
 
 from scrapy_gp4c.page_state import blocks
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.store.lmdb_store.sealed import (
     SUM_BYTES,
@@ -56,7 +56,7 @@ def make_older(path: Path, version: int = 3) -> None:
 
 def _widen_columns(txn: lmdb.Transaction, table: object, version: int) -> None:
     """Make each block the columns that the schema had, one behind the other and in full width."""
-    lacks = {3: {*ADDED, *growth.COLUMNS}, 4: {*growth.COLUMNS}}.get(version, set())
+    lacks = {3: {*ADDED, *discovery.COLUMNS}, 4: {*discovery.COLUMNS}}.get(version, set())
     for key, value in list(txn.cursor(table)):
         assert version < 5 or is_sealed(seed_of("columns", key), value)
         state = blocks.unpack(value if version < 5 else value[:-SUM_BYTES])

@@ -20,8 +20,8 @@ from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Shard, Steps, combined, packed, unpacked
 from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.draws import GOLDEN, draws, mix
-from scrapy_gp4c.scoring.growth import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import spearmanr
 
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
 from training.comparing.refreshing_trial import Trial, Updates, updates_of
 from training.replaying.foreseen import mean_by_page
 
@@ -49,18 +49,18 @@ def halves(trial: Trial) -> Halves:
 
 def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
     """The last visits, decayed ones and the last one alone, by the terminals' own state."""
-    state = {name: np.zeros(pages, dtype) for name, dtype in worth.COLUMNS.items()}
+    state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
     count = np.bincount(updates.page, minlength=pages)
     nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)
     for turn in range(int(count.max(initial=0))):
         rows = np.flatnonzero(nth == turn)
         seen = {name: values[updates.page[rows]] for name, values in state.items()}
-        worth.observe(seen, updates.gained[rows], updates.gap[rows])
+        refresh_value.observe(seen, updates.gained[rows], updates.gap[rows])
         for name, values in seen.items():
             state[name][updates.page[rows]] = values
     recent = nth >= count[updates.page] - LAST
     per_cycle = updates.gained / updates.gap
-    told = {name: worth.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
+    told = {name: refresh_value.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
     return {
         f"last {LAST}": mean_by_page(updates.page[recent], per_cycle[recent], pages),
         "decayed": told["dq_decay"],

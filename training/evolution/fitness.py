@@ -18,9 +18,14 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
-from scrapy_gp4c.scoring.dotted_path import NotCallableError, is_dotted, load_callable
 from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.functions import ScoreFunction, of_expression
+from scrapy_gp4c.scoring.functions import (
+    NotCallableError,
+    ScoreFunction,
+    is_dotted,
+    load_callable,
+    of_expression,
+)
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
 from training.replaying.arranged import ArrangedHistory

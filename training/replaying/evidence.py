@@ -16,7 +16,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
 from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
 from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Planned, Scorer
-from scrapy_gp4c.scoring import terminals, worth
+from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
@@ -41,7 +41,9 @@ class _Worth:
             )
         self._impact = arranged.impact
         self.state = {
-            name: np.zeros(arranged.pages, dtype) for name, dtype in worth.COLUMNS.items() if name in columns
+            name: np.zeros(arranged.pages, dtype)
+            for name, dtype in refresh_value.COLUMNS.items()
+            if name in columns
         }
         self._held = self._impact.version[0].copy()
         everything = np.arange(arranged.pages)
@@ -53,7 +55,7 @@ class _Worth:
         """Measure the visits of a cycle; ``seen``: the state of their pages before them, ``[visits]``."""
         live = self._impact.version[cycle, pages]
         gained = self._impact.between(self._held[pages], live, pages)
-        worth.observe(seen, gained, cycle - seen["last_cycle"])
+        refresh_value.observe(seen, gained, cycle - seen["last_cycle"])
         self._held[pages] = live
 
 
@@ -69,7 +71,9 @@ class ReplayEvidence:
         self._is_predicted = any(name.startswith("surprise") for name in related)
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
         self.states = OwnStates(arranged.first_state(tuple(kept)), arranged.pattern)
-        self._worth = _Worth(arranged, columns) if not worth.COLUMNS.keys().isdisjoint(columns) else None
+        self._worth = (
+            _Worth(arranged, columns) if not refresh_value.COLUMNS.keys().isdisjoint(columns) else None
+        )
         self._beside: dict[str, Array] = {"group": self._group} if related else {}
         if self._worth is not None:
             self._beside |= self._worth.state

@@ -32,7 +32,7 @@ from scrapy_gp4c.policies.policy import (
     rounds_of,
 )
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
-from scrapy_gp4c.scoring import growth, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NOBODY, GrowthHistory
@@ -110,10 +110,10 @@ class Web:
         self._grown, self._crawl = grown, crawl
         own = grown.history
         pages = own.pages
-        columns = {**terminals.STATE, **growth.COLUMNS, **hints.COLUMNS}
+        columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.known = grown.born == 0
-        found_by = np.where(grown.finder == NOBODY, growth.START, grown.finder + 1)
+        found_by = np.where(grown.finder == NOBODY, discovery.START, grown.finder + 1)
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
         self.state["weight"] = own.weights
@@ -144,7 +144,7 @@ class Web:
         warming = self.known & (self.state["n"] < self._crawl.warmup)
         settled = self.known & ~warming
         self._beside = np.flatnonzero(warming)
-        self._open = settled & growth.is_hub(self.state, cycle)
+        self._open = settled & discovery.is_hub(self.state, cycle)
         budget = budget_pages(self._crawl.budget, int(self.known.sum()))
         share = min(budget, max(1, budget_pages(self._crawl.discovery, budget)))
         hubs = self._plan(TOP_K, self._crawl.hub_function, share if self._crawl.discovery else 0)
@@ -269,7 +269,7 @@ class Web:
             name: column[judged] for name, column in self.state.items() if name not in _KEPT
         }
         state = dict(state)
-        growth.observe(state, brought[judged], self._number)
+        discovery.observe(state, brought[judged], self._number)
         terminals.observe(state, self._outdated[judged], self._number)
         for name, column in state.items():
             self.state[name][judged] = column

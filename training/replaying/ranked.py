@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.policies.policy import Block, Chosen, Cut, Pages, Scorer
 from scrapy_gp4c.policies.top_k import Scored
+from scrapy_gp4c.scoring.common_subexpressions import Level
 from scrapy_gp4c.scoring.draws import salted_draws
-from scrapy_gp4c.scoring.standing import Level
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
 from training.replaying.arranged import ArrangedHistory

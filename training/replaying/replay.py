@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import functions, growth, hints, terminals, worth
+from scrapy_gp4c.scoring import discovery, functions, hints, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
@@ -194,13 +194,13 @@ def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
     Directories are told by the names of pages, clusters by a file of groups, what visits are worth by
     contents and a log of queries.
     """
-    if not {*growth.COLUMNS, *hints.COLUMNS}.isdisjoint(function.columns):
+    if not {*discovery.COLUMNS, *hints.COLUMNS}.isdisjoint(function.columns):
         return False
     knows = history.neighbours.knows
     return (
         (knows("directory") or not any(name in BY_DIRECTORY for name in function.columns))
         and (knows("cluster") or not any(name in CLUSTERED for name in function.columns))
-        and (history.impact is not None or worth.COLUMNS.keys().isdisjoint(function.columns))
+        and (history.impact is not None or refresh_value.COLUMNS.keys().isdisjoint(function.columns))
     )
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.policies.policy import Block, Scorer
 from scrapy_gp4c.policies.top_k import Scored
+from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.standing import Divided, Level, divided
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.metrics import Floats
 

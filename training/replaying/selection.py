@@ -8,7 +8,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.ranking import best_k, in_order, likely_cut, top_k
+from scrapy_gp4c.scoring.ranking import (
+    best_k,
+    in_order,
+    likely_cut,
+    top_k,
+)
 
 Rows = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]

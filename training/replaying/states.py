@@ -15,10 +15,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import terminals, weights, worth
+from scrapy_gp4c.scoring import refresh_value, terminals, weights
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
+from scrapy_gp4c.scoring.terminals import (
+    ROUND,
+    STATE,
+    TERMINALS,
+    Array,
+    Clock,
+)
 from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import Floats, Ints
 
@@ -96,7 +102,7 @@ WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
 """With G every outcome counts: no other column of the visits clock makes more groups."""
 
 
-BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *worth.COLUMNS, *weights.COLUMNS))
+BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *refresh_value.COLUMNS, *weights.COLUMNS))
 """Columns in which hardly two pages are equal."""
 
 

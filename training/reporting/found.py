@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from scrapy_gp4c.page_state.notes import finder_pages
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, KINDS, among
-from scrapy_gp4c.scoring import growth
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
@@ -160,7 +160,7 @@ def _bringers(
 ) -> list[Bringer]:
     best = np.argsort(-brought, kind="stable")[:MOST_HUBS]
     best = best[brought[best] > 0]
-    rate = growth.rate(columns, store.last_cycle + 1)
+    rate = discovery.rate(columns, store.last_cycle + 1)
     shown_url = Credentials.of_store(store.cycles()).url
     return [
         Bringer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.meanings import MEANINGS
+from scrapy_gp4c.scoring.terminals import MEANINGS
 from training.comparing.paper import SHOWN
 from training.replaying.metrics import METRICS
 

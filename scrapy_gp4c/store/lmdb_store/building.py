@@ -15,10 +15,10 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.extras import EXTRAS
-from scrapy_gp4c.page_state.gains import GAIN
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.lmdb_store import hints, shadows, trust, weights
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
@@ -72,8 +72,8 @@ class Building:
     def pages(self, requests: Sequence[bytes], state: Columns, directories: Array) -> None:
         """Append pages by their JSON requests and all their columns, and the directories that come with them.
 
-        ``state``: `COLUMNS`, `EXTRAS`, weight and, where gains were ever measured, `worth.COLUMNS`, each
-        ``[P]``; ``directories``: dtype `GROUP`.
+        ``state``: `COLUMNS`, `EXTRAS`, weight and, where gains were ever measured, `refresh_value.COLUMNS`,
+        each ``[P]``; ``directories``: dtype `GROUP`.
         """
         first = self.tables.merged_pages
         self.tables.append_pages(requests, {name: state[name] for name in COLUMNS}, directories)
@@ -81,7 +81,7 @@ class Building:
             hints.put_extras(self.tables, first, state)
         weights.put_consecutive(self.tables, first, state["weight"])
         if "dq_n" in state:
-            self._worths.append({name: state[name] for name in worth.COLUMNS})
+            self._worths.append({name: state[name] for name in refresh_value.COLUMNS})
 
     def visits(self, cycle: int, visits: Array) -> None:
         """Append visits of a cycle, dtype `VISIT`; the cycles come in order."""
@@ -140,7 +140,7 @@ class Building:
             gains.put_columns(
                 {
                     name: np.concatenate([np.empty(0, dtype), *(part[name] for part in self._worths)])
-                    for name, dtype in worth.COLUMNS.items()
+                    for name, dtype in refresh_value.COLUMNS.items()
                 }
             )
 

@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
 from scrapy_gp4c.store.lmdb_store.building import OF_PAGES

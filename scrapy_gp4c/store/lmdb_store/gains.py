@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.gains import GAIN, NO_GAINS, observe
-from scrapy_gp4c.scoring import worth
+from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.scoring.refresh_value import GAIN, NO_GAINS, observe_gains
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Values, remapped
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -94,7 +94,7 @@ class Gains:
                 table.delete(txn, key)
 
     def blocks(self) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block, with `worth.COLUMNS` if anything was ever measured."""
+        """Yield the page columns block by block, with `refresh_value.COLUMNS` if any was measured."""
         measured = self.log is not None
         for first, state in self._tables.blocks():
             if measured:
@@ -102,7 +102,7 @@ class Gains:
             yield first, state
 
     def block(self, number: int, rows: int) -> Columns:
-        """`worth.COLUMNS` of a block of so many pages; empty where nothing was ever measured."""
+        """`refresh_value.COLUMNS` of a block of so many pages; empty where nothing was ever measured."""
         with self._tables.transaction() as txn:
             if self._tables.get_meta(txn, _META) is None:
                 return {}
@@ -112,8 +112,8 @@ class Gains:
         """The last cycle of a block, and its columns, of `rows` pages."""
         value = self._tables.db["worths"].get(txn, U32.pack(number))
         if value is None:
-            return 0, {name: np.zeros(rows, dtype) for name, dtype in worth.COLUMNS.items()}
-        kept = columns.unpack(value[_CYCLE.size :], worth.COLUMNS)
+            return 0, {name: np.zeros(rows, dtype) for name, dtype in refresh_value.COLUMNS.items()}
+        kept = columns.unpack(value[_CYCLE.size :], refresh_value.COLUMNS)
         return _CYCLE.unpack_from(value)[0], {
             name: np.concatenate((column[:rows], np.zeros(max(0, rows - len(column)), column.dtype)))
             for name, column in kept.items()
@@ -131,24 +131,26 @@ class Gains:
         with self._tables.transaction(write=True) as txn:
             last, state = self._read(txn, number, min(rows, self._tables.merged_pages - first))
             if last < cycle:
-                observe(state, (own["page"] - first).astype(np.intp), own)
+                observe_gains(state, (own["page"] - first).astype(np.intp), own)
                 self._put(txn, number, state, cycle)
 
     def _put(self, txn: Any, number: int, state: Columns, cycle: int) -> None:
         packed = b"".join(
-            np.ascontiguousarray(state[name], dtype).data for name, dtype in worth.COLUMNS.items()
+            np.ascontiguousarray(state[name], dtype).data for name, dtype in refresh_value.COLUMNS.items()
         )
         self._tables.db["worths"].put(txn, U32.pack(number), _CYCLE.pack(cycle) + packed)
 
     def counted(self) -> Columns:
-        """`worth.COLUMNS` of all pages by the gains that are kept. Memory: 28 bytes per page."""
-        state = {name: np.zeros(self._tables.merged_pages, dtype) for name, dtype in worth.COLUMNS.items()}
+        """`refresh_value.COLUMNS` of all pages by the gains that are kept. Memory: 28 bytes per page."""
+        state = {
+            name: np.zeros(self._tables.merged_pages, dtype) for name, dtype in refresh_value.COLUMNS.items()
+        }
         for cycle, gains in self.of_cycles(max(1, self.since)):
             if gains["page"].max() >= self._tables.merged_pages:
                 raise self._tables.db["gains"].wrong(
                     U32_PAIR.pack(cycle, 0), "it has a page that does not exist"
                 )
-            observe(state, gains["page"].astype(np.intp), gains)
+            observe_gains(state, gains["page"].astype(np.intp), gains)
         return state
 
     def put_columns(self, state: Columns) -> None:
@@ -165,11 +167,11 @@ class Gains:
             return
         known, dropped = self.counted(), self._tables.dropped >= self.since
         for first, block in self.blocks():
-            told = {name: known[name][first : first + len(block["n"])] for name in worth.COLUMNS}
+            told = {name: known[name][first : first + len(block["n"])] for name in refresh_value.COLUMNS}
             # What visits that were dropped gained is in columns alone.
             wrong = block["dq_n"] < told["dq_n"]
             if not dropped:
-                wrong = np.logical_or.reduce([block[name] != told[name] for name in worth.COLUMNS])
+                wrong = np.logical_or.reduce([block[name] != told[name] for name in refresh_value.COLUMNS])
             if len(found := np.flatnonzero(wrong)):
                 yield (
                     f"page {first + found[0]} has gained otherwise than by its visits (and so have "
@@ -185,7 +187,7 @@ def moved(old: Tables, new: Tables, kept: npt.NDArray[np.uint32], new_id: Array)
     after.begin(before.log, before.since)
     for cycle, gains in before.of_cycles():
         after.keep(remapped(gains, new_id), cycle=cycle)
-    state = {name: [np.empty(0, dtype)] for name, dtype in worth.COLUMNS.items()}
+    state = {name: [np.empty(0, dtype)] for name, dtype in refresh_value.COLUMNS.items()}
     for _, block in before.blocks():
         for name, parts in state.items():
             parts.append(block[name])
@@ -214,7 +216,7 @@ def rebuilt(tables: Tables, values: Values, new_id: Array, dropped: int) -> int:
             if block is None or _CYCLE.unpack_from(block)[0] > tables.last_cycle:
                 lost += int(np.count_nonzero(own != LOST))
                 continue
-            kept = columns.unpack(block[_CYCLE.size :], worth.COLUMNS)
+            kept = columns.unpack(block[_CYCLE.size :], refresh_value.COLUMNS)
             rows = own[: len(kept["dq_n"])]
             for name, column in kept.items():
                 state[name][rows[rows != LOST]] = column[rows != LOST]

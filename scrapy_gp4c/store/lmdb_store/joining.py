@@ -18,7 +18,7 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import NO_VISITS
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.scoring.growth import ELSEWHERE
+from scrapy_gp4c.scoring.discovery import ELSEWHERE
 from scrapy_gp4c.store.lmdb_store.beside import copy_archive
 from scrapy_gp4c.store.lmdb_store.building import OF_PAGES, Building, kept_cycles
 from scrapy_gp4c.store.lmdb_store.checking import check

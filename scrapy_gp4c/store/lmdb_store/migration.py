@@ -22,7 +22,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.scoring import growth, terminals
+from scrapy_gp4c.scoring import discovery, terminals
 from scrapy_gp4c.store.lmdb_store import fold, groups
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside
 from scrapy_gp4c.store.lmdb_store.environment import Environment
@@ -36,7 +36,7 @@ from scrapy_gp4c.store.lmdb_store.tables import Tables
 
 Array = npt.NDArray[Any]
 
-_GROWTHLESS: Final = {name: dtype for name, dtype in COLUMNS.items() if name not in growth.COLUMNS}
+_GROWTHLESS: Final = {name: dtype for name, dtype in COLUMNS.items() if name not in discovery.COLUMNS}
 """Columns of schema 4."""
 _ADDED: Final = ("E", "T", "found_cycle", "group")
 _OLD_COLUMNS: Final = {name: dtype for name, dtype in _GROWTHLESS.items() if name not in _ADDED}
@@ -118,7 +118,7 @@ def _pack_blocks(old: Tables, new: Tables, sizes: Sizes) -> None:
 
 def _nothing_brought(state: Columns) -> Columns:
     """Columns of growth of pages that have brought nothing, found by nobody knows whom."""
-    brought = {name: np.zeros(len(state["n"]), dtype) for name, dtype in growth.COLUMNS.items()}
+    brought = {name: np.zeros(len(state["n"]), dtype) for name, dtype in discovery.COLUMNS.items()}
     brought["brought_cycle"][:] = state["first_cycle"]
     return brought
 

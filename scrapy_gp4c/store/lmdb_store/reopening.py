@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.notes import NOTE, WHAT
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import Tables

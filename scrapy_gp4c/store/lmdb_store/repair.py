@@ -19,8 +19,8 @@ from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.extras import EXTRAS, unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.scoring.growth import COLUMNS as GROWTH
-from scrapy_gp4c.scoring.growth import START
+from scrapy_gp4c.scoring.discovery import COLUMNS as GROWTH
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index, keep_aside, locked
 from scrapy_gp4c.store.lmdb_store.checking import check

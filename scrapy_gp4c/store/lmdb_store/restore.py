@@ -20,9 +20,9 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
 from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
 from scrapy_gp4c.page_state.extras import unpack_extras
-from scrapy_gp4c.page_state.gains import GAIN, NO_GAINS
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
+from scrapy_gp4c.scoring.refresh_value import GAIN, NO_GAINS
 from scrapy_gp4c.store.claims_text import joined
 from scrapy_gp4c.store.gain_text import read_measured
 from scrapy_gp4c.store.growth_text import BROUGHT

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.growth import GUESTS
+from scrapy_gp4c.scoring.discovery import GUESTS
 from scrapy_gp4c.store.shards.part import Shard
 
 Array = npt.NDArray[Any]

@@ -70,7 +70,7 @@ class Shard(PageStore, Protocol):
         """Which shard it is."""
 
     def find_elsewhere(self, page: int, finder: Finder) -> None:
-        """Note who found a page: the column ``found_by`` is to be `growth.ELSEWHERE`. At the next commit."""
+        """Note who found a page: the column ``found_by`` is to be `ELSEWHERE`. At the next commit."""
 
     def finder_of(self, page: int) -> Finder | None:
         """Who of another shard found a page, committed or not."""

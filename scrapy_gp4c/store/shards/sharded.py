@@ -39,7 +39,7 @@ class ShardedStore(ShardedVisits):
     ) -> None:
         """Take open shards, by number, and close them with this; a writer mends what a kill has left.
 
-        ``path``: their directory; ``guests``: who has the pages from `growth.GUESTS` on, which are in no
+        ``path``: their directory; ``guests``: who has the pages from `discovery.GUESTS` on, which are in no
         shard. Raises StoreError for shards that do not belong together.
         """
         check_together([(str(one.path), one.shard_of) for one in shards])

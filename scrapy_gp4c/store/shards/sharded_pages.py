@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import NEW_ROW, Columns, PageRow
-from scrapy_gp4c.scoring.growth import ELSEWHERE, START
+from scrapy_gp4c.scoring.discovery import ELSEWHERE, START
 from scrapy_gp4c.store.page_store import Pages
 from scrapy_gp4c.store.records import StoredRequest
 from scrapy_gp4c.store.shards.numbers import Numbers

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.notes import NO_NOTES, WHAT
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.scoring.growth import ELSEWHERE, START
+from scrapy_gp4c.scoring.discovery import ELSEWHERE, START
 from scrapy_gp4c.store.records import SHADOW, NewVisit
 from scrapy_gp4c.store.shards.attached import renumbered
 from scrapy_gp4c.store.shards.part import Finder, Shard

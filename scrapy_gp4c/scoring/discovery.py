@@ -68,8 +68,7 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     Those that have brought pages since their first visit and promise to bring one in five visits; and start
     requests as long as that is not refuted.
     """
-    brought = np.ascontiguousarray(state["brought_sum"]).view(np.uint16)  # floats of 16 bits compare slowly
-    found = (state["found_by"] == START) | (brought != 0)
+    found = (state["found_by"] == START) | (state["brought_sum"] != 0)
     rows = np.flatnonzero(found)  # of most crawls few, and the rest of them needs no rate
     few = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
     expected, has_yield = rate(few, cycle), few["brought_sum"] >= LEAST_BROUGHT

@@ -1,8 +1,8 @@
-"""What refreshing a page's copy was worth to users: the columns and formulas of its terminals.
+"""Value of refreshing a page's copy to the users of a search: records, page columns and terminals.
 
-A measured visit has delta-Q_A, what the search index gained by it (`scrapy_gp4c.index.impact`), and its
-value per cycle x = delta-Q_A / (cycles since the visit before). Pandey & Olston 2005, section 6.1.3, forecast
-by the mean of x over all measured visits; windows and decay they name as what to try (footnote 4, 7.1).
+A measured visit has delta-Q_A, the gain of the search index (`scrapy_gp4c.index.impact`), and a value per
+cycle x = delta-Q_A / (cycles since the visit before). Pandey & Olston 2005, section 6.1.3, forecast by the
+mean of x over all measured visits; they name windows and decay as things to try (footnote 4, 7.1).
 """
 
 from __future__ import annotations
@@ -64,3 +64,30 @@ FORMULAS: Final = {
     "dq_decay": (("dq_n", "dq_recent"), _decayed, "the same mean, recent visits weighing more"),
 }
 """Terminal -> the columns it reads, its formula, its meaning."""
+
+
+GAIN: Final = np.dtype(
+    [
+        ("page", "<u4"),
+        ("gap_cycles", "<i4"),  # since the visit before; 0 for a first fetch, which the columns leave out
+        ("ppm", "<f4"),  # delta-Q_A, see `scrapy_gp4c.index.impact`
+    ]
+)
+"""A measured visit; one that is not among the gains of its cycle was not measured."""
+NO_GAINS: Final = np.empty(0, GAIN)
+
+
+def observe_gains(
+    columns: MutableMapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.intp], gains: npt.NDArray[Any]
+) -> None:
+    """Add the measured visits of a cycle to `COLUMNS`, in place.
+
+    ``columns``: writable, each ``[P]``; ``rows``: row of each gain's page, ``[G]``, none twice; ``gains``:
+    dtype `GAIN` ``[G]``.
+    """
+    counted = gains["gap_cycles"] > 0
+    rows, gains = rows[counted], gains[counted]
+    state = {name: columns[name][rows] for name in COLUMNS}
+    observe(state, gains["ppm"], gains["gap_cycles"])
+    for name, column in state.items():
+        columns[name][rows] = column

@@ -8,19 +8,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import growth, terminals
+from scrapy_gp4c.scoring import discovery, terminals
 
 VISITS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 3) | st.just(10**6)), max_size=12)
 
 
 def state_after(visits: list[tuple[int, int]], found_by: int = 7) -> tuple[dict[str, np.ndarray], int]:
     """Columns of a page first fetched in cycle 1 after visits (gap in cycles, new pages); the last cycle."""
-    state = {name: np.zeros(1, dtype) for name, dtype in growth.COLUMNS.items()}
+    state = {name: np.zeros(1, dtype) for name, dtype in discovery.COLUMNS.items()}
     state |= {"last_cycle": np.array([1], np.int32), "found_by": np.array([found_by], np.uint32)}
     state["brought_cycle"][:] = cycle = 1
     for gap, brought in visits:
         cycle += gap
-        growth.observe(state, np.array([brought]), cycle)
+        discovery.observe(state, np.array([brought]), cycle)
         state["last_cycle"][:] = cycle
     return state, cycle
 
@@ -44,17 +44,17 @@ def test_terminals_are_as_defined(visits: list[tuple[int, int]], t: int) -> None
     assert values["brought_t"][0] == cycle + t - max([1, *bringing])
 
 
-@given(st.integers(1, 9), st.sampled_from((7, 0, growth.START)))
+@given(st.integers(1, 9), st.sampled_from((7, 0, discovery.START)))
 def test_pages_that_never_brought_anything_are_no_hubs(visits: int, found_by: int) -> None:
     """But for start requests, until two visits in vain; one that brings pages later is a hub again."""
     state, cycle = state_after([(1, 0)] * visits, found_by)
-    expected = found_by == growth.START and visits < 2
-    assert growth.is_hub(state, cycle + 1).tolist() == [expected]
+    expected = found_by == discovery.START and visits < 2
+    assert discovery.is_hub(state, cycle + 1).tolist() == [expected]
     state, cycle = state_after([(1, 0)] * visits + [(3, 2)], found_by)
-    assert growth.is_hub(state, cycle + 1).tolist() == [True]
-    assert growth.is_hub(state, cycle + 200).tolist() == [True]  # still worth a look now and then
+    assert discovery.is_hub(state, cycle + 1).tolist() == [True]
+    assert discovery.is_hub(state, cycle + 200).tolist() == [True]  # still worth a look now and then
     state, cycle = state_after([(1, 0)] * visits + [(3, 2)] + [(1, 0)] * 60, found_by)
-    assert growth.is_hub(state, cycle + 200).tolist() == [False]
+    assert discovery.is_hub(state, cycle + 200).tolist() == [False]
 
 
 @given(
@@ -63,7 +63,7 @@ def test_pages_that_never_brought_anything_are_no_hubs(visits: int, found_by: in
             st.sampled_from((0.0, -0.0, 6e-8, 0.0499, 0.05, 0.06, 3.0)),
             st.sampled_from((0.0, 1.0, 30.0)),
             st.integers(1, 9),
-            st.sampled_from((7, 0, growth.START)),
+            st.sampled_from((7, 0, discovery.START)),
         ),
         max_size=20,
     )
@@ -80,8 +80,8 @@ def test_hubs_are_as_defined(rows: list[tuple[float, float, int, int]]) -> None:
         "last_cycle": np.asarray(last, np.int32),
         "found_by": np.asarray(found_by, np.uint32),
     }
-    expected = growth.rate(state, 10)
-    promises = expected * (10 - state["last_cycle"]) >= growth.LEAST_EXPECTED
-    has_yield = state["brought_sum"] >= growth.LEAST_BROUGHT
-    is_start = (state["found_by"] == growth.START) & (expected >= growth.LEAST_EXPECTED)
-    assert growth.is_hub(state, 10).tolist() == (promises & (has_yield | is_start)).tolist()
+    expected = discovery.rate(state, 10)
+    promises = expected * (10 - state["last_cycle"]) >= discovery.LEAST_EXPECTED
+    has_yield = state["brought_sum"] >= discovery.LEAST_BROUGHT
+    is_start = (state["found_by"] == discovery.START) & (expected >= discovery.LEAST_EXPECTED)
+    assert discovery.is_hub(state, 10).tolist() == (promises & (has_yield | is_start)).tolist()

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.worth import COLUMNS, FORMULAS, HALF_LIFE, observe
+from scrapy_gp4c.scoring.refresh_value import (
+    COLUMNS,
+    FORMULAS,
+    HALF_LIFE,
+    observe,
+)
 
 VISITS = st.lists(st.tuples(st.just(float("nan")) | st.floats(-1e3, 1e6), st.integers(0, 30)), max_size=12)
 """What each visit gained (NaN: not measured) and its gap in cycles."""
