@@ -4,9 +4,8 @@
 
 Adds the pages in bulk, then finishes that many cycles: the first visits all pages, the others judge that
 share of them. Prints what both stores take: bytes of the tables per page, processor time of adding and of a
-fold, the peak of the process. Then it makes the former a store of schema 3 and converts it. Targets: a
-directory of one page, with what is kept of the visits to it, takes at most what that page takes with all of
-its visits; a conversion takes at most 60 s of processor time per million pages.
+fold, the peak of the process. Target: a directory of one page, with what is kept of the visits to it, takes
+at most what that page takes with all of its visits.
 """
 
 from __future__ import annotations
@@ -24,16 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c.store.lmdb_store.migration import convert
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
-from tests.support.older_stores import make_older
 
 OF_GROUPS = ("groups", "group_visits", "first_urls")
-TARGET_CONVERSION_S = 60.0
-"""For a million pages."""
 
 
 class Cost(NamedTuple):
@@ -91,14 +86,6 @@ def table_bytes(tables: Tables, name: str) -> int:
     return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 
 
-def conversion(path: Path) -> float:
-    """Processor time to convert a store of the version before."""
-    make_older(path)
-    start = time.process_time()
-    convert(path, USUAL)
-    return time.process_time() - start
-
-
 def main() -> int:
     """Print the costs; 1 if a target was missed."""
     parser = argparse.ArgumentParser(
@@ -122,16 +109,8 @@ def main() -> int:
                 f"{cost.of_directories:.1f} of directories; added in {cost.adding_s:.1f} s, a fold takes "
                 f"{cost.folding_s:.2f} s, peak {cost.memory_mb:.0f} MB"
             )
-        converting_s = in_fresh_process(conversion, path)
     share = costs["a directory per page"].of_directories / costs["a directory per page"].of_pages
-    per_million_s = converting_s / options.pages * 1e6
-    holds = [
-        verdict("bytes of directories by those of pages", share, 1.0, at_least=False),
-        verdict(
-            "processor seconds to convert a million pages", per_million_s, TARGET_CONVERSION_S, at_least=False
-        ),
-    ]
-    return 0 if all(holds) else 1
+    return 0 if verdict("bytes of directories by those of pages", share, 1.0, at_least=False) else 1
 
 
 if __name__ == "__main__":

@@ -22,10 +22,8 @@ from scrapy_gp4c.store.lmdb_store.environment import (
 )
 from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.joining import join
-from scrapy_gp4c.store.lmdb_store.migration import convert
 from scrapy_gp4c.store.lmdb_store.repair import repair
 from scrapy_gp4c.store.lmdb_store.restore import restore
-from scrapy_gp4c.store.lmdb_store.schema import OlderStoreError
 from scrapy_gp4c.store.lmdb_store.shard import LmdbShard, Sealed, make_shard, shard_of_tables, sizes_of_shards
 from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.splitting import Progress, no_progress, split
@@ -48,27 +46,16 @@ def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: S
 
     A directory of shards is opened as the store that they make up.
 
-    One that an older version wrote is converted first, for which it must be writable, and nobody's else.
-
     Raises StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or
     StoreError where there is no store to read or no access.
     """
     if is_sharded(Path(path)):
         return open_sharded(path, readonly=readonly, sizes=sizes)
-    store = _open(path, readonly, sizes)
+    store = Store(path, readonly=readonly, sizes=sizes)
     if (of := shard_of_tables(store.tables)) is not None:
         store.close()
         raise is_a_shard(path, of)
     return store
-
-
-def _open(path: str | os.PathLike[str], readonly: bool, sizes: Sizes) -> Store:
-    if readonly:
-        try:
-            return Store(path, readonly=True, sizes=sizes)
-        except OlderStoreError:
-            convert(path, sizes)
-    return Store(path, readonly=readonly, sizes=sizes)
 
 
 def check_unused(path: str | os.PathLike[str]) -> None:

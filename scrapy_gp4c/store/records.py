@@ -51,9 +51,8 @@ class PlanCounts(TypedDict, total=False):
     """Those that it might choose in all rounds: what hubs and panel leave of the cycle's budget."""
     cuts: Cuts
     cut: tuple[float, int] | None
-    """In records of the version before: the lowest of `cuts`."""
+    """The lowest of `cuts`."""
     hub: int
-    """Absent in records of the version before, as is what else is told of discovery."""
     panel: int
     ranked: int
     warmup: int

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ImportFileError
-from scrapy_gp4c.page_state.claims import NO_CLAIMS
 from scrapy_gp4c.page_state.extras import EXTRAS
-from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.repair import repair
@@ -22,7 +19,6 @@ from scrapy_gp4c.store.records import StoredRequest
 from tests.replaying.test_claimed import Rumours
 from tests.support.claims import Oracle
 from tests.support.growing import SMALL, crawl, random_web
-from tests.support.older_stores import make_older
 
 BUDGET = {"GP4C_BUDGET": 0.4}
 
@@ -136,24 +132,3 @@ def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
                 altered[0 if table == "hints" else 12] ^= 1
                 handle.put(txn, key, bytes(altered))
     assert check(tmp_path / "s", USUAL, deep=True)
-
-
-def test_a_store_of_the_version_before_gets_the_tables(tmp_path: Path) -> None:
-    """Nothing else of it changes, and readers get it converted."""
-    with Store(tmp_path / "s") as store:
-        store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(5))
-        store.begin_cycle({"started": 1.0})
-        store.finish_cycle({})
-        store_id = store.store_id
-    make_older(tmp_path / "s", 5)
-    shutil.copytree(tmp_path / "s", tmp_path / "t")
-    for path, readonly in ((tmp_path / "s", False), (tmp_path / "t", True)):
-        with open_store(path, readonly=readonly) as opened:
-            assert (opened.store_id, opened.pages, opened.last_cycle) == (store_id, 5, 1)
-            assert opened.verify() == []
-            assert list(opened.hints.of_cycles(0)) == []
-            if not readonly:
-                opened.hints.tell(np.array([2]), 9.0)
-    assert content(tmp_path / "s")[0]["claims"] == [0, 0, 0x44, 0, 0]
-    assert len(NO_CLAIMS) == 0
-    assert hints.KINDS[2] == "told"

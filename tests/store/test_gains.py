@@ -19,13 +19,11 @@ from scrapy_gp4c.store.gain_text import read_gains, read_measured
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.schema import SCHEMA
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import SEARCH_INDEX, open_store, restore
+from scrapy_gp4c.store.opening import SEARCH_INDEX, restore
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_restore import to_page
 from tests.store.test_store_kill import SMALL, in_child, kill_at, wait
-from tests.support.older_stores import make_older, schema
 
 PAGES, CYCLES = 11, 6
 
@@ -259,30 +257,3 @@ def test_pages_that_are_forgotten_take_theirs_with_them(path: Path) -> None:
         old, new = (np.frombuffer(one[str(cycle)], GAIN) for one in (before, after))
         assert new["ppm"].tolist() == old["ppm"][~gone[old["page"]]].tolist()
     assert check(path, SMALL, deep=True) == []
-
-
-def test_a_store_of_a_schema_before_gets_the_tables(tmp_path: Path) -> None:
-    """Whether it is opened to write or to read, at any moment of its cycle."""
-    for name in ("read", "written", "killed"):
-        path = tmp_path / name
-        with Store(path, sizes=SMALL) as store:
-            store.add_pages((n + 1, {"url": f"http://h/{n}"}) for n in range(PAGES))
-            store.begin_cycle({})
-            store.record(NewVisit(0, "first", 1.0))
-        make_older(path, 5)
-        assert schema(path) == "gp4c-store/5"
-
-        def work(path: Path = path) -> None:
-            with kill_at(1, after_commit=False), Store(path, sizes=SMALL):
-                pass
-
-        if name == "killed":
-            assert wait(in_child(work)) == -signal.SIGKILL
-            assert schema(path) == "gp4c-store/5"
-        with open_store(path, readonly=name == "read") as kept:
-            assert (kept.open_cycle, len(kept.open_visits()), kept.gains.log) == (1, 1, None)
-        assert schema(path) == SCHEMA
-        with Store(path, sizes=SMALL) as store:
-            crawl(store, 2)
-            assert store.verify() == []
-            assert store.gains.since == 1

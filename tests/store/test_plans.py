@@ -117,23 +117,6 @@ def test_an_unfinished_round_is_none(tmp_path: Path, written: int, how: str) -> 
         assert store.verify() == []
 
 
-def test_the_plan_of_the_version_before_is_one_round(tmp_path: Path) -> None:
-    """Its record has no rounds; a further one is appended to it."""
-    with begun(tmp_path / "store") as store:
-        with store.tables.transaction(write=True) as txn:
-            record = store.tables.last_record(txn)
-            assert record is not None
-            del record["rounds"]
-            store.tables.db["cycles"].delete(txn, b"\0\0\0\1")
-            store.tables.put_record(txn, 1, record)
-        assert store.rounds() == [{"planned": 10, "seen": 0}]
-        assert planned(store) == [*range(10)]
-        assert store.verify() == []
-        store.add_round([rows(11)], 0)
-        assert store.rounds() == [{"planned": 10, "seen": 0}, {"planned": 1, "seen": 0}]
-        assert planned(store) == [*range(10), 11]
-
-
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [

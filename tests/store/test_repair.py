@@ -24,7 +24,6 @@ from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, in_child, key, wait
-from tests.support.older_stores import make_older
 
 PAGE = 4096
 PAGES = 400
@@ -120,18 +119,6 @@ def test_what_is_lost_is_what_is_said(tmp_path: Path, sound: tuple[bytes, Conten
         assert len(of_others) <= said(done, "visits of cycle")
     if not said(done, "visits", "states", "brought"):
         assert now.pages == {url: before.pages[url] for url in now.pages}
-
-
-def test_a_store_of_a_schema_before_is_repaired_as_well(tmp_path: Path, sound: tuple[bytes, Content]) -> None:
-    """One that is damaged cannot be converted; its blocks are one value each, and taken over like columns."""
-    data, before = sound
-    path = tmp_path / "older"
-    path.mkdir()
-    (path / "data.mdb").write_bytes(data)
-    make_older(path, 7)
-    done = repaired(tmp_path / "store", (path / "data.mdb").read_bytes(), before)
-    assert done.lost == []
-    assert Content.of(tmp_path / "store") == before
 
 
 def test_a_sound_store_loses_nothing(tmp_path: Path, sound: tuple[bytes, Content]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,14 +16,11 @@ from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.forgetting import forget
 from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.schema import SCHEMA
 from scrapy_gp4c.store.lmdb_store.sealed import U32
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import backup, compact, open_store, restore
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
 from tests.support.growing import SMALL
-from tests.support.older_stores import make_older, schema
 
 PAGES = 11
 WEIGHTS = st.floats(0, 1e6)
@@ -208,20 +204,3 @@ def test_weights_that_cannot_be_are_found(
         with store.tables.transaction(write=True) as txn:
             store.tables.db["weights"].put(txn, U32.pack(block), np.array(weights).tobytes())
         assert store.verify() == [said]
-
-
-def test_a_store_of_the_version_before_weighs_all_the_same(tmp_path: Path) -> None:
-    """It gets the table, and keeps whatever else it has; an open cycle stays open."""
-    filled(tmp_path / "s")
-    with Store(tmp_path / "s", sizes=SMALL) as store:
-        store.begin_cycle({"started": 5.0})
-        store_id = store.store_id
-    make_older(tmp_path / "s", 6)
-    shutil.copytree(tmp_path / "s", tmp_path / "t")
-    assert told(tmp_path / "t") == [1.0] * PAGES
-    with Store(tmp_path / "s", sizes=USUAL) as store:
-        assert (store.store_id, store.open_cycle, store.last_cycle) == (store_id, 2, 1)
-        store.note(3, "weight", 2.0)
-        store.finish_cycle({})
-    assert schema(tmp_path / "s") == SCHEMA
-    assert told(tmp_path / "s") == [1.0, 1.0, 1.0, 2.0, *[1.0] * 7]

@@ -1,8 +1,7 @@
 """The plan of the open cycle: written round by round, read as one.
 
 A round is complete when the cycle's record counts it, which the transaction of its last chunk sees to; what a
-kill left of an unfinished one is not read, and overwritten by the next. The version before planned a cycle
-once: its record has ``planned`` and no ``rounds``.
+kill left of an unfinished one is not read, and overwritten by the next.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ Rows = npt.NDArray[Any]
 
 def rounds(record: CycleRecord) -> list[RoundCounts]:
     """Return the complete rounds of a cycle."""
-    planned = record.get("planned")
-    if planned is None:
-        return []
-    return record.get("rounds") or [{"planned": planned, "seen": 0}]
+    return record.get("rounds", [])
 
 
 def chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Rows]:

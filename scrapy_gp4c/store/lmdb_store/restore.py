@@ -119,7 +119,7 @@ def _check_new(place: Path) -> None:
         with environment.transaction() as txn:
             if txn.stat()["entries"] == 0:  # killed at birth
                 return
-        tables = Tables(environment, open_tables(environment, USUAL.block_rows, older=True))
+        tables = Tables(environment, open_tables(environment, USUAL.block_rows))
         pages, cycles = tables.merged_pages, len(tables.cycles())
     finally:
         environment.close()

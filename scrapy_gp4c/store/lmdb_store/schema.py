@@ -1,6 +1,6 @@
-"""Which tables a store has, by its schema: making those of a new one, opening those of an old one.
+"""Tables of a store: made for a new one, opened for one that exists.
 
-docs/store.md describes their keys and values. A store of the schema before is left to `migration`.
+docs/store.md describes their keys and values.
 """
 
 from __future__ import annotations
@@ -14,21 +14,11 @@ import lmdb
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.store.lmdb_store.environment import Environment
-from scrapy_gp4c.store.lmdb_store.failures import damaged, translated
+from scrapy_gp4c.store.lmdb_store.failures import translated
 from scrapy_gp4c.store.lmdb_store.request_text import RequestTable
-from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table
 
-SCHEMA: Final = "gp4c-store/8"
-OLDER: Final = {
-    "gp4c-store/7": TABLES[:23],
-    "gp4c-store/6": TABLES[:22],
-    "gp4c-store/5": TABLES[:14],
-    "gp4c-store/4": TABLES[:13],
-    "gp4c-store/3": (*TABLES[:9], "pages"),
-}
-"""Schema -> its tables. Up to 7, columns of blocks were in full width; in schema 3, fewer, in `pages`."""
-SEALED: Final = (SCHEMA, "gp4c-store/7", "gp4c-store/6", "gp4c-store/5")
-"""Schemas whose values have checksums."""
+SCHEMA: Final = "gp4c-store/1"
 _PLAIN: Final = "ids"
 """The table without checksums of its own: what is in it, the pages' columns say too."""
 
@@ -36,15 +26,10 @@ Handles = dict[str, Table]
 """Tables by their names."""
 
 
-class OlderStoreError(StoreError):
-    """The store has the schema before: whoever opens it for writing converts it."""
-
-
-def open_tables(environment: Environment, block_rows: int, *, older: bool = False) -> Handles:
+def open_tables(environment: Environment, block_rows: int) -> Handles:
     """Open the tables, or create those of a new store, with so many pages per block.
 
-    ``older``: a store of the schema before is opened too, with the tables that it has. Raises
-    OlderStoreError otherwise, StoreDamagedError for another schema, or another StoreError.
+    Raises StoreDamagedError for another schema, or another StoreError.
     """
     path, file = environment.path, environment.lmdb
     with translated(path), file.begin() as txn:
@@ -61,34 +46,14 @@ def open_tables(environment: Environment, block_rows: int, *, older: bool = Fals
     with translated(path):
         with file.begin() as txn:
             schema = txn.get(UNSEALED, db=meta, default=b"none").decode("latin-1")
-            store_id = txn.get(b"store_id", db=meta, default=b"")
             is_shard = txn.get(SHARD, db=meta) is not None
-        found = next((one for one in (SCHEMA, *OLDER) if _json(one) == schema), None)
-        if found is None:
+        if schema != _json(SCHEMA):
             raise StoreDamagedError(
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
             )
-        if is_sealed(seed_of("meta", b"store_id"), store_id) != (found in SEALED):
-            raise damaged(path, f"its schema is given as {found}, and its values are not of that")
-        if found in OLDER and not older:
-            raise OlderStoreError(
-                f"the store {path} has schema {schema}, and is converted to {SCHEMA!r} when it is next "
-                "opened for writing."
-            )
-        names = (*OLDER.get(found, TABLES), *(OF_SHARDS if is_shard else ()))
-        handles = {name: file.open_db(name.encode(), create=False) for name in names}
-        plain = {_PLAIN} if found in SEALED else set(names)
-        return _tables(path, handles, plain)
-
-
-def is_older(environment: Environment, block_rows: int) -> bool:
-    """Tell whether an open file has an older schema, and is to be converted; a new store gets its tables."""
-    try:
-        open_tables(environment, block_rows)
-    except OlderStoreError:
-        return True
-    return False
+        names = (*TABLES, *(OF_SHARDS if is_shard else ()))
+        return _tables(path, {name: file.open_db(name.encode(), create=False) for name in names})
 
 
 def add_shard_tables(environment: Environment) -> Handles:
@@ -98,10 +63,10 @@ def add_shard_tables(environment: Environment) -> Handles:
     return {name: Table(environment.path, name, handle) for name, handle in handles.items()}
 
 
-def _tables(path: Path, handles: dict[str, object], plain: set[str]) -> Handles:
+def _tables(path: Path, handles: dict[str, object]) -> Handles:
     kinds: dict[str, type[Table]] = {"urls": RequestTable}
     return {
-        name: kinds.get(name, Table)(path, name, handle, plain=name in plain)
+        name: kinds.get(name, Table)(path, name, handle, plain=name == _PLAIN)
         for name, handle in handles.items()
     }
 
@@ -112,7 +77,7 @@ def _create(environment: Environment, block_rows: int) -> Handles:
     path = environment.path
     with environment.transaction(write=True) as txn:
         handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
-        db = _tables(path, handles, {_PLAIN})
+        db = _tables(path, handles)
         values: dict[str, str | int] = {"schema": SCHEMA, "store_id": secrets.token_hex(8)}
         values |= {"block_rows": block_rows, "pages": 0, "groups": 0, "last_cycle": 0}
         for name, value in values.items():

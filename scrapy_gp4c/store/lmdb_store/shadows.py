@@ -1,4 +1,4 @@
-"""The panel's shadows as the last two cycles left them, also those that an older version wrote."""
+"""The panel's shadows as the last two cycles left them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def read(tables: Tables, cycle: int) -> Array:
     about = json.loads(head or b"{}")
     if about.get("cycle") != cycle:
         return np.empty(0, SHADOW)
-    return _converted(np.frombuffer(rows, [(name, dtype) for name, dtype in about["columns"]]))
+    return np.frombuffer(rows, SHADOW)
 
 
 def keep(tables: Tables, cycle: int, shadows: Array) -> None:
     """Keep the shadows as `cycle` left them; those of the cycle before stay."""
-    head = encode({"cycle": cycle, "columns": SHADOW.descr})
+    head = encode({"cycle": cycle})
     with tables.transaction(write=True) as txn:
         tables.db["meta"].put(txn, _key(cycle), head + b"\n" + shadows.tobytes())
 
@@ -37,27 +37,8 @@ def keep(tables: Tables, cycle: int, shadows: Array) -> None:
 def without(value: bytes, new_id: Array) -> bytes:
     """A value of `keep`, of the pages that have new ids; ``new_id``: int64, `LOST` for those that go."""
     head, _, rows = value.partition(b"\n")
-    dtype = [(name, dtype) for name, dtype in json.loads(head)["columns"]]
-    return head + b"\n" + remapped(np.frombuffer(rows, dtype), new_id).tobytes()
+    return head + b"\n" + remapped(np.frombuffer(rows, SHADOW), new_id).tobytes()
 
 
 def _key(cycle: int) -> bytes:
     return b"shadows%d" % (cycle % 2)
-
-
-def _converted(old: Array) -> Array:
-    """Shadows with all columns of today: those of schema 3 did not keep what the rate is made of.
-
-    Each change then stands for one, all time since the first visit was looked back on, and the last change
-    was found by the last visit, or never.
-    """
-    if old.dtype == SHADOW:
-        return old
-    shadows = np.zeros(len(old), SHADOW)
-    for name in set(SHADOW.names or ()) & set(old.dtype.names or ()):
-        shadows[name] = old[name]
-    if "E" not in (old.dtype.names or ()):
-        shadows["E"] = old["X"]
-        shadows["T"] = old["last_cycle"] - old["first_cycle"]
-        shadows["found_cycle"] = np.where(old["last"], old["last_cycle"], old["first_cycle"])
-    return shadows

@@ -21,7 +21,6 @@ from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
 from scrapy_gp4c.store.lmdb_store.environment import Environment, InTransaction
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.hints import Hints
-from scrapy_gp4c.store.lmdb_store.migration import migrate
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.open_pages import OpenPages
 from scrapy_gp4c.store.lmdb_store.reading import columns_of, sample
@@ -43,8 +42,6 @@ class Store(OpenPages):
         self.sizes = sizes
         self.environment = Environment(path, readonly, sizes.map_size)
         try:
-            if not readonly:
-                migrate(self.environment, sizes)
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
             self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
