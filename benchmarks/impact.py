@@ -26,8 +26,8 @@ from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.index.impact import Refreshes, impacts, refit
 from scrapy_gp4c.index.queries import Workload, workload
 from scrapy_gp4c.index.scores import Postings
-from training.comparing.refreshing_trial import Trial, prepared, updates_of
 from training.histories.contents import read_contents
+from training.papers.user_centric import Trial, prepared, updates_of
 from training.replaying.corpus import count
 from training.replaying.search import search
 from training.replaying.workloads import Plan, draw, knee

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 
 from benchmarks.common import machine
 from scrapy_gp4c.scoring import functions
-from training.comparing.decision import Decision, decide
+from training.comparing.promotion import Decision, decide
 from training.evolution.choices import Choices
 from training.histories import models
 from training.replaying.replay import replay

@@ -35,11 +35,11 @@ from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training.clustering.clusters import CLUSTERS, FEATURES, group_pages
 from training.comparing.evaluation import RANDOM
-from training.comparing.policy_trials import PolicyTrial, try_policy, written
-from training.comparing.tan import TYPICAL, weighted
+from training.comparing.trials import PolicyTrial, try_policy, written
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
 from training.histories.longer import longer, read_whole
+from training.papers.tan import TYPICAL, weighted
 from training.replaying.arranged import CrawlChoices
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.replay import can_replay, policy_of

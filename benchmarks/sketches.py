@@ -28,11 +28,11 @@ from tests.support.linked import write_linked
 from training.clustering.clusters import CLUSTERS, FEATURES, Pages, cluster, counted_words, counts_of
 from training.clustering.copies import sketched_words
 from training.clustering.links import links_of
-from training.comparing.policy_trials import try_policy
-from training.comparing.tan import TYPICAL
+from training.comparing.trials import try_policy
 from training.histories.addresses import addresses_of
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.longer import longer
+from training.papers.tan import TYPICAL
 from training.replaying.arranged import CrawlChoices
 
 POLICY: Final = "cb(in_flight=1)"

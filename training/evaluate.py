@@ -18,8 +18,15 @@ from rich.console import Console
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.functions import ScoreParser
 from training import cluster_options, evaluate_growth, options, search_options
-from training.comparing.contenders import DEFAULT_SCORES, EVERY, asked
-from training.comparing.evaluation import cycles_of, evaluate, write_csv, write_json
+from training.comparing.evaluation import (
+    DEFAULT_SCORES,
+    EVERY,
+    asked,
+    cycles_of,
+    evaluate,
+    write_csv,
+    write_json,
+)
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import DEFAULTS, CrawlChoices

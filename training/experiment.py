@@ -2,9 +2,8 @@
 
 Learns with both fitness functions of the papers on the basic and on all terminals, evaluates what the three
 selection rules choose beside every baseline and the oracle on the test folds, and writes ``results.json``,
-the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables
-(`training.comparing.paper`) and figures (`training.reporting.charts`, `training.reporting.figures`); and
-``report.html`` (`training.report`).
+the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables and figures
+(`training.papers.journal_report`); and ``report.html`` (`training.report`).
 
 ``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies
 (`training.experiment_tan`).
@@ -23,14 +22,18 @@ from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
 from training import experiment_tan, options
-from training.comparing.experiment import Experiment, difference_of
-from training.comparing.paper import markdown, table_2, write_tables
-from training.comparing.results import NAME
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
 from training.histories.reading import read_history
-from training.reporting.charts import paper_charts
-from training.reporting.experiment import SHIPS, experiment_page
+from training.papers.journal import NAME, Experiment, difference_of
+from training.papers.journal_report import (
+    SHIPS,
+    experiment_page,
+    markdown,
+    paper_charts,
+    table_2,
+    write_tables,
+)
 from training.reporting.figures import write_figures
 from training.reporting.page import write_report
 from training.reporting.study import HEADLINE

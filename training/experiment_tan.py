@@ -8,13 +8,13 @@ from typing import Final
 from rich.console import Console
 
 from training.clustering.clusters import CLUSTERS, group_pages
-from training.comparing.tan import QUICK_DEPTHS, Plans, planned, run_all
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices
 from training.histories.contents import ContentHistory
 from training.histories.longer import read_whole
+from training.papers.tan import QUICK_DEPTHS, Plans, planned, run_all
+from training.papers.tan_report import claims_table, write_all
 from training.reporting.evaluation import progress
-from training.reporting.tan import claims_table, write_all
 
 PROTOCOL: Final = "tan"
 LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")

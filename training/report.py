@@ -14,10 +14,9 @@ from pathlib import Path
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
-from training.comparing.experiment import difference_of
-from training.comparing.results import find_history, read_results
-from training.comparing.score_trials import read_learned, try_again
-from training.reporting.experiment import SHIPS, experiment_page
+from training.comparing.learned_score import find_history, read_learned, try_again
+from training.papers.journal import difference_of, read_results
+from training.papers.journal_report import SHIPS, experiment_page
 from training.reporting.page import Page, write_report
 from training.reporting.score import score_page
 from training.reporting.study import HEADLINE

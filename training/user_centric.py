@@ -17,11 +17,10 @@ from rich.progress import MofNCompleteColumn, Progress
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.index.curves import PIECES
 from training import options
-from training.comparing import user_centric
-from training.comparing.refreshing_trial import BUDGETS, ESTIMATES, TAUS
-from training.comparing.user_centric import Plans
+from training.papers import user_centric
+from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, Plans
+from training.papers.user_centric_report import forecast_table, resource_table, write_all
 from training.replaying.workloads import Plan
-from training.reporting.user_centric import forecast_table, resource_table, write_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

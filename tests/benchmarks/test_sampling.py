@@ -10,7 +10,7 @@ import pytest
 from benchmarks import sampling
 from benchmarks.sampling import Case, Row, cases, main, rows, tried
 from tests.support.linked import write_linked
-from training.comparing.policy_trials import try_policy, written
+from training.comparing.trials import try_policy, written
 from training.histories.formats import write_npz
 from training.histories.models import generate
 from training.histories.reading import read_history

@@ -25,9 +25,11 @@ ARROWS: Final[dict[str, str]] = {
     "clustering": "histories page_state scoring words",
     "replaying": "histories policies page_state scoring index words",
     "evolution": "replaying histories policies scoring",
-    "comparing": "evolution replaying histories policies store scoring index",
+    "comparing": "evolution replaying histories policies store scoring",
     "reporting": "archive comparing evolution replaying store page_state scoring",
-    "training's commands": "reporting comparing evolution replaying clustering histories scoring index",
+    "papers": "reporting comparing evolution replaying histories policies scoring index store",
+    "training's commands": "papers reporting comparing evolution replaying clustering histories scoring "
+    "index",
 }
 """Room -> the rooms that it imports; `errors` is everybody's."""
 

@@ -15,8 +15,8 @@ from scrapy_gp4c.errors import PolicyError, SettingsError
 from scrapy_gp4c.index.queries import parse_query_log
 from scrapy_gp4c.settings import Settings
 from tests.support.contents import contents_of, random_pages
-from training.comparing.refreshing_trial import Judged, points, prepared
 from training.histories.history import ChangeHistory
+from training.papers.user_centric import Judged, points, prepared
 from training.replaying import foreseen
 from training.replaying.arranged import prepare
 from training.replaying.corpus import count

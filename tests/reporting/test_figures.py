@@ -12,31 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.support.example_results import CYCLES, results
-from training.comparing.results import label
+from tests.support.example_results import results
+from training.papers.journal import label
+from training.papers.journal_report import paper_charts, selection_rules
 from training.reporting import charts, svg
-from training.reporting.figures import STYLES, write_figures
+from training.reporting.figures import write_figures
 
 numbers = st.floats(-1000, 1000)
-
-
-def test_figures_3_to_6_are_there() -> None:
-    """Figures 3, 4 and 5 for both metrics, Figure 6 under both readings of "new"."""
-    made = {chart.key: chart for chart in charts.paper_charts(results().trials)}
-    assert set(made) == {
-        *(f"figure{i}-{metric}" for i in (3, 4, 5) for metric in ("ndcg", "change_rate")),
-        "figure6",
-    }
-    assert made["figure3-ndcg"].x == [3.0 + i for i in range(CYCLES)]
-    assert made["figure5-ndcg"].x == [1.0, 3.0, 5.0]
-    assert [line.name for line in made["figure6"].lines] == list(charts.NEW_PAGES.values())
-    assert all(len(chart.lines) <= len(STYLES) for chart in made.values())
 
 
 def test_lines_are_means_over_folds_with_their_intervals() -> None:
     """A point is the mean of 5 folds, its interval that of scipy's t distribution around it."""
     trials = results().trials
-    chart = charts.selection_rules(trials, "ndcg")
+    chart = selection_rules(trials, "ndcg")
     values = np.array(trials.series[label("best", "all", "ndcg")]["ndcg"])
     line = chart.lines[0]
     assert line.values == pytest.approx(values.mean(axis=0).tolist())
@@ -55,7 +43,7 @@ def test_figure_5_takes_fold_means() -> None:
 
 def test_files_are_png_and_svg_and_reproducible(tmp_path: Path) -> None:
     """Every figure is a PNG and an SVG whose text is text; the same data gives the same bytes."""
-    drawn = charts.paper_charts(results().trials)[-2:]
+    drawn = paper_charts(results().trials)[-2:]
     paths = write_figures(drawn, tmp_path)
     first = [path.read_bytes() for path in paths]
     assert [path.suffix for path in paths] == [".png", ".svg"] * 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
-from training.comparing.paper import BASELINES, FITNESSES
-from training.comparing.results import ExperimentResults, LearnedFold, LearnedSet, RecordedHistory, label
-from training.comparing.trials import Trials
+from training.comparing.learned_score import RecordedHistory
+from training.comparing.trials import BASELINES, Trials
 from training.evolution.choices import PARTS, Choices
 from training.evolution.evolve import Parameters
 from training.evolution.selection import SELECTIONS
+from training.papers.journal import FITNESSES, ExperimentResults, LearnedFold, LearnedSet, label
 from training.replaying.metrics import METRICS
 
 FOLDS, CYCLES = 5, 6

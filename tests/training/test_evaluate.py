@@ -16,7 +16,7 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import NAMED, Named
 from scrapy_gp4c.settings import Settings
-from training.comparing.contenders import DEFAULT_SCORES
+from training.comparing.evaluation import DEFAULT_SCORES
 from training.evaluate import main
 from training.histories.formats import write_text, write_tsv
 from training.histories.history import ChangeHistory

@@ -11,18 +11,18 @@ import pytest
 
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training import experiment
-from training.comparing import experiment as module
-from training.comparing.paper import BASELINES, FITNESSES, TABLES
-from training.comparing.results import label, read_results
+from training.comparing.trials import BASELINES
 from training.evolution.choices import PARTS
 from training.evolution.selection import SELECTIONS
 from training.histories import splits
 from training.histories.formats import write_npz
 from training.histories.models import generate
 from training.histories.reading import read_history
+from training.papers import journal as module
+from training.papers.journal import FITNESSES, label, read_results
+from training.papers.journal_report import TABLES, paper_charts
 from training.replaying.metrics import ORACLE
 from training.replaying.replay import replay
-from training.reporting.charts import paper_charts
 
 VOLATILE = {"created", "total_s", "wall_s", "replay_s", "resumed", "replays"}
 """What two runs of the same experiment may differ in."""

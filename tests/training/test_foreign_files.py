@@ -19,10 +19,10 @@ from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
 from tests.support.example_results import results
 from tests.support.foreign import fuzzed, mutated, mutated_json
-from training.comparing.results import read_results
 from training.evolution.checkpoint import NAME, Checkpoint
 from training.evolution.evolve import Evolution, Parameters
 from training.histories.reading import read_history
+from training.papers.journal import read_results
 from training.replaying.replay import replay
 
 

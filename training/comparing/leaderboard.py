@@ -18,8 +18,7 @@ from scrapy_gp4c.policies.table import POLICIES
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from training.comparing import statistics
-from training.comparing.contenders import UNDER
-from training.comparing.evaluation import Evaluation, Result, evaluate
+from training.comparing.evaluation import UNDER, Evaluation, Result, evaluate
 from training.comparing.statistics import Floats, Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from scrapy_gp4c.scoring import named
+from training.comparing import statistics
+from training.comparing.evaluation import RANDOM
+from training.comparing.statistics import Floats, Mean
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
 from training.replaying.arranged import CrawlChoices, prepare_for
-from training.replaying.metrics import METRICS, TRIO
+from training.replaying.metrics import METRICS, ORACLE, TRIO
 from training.replaying.replay import run
 
 Series = dict[str, list[list[float]]]
@@ -75,3 +81,70 @@ def _series(tests: Sequence[ChangeHistory], functions: Functions, crawl: CrawlCh
         ]
         series[name] = {metric: [getattr(r, metric).tolist() for r in results] for metric in METRICS}
     return series
+
+
+BASELINES: Final = tuple(named.BASELINES)
+
+COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
+"""The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
+
+SHOWN: Final = (*TRIO, "harmonic_staleness")
+
+
+def values(trials: Trials, name: str, metric: str) -> Floats:
+    """Values of a score function on the test sets: ``[folds, scored cycles]``."""
+    return np.array(trials.series[name][metric], dtype=np.float64)
+
+
+def best_baseline(trials: Trials, metric: str) -> str:
+    """Name of the baseline with the highest mean on the test sets."""
+    return max(BASELINES, key=lambda name: float(values(trials, name, metric).mean()))
+
+
+class PolicyTrial(NamedTuple):
+    """One policy's replays."""
+
+    policy: str
+    """Its text, or `ORACLE`."""
+    score: str
+    """What it ranks by; `RANDOM` for one that asks for no score function."""
+    per_cycle: dict[str, Floats]
+    """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
+
+    def mean(self, metric: str) -> Mean:
+        """Over the cycles, with the 95% interval of their mean."""
+        return statistics.mean(self.per_cycle[metric])
+
+    def ahead(self, other: PolicyTrial, metric: str) -> Mean:
+        """How far it is ahead of another of the same cycles, paired by cycle."""
+        return statistics.mean(self.per_cycle[metric] - other.per_cycle[metric])
+
+
+def try_policy(
+    history: ChangeHistory,
+    policy: str,
+    crawl: CrawlChoices,
+    seeds: int,
+    metrics: Collection[str] = TRIO,
+    score: str = RANDOM,
+) -> PolicyTrial:
+    """Replay a policy (or `ORACLE`) with seeds ``crawl.seed``, ``crawl.seed + 1``, ...
+
+    ``metrics``: those of `training.replaying.metrics.METRICS` to measure; ``score``: what it ranks by.
+    Raises HistoryError, ScoreError, ExpressionError or PolicyError as `training.replaying.replay.run`.
+    """
+    results = []
+    for number in range(seeds):
+        arranged = prepare_for(history, crawl._replace(seed=crawl.seed + number))
+        given = (ORACLE, None) if policy == ORACLE else (score, policy)
+        results.append(run(arranged, given[0], clock=crawl.clock, metrics=metrics, policy=given[1]))
+    per_cycle = {
+        metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in metrics
+    }
+    return PolicyTrial(policy, score, per_cycle)
+
+
+def written(value: Mean, digits: int = 3, sign: str = "") -> str:
+    """A mean as tables have it: 0.354 ± 0.004; without an interval where there is none."""
+    text = f"{value.mean:{sign}.{digits}f}"
+    return text if math.isnan(value.half_width) else f"{text} ± {value.half_width:.{digits}f}"

@@ -14,20 +14,12 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from training.comparing import statistics
-from training.comparing.paper import COMPETITIVE, FITNESSES, values
-from training.comparing.results import label
-from training.comparing.trials import Trials
+from training.comparing.trials import COMPETITIVE, Trials, values
 from training.evolution.learning import LEARNED
-from training.evolution.selection import SELECTIONS
 from training.replaying.metrics import METRICS, ORACLE
 
 SHARES: Final = frozenset(("change_rate", "freshness", "new_pages", "idle_pages"))
 """Metrics shown as per cent."""
-NEW_PAGES: Final = {
-    "new_pages": "never visited since the warm-up",
-    "idle_pages": "not visited in the cycle before",
-}
-"""The two readings of Figure 6."""
 
 
 class Line(NamedTuple):
@@ -78,15 +70,6 @@ def _per_cycle(trials: Trials, key: str, title: str, metric: str, lines: list[Li
     return Chart(key, title, x_label, METRICS[metric].heading, cycles_of(trials), lines, percent)
 
 
-def selection_rules(trials: Trials, metric: str) -> Chart:
-    """Figure 3: the three selection rules, all terminals, learned for the metric."""
-    lines = [
-        line(trials, label(selection, "all", metric), metric, f"GP4C {selection}") for selection in SELECTIONS
-    ]
-    title = f"{METRICS[metric].heading} of the three selection rules"
-    return _per_cycle(trials, f"figure3-{metric}", title, metric, lines)
-
-
 def methods(trials: Trials, metric: str, learned: str, names: Sequence[str] = COMPETITIVE) -> Chart:
     """Figure 4: the learned function, beside other score functions, in every cycle."""
     lines = [line(trials, learned, metric, LEARNED)]
@@ -116,37 +99,6 @@ def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
         lines,
         metric in SHARES,
     )
-
-
-def new_pages(trials: Trials, learned: str) -> Chart:
-    """Figure 6: share of new pages among the visits, under both readings of "new"."""
-    lines = [
-        line(trials, learned, metric, shown)
-        for metric, shown in NEW_PAGES.items()
-        if metric in trials.series[learned]
-    ]
-    return Chart(
-        "figure6",
-        "Share of new pages among the visits",
-        "cycle of the test period",
-        "share of the visits",
-        cycles_of(trials),
-        lines,
-        True,
-    )
-
-
-def paper_charts(trials: Trials) -> list[Chart]:
-    """Figures 3 to 6 of an experiment's trials, for both metrics where the paper has both."""
-    charts = [selection_rules(trials, metric) for metric in FITNESSES]
-    charts += [methods(trials, metric, label("best", "all", metric)) for metric in FITNESSES]
-    tried = {
-        label("best", "all", "ndcg"): "learned for NDCG",
-        label("best", "all", "change_rate"): "learned for change rate",
-        "nad": "nad",
-    }
-    charts += [budgets(trials, metric, tried) for metric in FITNESSES]
-    return [*charts, new_pages(trials, label("best", "all", "ndcg"))]
 
 
 def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import MEANINGS
-from training.comparing.paper import SHOWN
+from training.comparing.trials import SHOWN
 from training.replaying.metrics import METRICS
 
 

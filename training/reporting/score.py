@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.comparing.score_trials import LearnedScore, ScoreTrials
+from training.comparing.learned_score import LearnedScore, ScoreTrials
 from training.evolution.learning import LEARNED
 from training.replaying.metrics import TRIO
 from training.reporting.charts import SHARES

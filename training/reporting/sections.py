@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from scrapy_gp4c.scoring.expression import parse
 from training.comparing import statistics
-from training.comparing.paper import BASELINES, COMPETITIVE, best_baseline, values
+from training.comparing.trials import BASELINES, COMPETITIVE, best_baseline, values
 from training.evolution.learning import LEARNED
 from training.evolution.simplify import readable
 from training.replaying.metrics import ORACLE, TRIO

@@ -1,6 +1,6 @@
 """The report of replays: a learned score function beside the baselines on test data.
 
-`Study` is what an experiment and a score file have in common (`training.reporting.experiment`,
+`Study` is what an experiment and a score file have in common (`training.papers.journal_report`,
 `training.reporting.score` make one); `training.reporting.sections` makes the report of it.
 """
 
@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from training.comparing import statistics
 from training.comparing.difference import Difference
-from training.comparing.paper import best_baseline, values
-from training.comparing.trials import Trials
+from training.comparing.trials import Trials, best_baseline, values
 from training.reporting.page import Section
 
 HEADLINE: Final = "change_rate"

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import HistoryError
 from tests.support.linked import write_linked
 from training.clustering.clusters import group_pages
-from training.comparing.policy_trials import PolicyTrial
-from training.comparing.tan import (
+from training.comparing.trials import PolicyTrial
+from training.histories.contents import ContentHistory, read_contents
+from training.histories.history import ChangeHistory
+from training.histories.longer import longer
+from training.papers.tan import (
     ADAPTIVE,
     BEST_D,
     COMPARED,
@@ -25,16 +28,13 @@ from training.comparing.tan import (
     Plans,
     Results,
     Setting,
+    claims,
     domains,
     following,
     planned,
     run_all,
     wanted,
 )
-from training.comparing.tan_claims import claims
-from training.histories.contents import ContentHistory, read_contents
-from training.histories.history import ChangeHistory
-from training.histories.longer import longer
 from training.replaying.arranged import prepare
 from training.replaying.replay import replay, run
 

@@ -13,8 +13,10 @@ import pytest
 from scipy import stats
 
 from tests.support.example_results import CYCLES, FOLDS, results
-from training.comparing import paper
-from training.comparing.results import label
+from training.papers import journal_report as paper
+from training.papers.journal import label
+from training.papers.journal_report import NEW_PAGES, paper_charts
+from training.reporting.figures import STYLES
 
 T_29 = 2.0452296421327034  # 97.5% point of Student's t with 29 degrees of freedom (any printed table)
 T_4 = 2.7764451051977987
@@ -129,3 +131,16 @@ def test_a_failure_leaves_the_tables_that_were_there(tmp_path: Path, monkeypatch
     with pytest.raises(OSError, match="No space"):
         paper.write_tables(results(0.5), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_figures_3_to_6_are_there() -> None:
+    """Figures 3, 4 and 5 for both metrics, Figure 6 under both readings of "new"."""
+    made = {chart.key: chart for chart in paper_charts(results().trials)}
+    assert set(made) == {
+        *(f"figure{i}-{metric}" for i in (3, 4, 5) for metric in ("ndcg", "change_rate")),
+        "figure6",
+    }
+    assert made["figure3-ndcg"].x == [3.0 + i for i in range(CYCLES)]
+    assert made["figure5-ndcg"].x == [1.0, 3.0, 5.0]
+    assert [line.name for line in made["figure6"].lines] == list(NEW_PAGES.values())
+    assert all(len(chart.lines) <= len(STYLES) for chart in made.values())

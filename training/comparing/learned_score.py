@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.errors import HistoryError, ScoreError
 from scrapy_gp4c.scoring import functions
 from training.comparing.difference import Difference, differ
-from training.comparing.paper import BASELINES, best_baseline
-from training.comparing.results import RecordedHistory, recorded_choices
-from training.comparing.trials import Trials, held_out, try_out
+from training.comparing.trials import BASELINES, Trials, best_baseline, held_out, try_out
 from training.evolution.choices import PARTS, Choices
-from training.evolution.evolve import Json
+from training.evolution.evolve import Json, Parameters
 from training.evolution.learning import LEARNED
+from training.evolution.variation import Depths
 from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
 from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import ORACLE, budget_pages
 from training.replaying.replay import run
@@ -136,3 +137,65 @@ def _test_set(
         f"{tests[0].source} gives: the file was edited, or written by another version of this package; learn "
         "again"
     )
+
+
+class RecordedHistory(NamedTuple):
+    """Which history results or a score file came from."""
+
+    source: str
+    pages: int
+    cycles: int
+    sha256: str
+
+    @classmethod
+    def from_json(cls, content: Json) -> RecordedHistory:
+        """Take it from results or a score file."""
+        return cls(*(content[name] for name in cls._fields))
+
+
+def plain(content: Any) -> Any:
+    """The content as it is read again from a JSON file."""
+    return json.loads(json.dumps(content))
+
+
+def recorded_choices(recorded: Json) -> Choices:
+    """Choices and their parameters from what results or a score file record, all in one mapping.
+
+    Raises LearningError or ExpressionError for what cannot be used.
+    """
+    depths = recorded["depths"]
+    values = {
+        **recorded,
+        "terminals": tuple(recorded["terminals"]),
+        "depths": Depths(**depths) if isinstance(depths, dict) else Depths(*depths),
+    }
+
+    def known(kind: type[Any]) -> Json:
+        names = {one.name for one in dataclasses.fields(kind)} & set(values)
+        return {name: values[name] for name in names if name != "parameters"}
+
+    return Choices(**known(Choices), parameters=Parameters(**known(Parameters)))
+
+
+def find_history(about: RecordedHistory, given: Path | None) -> tuple[ChangeHistory | None, str]:
+    """The history that results came from, or why it cannot be used.
+
+    Raises HistoryError where a given file is another history; one that is only recorded may be gone.
+    """
+    path = given or Path(about.source)
+    if given is None and not path.exists():
+        return None, (
+            f"Not shown: this needs the history, and {about.source} is not there. Make the report again "
+            "with --history FILE."
+        )
+    history = read_history(path)
+    if (history.pages, history.cycles, history.sha256) == (about.pages, about.cycles, about.sha256):
+        return history, ""
+    problem = (
+        f"{path} is not the history of these results: expected {about.pages:,} pages, {about.cycles} "
+        f"cycles, SHA-256 {about.sha256[:12]}; found {history.pages:,} pages, {history.cycles} cycles, "
+        f"SHA-256 {history.sha256[:12]}"
+    )
+    if given is not None:
+        raise HistoryError(f"{problem}. Give the file that was learned from with --history.")
+    return None, f"Not shown: {problem}."

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from training.comparing.user_centric import Panel, Results
+from training.papers.user_centric import Panel, Results
 from training.reporting.figures import OPTIONS, STYLES, save
 
 TICKS: Final = (0.25, 0.5, 1, 2, 3, 5, 10, 20, 40)

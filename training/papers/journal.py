@@ -1,4 +1,4 @@
-"""The published experiment on any history: every learning run, and all functions on the test folds."""
+"""The results of an experiment, as ``results.json`` holds them, and the history that they came from."""
 
 from __future__ import annotations
 
@@ -8,26 +8,21 @@ import json
 import platform
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing.difference import Difference, differ
-from training.comparing.paper import BASELINES, FITNESSES, best_baseline
-from training.comparing.results import (
-    ExperimentResults,
-    LearnedFold,
-    LearnedSet,
-    RecordedHistory,
-    plain,
-)
-from training.comparing.trials import Functions, held_out, try_out
+from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
+from training.comparing.trials import BASELINES, Functions, Trials, best_baseline, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import PARTS, Choices, arrange, identity
+from training.evolution.evolve import Json
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
 from training.evolution.long_run import Shown
 from training.evolution.parts import Parts
@@ -35,6 +30,143 @@ from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
+
+FORMAT: Final = "gp4c-experiment/1"
+NAME: Final = "results.json"
+
+
+def label(selection: str, terminal_set: str, fitness: str) -> str:
+    """Name of a learned function in the results, such as ``GP4C best all ndcg``."""
+    return f"GP4C {selection} {terminal_set} {fitness}"
+
+
+class LearnedFold(NamedTuple):
+    """The function learned on one fold."""
+
+    text: str
+    run: int
+    """The run that found it."""
+    values: dict[str, dict[str, float]]
+    """Part (training, validation, test) -> metric -> mean over its scored cycles."""
+
+    def to_json(self) -> Json:
+        """As the file has it."""
+        return {"text": self.text, "run": self.run, **self.values}
+
+    @classmethod
+    def from_json(cls, content: Json) -> LearnedFold:
+        """Take it from the file."""
+        return cls(content["text"], content["run"], {part: content[part] for part in PARTS})
+
+
+@dataclass(frozen=True)
+class LearnedSet:
+    """What one learning run gave by one selection rule: a function of every fold."""
+
+    fitness: str
+    selection: str
+    folds: list[LearnedFold]
+    replays: int
+    replay_s: float
+    """Processor time in the replays of the evolution."""
+    wall_s: float
+    resumed: bool
+    """Whether the run was interrupted, so that its times are not those of all of it."""
+    terminals: str
+    """Name of the set."""
+
+    @property
+    def name(self) -> str:
+        """Its name among the functions that were tried."""
+        return label(self.selection, self.terminals, self.fitness)
+
+    def to_json(self) -> Json:
+        """As the file has it."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return fields | {"folds": [fold.to_json() for fold in self.folds]}
+
+    @classmethod
+    def from_json(cls, content: Json) -> LearnedSet:
+        """Take it from the file."""
+        fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
+        return cls(**fields | {"folds": [LearnedFold.from_json(fold) for fold in content["folds"]]})
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """All that an experiment found, format ``gp4c-experiment/1``."""
+
+    created: str
+    versions: dict[str, str]
+    history: RecordedHistory
+    changes_per_page_and_cycle: float
+    choices: Choices
+    test_pages: list[int]
+    """Pages of every test set."""
+    changed_pages: list[list[int]]
+    """Fold -> pages that changed in each scored cycle."""
+    learned: list[LearnedSet]
+    trials: Trials
+    """The baselines, the oracle, and every `LearnedSet` by its name."""
+    total_s: float
+
+    def to_json(self) -> Json:
+        """The content of ``results.json``."""
+        return {
+            "format": FORMAT,
+            "created": self.created,
+            "versions": self.versions,
+            "history": self.history._asdict()
+            | {"changes_per_page_and_cycle": self.changes_per_page_and_cycle},
+            "choices": plain(self.choices.recorded()),
+            "first_cycle": self.trials.first_cycle,
+            "test_pages": self.test_pages,
+            "changed_pages": self.changed_pages,
+            "learned": [one.to_json() for one in self.learned],
+            "series": self.trials.series,
+            "smaller_budgets": self.trials.smaller_budgets,
+            "total_s": self.total_s,
+        }
+
+    @classmethod
+    def from_json(cls, content: Json) -> ExperimentResults:
+        """Take the content of ``results.json``.
+
+        Raises ValueError for another format, KeyError or TypeError for what is missing or of another kind,
+        LearningError for choices that cannot be used.
+        """
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}")
+        choices = recorded_choices(content["choices"] | content["choices"]["parameters"])
+        return cls(
+            content["created"],
+            content["versions"],
+            RecordedHistory.from_json(content["history"]),
+            content["history"]["changes_per_page_and_cycle"],
+            choices,
+            content["test_pages"],
+            content["changed_pages"],
+            [LearnedSet.from_json(one) for one in content["learned"]],
+            Trials(
+                content["series"],
+                content["first_cycle"],
+                float(choices.budget),
+                content["smaller_budgets"],
+            ),
+            content["total_s"],
+        )
+
+
+def read_results(directory: Path) -> ExperimentResults:
+    """The results in the directory of an experiment. Raises HistoryError for a directory without."""
+    path = directory / NAME
+    try:
+        return ExperimentResults.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HistoryError(
+            f"{path} has no results of `python -m training.experiment` to report ({error}); give the "
+            "directory of an experiment, a score file, or the store of a crawl"
+        ) from None
 
 
 class Experiment:
@@ -156,3 +288,6 @@ def difference_of(results: ExperimentResults, history: ChangeHistory, name: str,
     texts = [fold.text for fold in learned.folds]
     others = [best_baseline(results.trials, metric)] * len(texts)
     return differ(held_out(history, results.choices), texts, others, results.choices.crawl())
+
+
+FITNESSES: Final = ("ndcg", "change_rate")

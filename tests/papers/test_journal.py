@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.comparing import experiment as module
-from training.evolution.choices import Choices
+from scrapy_gp4c.errors import HistoryError
+from tests.support.example_results import results
+from training.comparing.learned_score import recorded_choices
+from training.evolution.choices import Choices, identity
 from training.evolution.evolve import Parameters
 from training.evolution.learning import LEARNED, learn
 from training.evolution.workers import workers
@@ -19,6 +22,8 @@ from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.histories.reading import read_history
+from training.papers import journal as module
+from training.papers.journal import ExperimentResults, read_results
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +110,49 @@ def test_the_experiment_tests_on_what_it_did_not_learn_from(history: Path) -> No
     for truths, part in zip(module.arrange(whole, choices), parts, strict=True):
         for truth, one in zip(truths[:3], part, strict=True):
             assert np.array_equal(truth.changed, one.changed)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """The record is the same after a trip through its file, and so is the file."""
+    written = json.dumps(results().to_json())
+    (tmp_path / "results.json").write_text(written)
+    read = read_results(tmp_path)
+    assert read == results()
+    assert json.dumps(read.to_json()) == written
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": "gp4c-experiment/2"}, "its format is"),
+        ({"choices": {}}, "parameters"),
+        ({"learned": 1}, "int"),
+    ],
+)
+def test_what_cannot_be_read_is_told(change: dict[str, object], words: str, tmp_path: Path) -> None:
+    """Another format, and what is missing or of another kind, are one error that names the file."""
+    (tmp_path / "results.json").write_text(json.dumps(results().to_json() | change))
+    with pytest.raises(HistoryError, match=rf"results\.json has no results .*{words}"):
+        read_results(tmp_path)
+
+
+def test_choices_are_read_as_they_are_recorded() -> None:
+    """Results keep them nested, score files flat, with depths as names or as a list."""
+    choices = Choices(budget=30, forget=0.1, parameters=Parameters(population=20, terminals=("n", "t")))
+    flat = identity(generate("poisson", 50, 12, 1), choices)
+    assert recorded_choices(json.loads(json.dumps(flat)) | {"selection": "best"}) == choices
+    nested = json.loads(json.dumps(results().to_json()))["choices"]
+    assert recorded_choices(nested | nested["parameters"]) == results().choices
+
+
+def test_the_keys_of_the_file_stay() -> None:
+    """Others read it: keys and their order are the format."""
+    content = results().to_json()
+    assert list(content) == [
+        "format", "created", "versions", "history", "choices", "first_cycle", "test_pages", "changed_pages",
+        "learned", "series", "smaller_budgets", "total_s",
+    ]  # fmt: skip
+    assert list(content["learned"][0]) == [
+        "fitness", "selection", "folds", "replays", "replay_s", "wall_s", "resumed", "terminals",
+    ]  # fmt: skip
+    assert ExperimentResults.from_json(content) == results()

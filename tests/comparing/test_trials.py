@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from training.comparing.policy_trials import PolicyTrial, try_policy, written
 from training.comparing.statistics import Mean
+from training.comparing.trials import PolicyTrial, try_policy, written
 from training.histories.models import generate
 from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import METRICS, ORACLE

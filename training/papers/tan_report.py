@@ -13,22 +13,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from training.comparing.policy_trials import written
 from training.comparing.statistics import Floats
-from training.comparing.tan import (
+from training.comparing.trials import written
+from training.papers.tan import (
     ADAPTIVE,
     BUDGETS,
     COMPARED,
     MEASURED,
+    NAMES,
     SETTINGS,
     SPANS_WEEKS,
     TYPICAL,
     Domain,
     Results,
     Setting,
+    claims,
     following,
+    over_d,
 )
-from training.comparing.tan_claims import NAMES, claims, over_d
 from training.replaying.metrics import METRICS
 from training.reporting.charts import Chart, Line
 from training.reporting.figures import OPTIONS, STYLES, save, write_figures

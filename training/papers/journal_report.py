@@ -14,38 +14,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring import named, terminals
+from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.store.whole_files import replacing
 from training.comparing import statistics
-from training.comparing.results import ExperimentResults, label
-from training.comparing.statistics import Floats
-from training.comparing.trials import Trials
+from training.comparing.difference import Difference
+from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, best_baseline, values
 from training.evolution.choices import PARTS
+from training.evolution.selection import SELECTIONS
 from training.evolution.simplify import readable
-from training.replaying.metrics import ORACLE, TRIO
+from training.papers.journal import FITNESSES, ExperimentResults, label
+from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
+from training.reporting import sections
+from training.reporting.charts import Chart, _per_cycle, budgets, cycles_of, line, methods
+from training.reporting.page import Page, Section, defined, figure, fold_away, table
+from training.reporting.study import HEADLINE, Formula, Study
 
 Row = dict[str, str | int | float]
-
-FITNESSES: Final = ("ndcg", "change_rate")
-BASELINES: Final = tuple(named.BASELINES)
-COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
-"""The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
-SHOWN: Final = (*TRIO, "harmonic_staleness")
-
-
-def values(trials: Trials, name: str, metric: str) -> Floats:
-    """Values of a score function on the test sets: ``[folds, scored cycles]``."""
-    return np.array(trials.series[name][metric], dtype=np.float64)
 
 
 def learned_for(metric: str, terminal_set: str, selection: str = "best") -> str:
     """Name of the function learned for this metric; for ndcg where none was learned for it."""
     return label(selection, terminal_set, metric if metric in FITNESSES else "ndcg")
-
-
-def best_baseline(trials: Trials, metric: str) -> str:
-    """Name of the baseline with the highest mean on the test sets."""
-    return max(BASELINES, key=lambda name: float(values(trials, name, metric).mean()))
 
 
 def table_2(results: ExperimentResults) -> list[Row]:
@@ -208,3 +197,160 @@ def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
     with replacing(path) as file:
         file.write("\n".join(text).encode())
     return [*paths, path]
+
+
+NEW_PAGES: Final = {
+    "new_pages": "never visited since the warm-up",
+    "idle_pages": "not visited in the cycle before",
+}
+"""The two readings of Figure 6."""
+
+
+def selection_rules(trials: Trials, metric: str) -> Chart:
+    """Figure 3: the three selection rules, all terminals, learned for the metric."""
+    lines = [
+        line(trials, label(selection, "all", metric), metric, f"GP4C {selection}") for selection in SELECTIONS
+    ]
+    title = f"{METRICS[metric].heading} of the three selection rules"
+    return _per_cycle(trials, f"figure3-{metric}", title, metric, lines)
+
+
+def new_pages(trials: Trials, learned: str) -> Chart:
+    """Figure 6: share of new pages among the visits, under both readings of "new"."""
+    lines = [
+        line(trials, learned, metric, shown)
+        for metric, shown in NEW_PAGES.items()
+        if metric in trials.series[learned]
+    ]
+    return Chart(
+        "figure6",
+        "Share of new pages among the visits",
+        "cycle of the test period",
+        "share of the visits",
+        cycles_of(trials),
+        lines,
+        True,
+    )
+
+
+def paper_charts(trials: Trials) -> list[Chart]:
+    """Figures 3 to 6 of an experiment's trials, for both metrics where the paper has both."""
+    charts = [selection_rules(trials, metric) for metric in FITNESSES]
+    charts += [methods(trials, metric, label("best", "all", metric)) for metric in FITNESSES]
+    tried = {
+        label("best", "all", "ndcg"): "learned for NDCG",
+        label("best", "all", "change_rate"): "learned for change rate",
+        "nad": "nad",
+    }
+    charts += [budgets(trials, metric, tried) for metric in FITNESSES]
+    return [*charts, new_pages(trials, label("best", "all", "ndcg"))]
+
+
+TERMINALS = "all"
+"""The set that the headline speaks of, as in the paper."""
+SHIPS = learned_for(HEADLINE, TERMINALS)
+"""The learned function whose visits are looked at, of those in the results."""
+
+
+def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> Page:
+    """The report of an experiment's results.
+
+    ``difference``: where the visits of `SHIPS` differ from those of the best baseline by `HEADLINE`;
+    ``note``: why it is missing.
+    """
+    return sections.page(_study(results, difference, note))
+
+
+def _study(results: ExperimentResults, difference: Difference | None, note: str) -> Study:
+    learned = {metric: learned_for(metric, TERMINALS) for metric in TRIO}
+    budget_names = {
+        label("best", TERMINALS, "ndcg"): "learned for NDCG",
+        label("best", TERMINALS, "change_rate"): "learned for change rate",
+        "nad": "nad",
+        "t*X": "t*X",
+    }
+    return Study(
+        f"Learned against published score functions on {Path(results.history.source).name}",
+        results.trials,
+        learned,
+        _formulas(results),
+        _facts(results),
+        results.created,
+        budget_pages(results.trials.budget, results.test_pages[0]),
+        difference,
+        note,
+        budget_names,
+        [_rules(results.trials), _new(results.trials, learned["ndcg"]), _tables(results)],
+    )
+
+
+def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
+    """What was done, for the end of the report."""
+    about, choices = results.history, results.choices
+    parameters = choices.parameters
+    return [
+        ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
+        ("Size", f"{about.pages:,} pages, {about.cycles} cycles"),
+        (
+            "Protocol",
+            f"{choices.protocol}: {len(results.test_pages)} test sets of about "
+            f"{results.test_pages[0]:,} pages and {len(results.changed_pages[0])} scored cycles after "
+            f"{choices.warmup} of warm-up",
+        ),
+        ("Budget", f"{choices.budget:.1%} of the pages per cycle"),
+        (
+            "Genetic programming",
+            f"{parameters.population} individuals, {parameters.generations} generations, "
+            f"{choices.seeds} runs per fold, seed {choices.seed}",
+        ),
+        ("Estimators", f"clock of the {choices.clock}; ties broken: {choices.ties}"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())),
+    ]
+
+
+def _formulas(results: ExperimentResults) -> list[Formula]:
+    found = [
+        (
+            learned.name != SHIPS,
+            Formula(
+                f"Learned for {learned.fitness.replace('_', ' ')}, {learned.terminals} terminals, "
+                f"fold {number}",
+                fold.text,
+                {part: fold.values[part][learned.fitness] for part in PARTS},
+            ),
+        )
+        for learned in results.learned
+        if learned.selection == "best"
+        for number, fold in enumerate(learned.folds, start=1)
+    ]
+    best = max((one for other, one in found if not other), key=lambda one: one.values["training"])
+    return [best, *(one for _, one in found if one is not best)]
+
+
+def _rules(trials: Trials) -> Section:
+    return Section(
+        "How the best is chosen",
+        "Best takes the individual with the highest training fitness; Sum and Avg also look at the "
+        "validation part, and prefer steady individuals.",
+        [figure(selection_rules(trials, metric)) for metric in FITNESSES],
+    )
+
+
+def _new(trials: Trials, learned: str) -> Section:
+    return Section(
+        "New pages",
+        "Does the learned function visit the same pages for ever? The share of each cycle's visits that go "
+        "to pages never visited since the warm-up, and to pages not visited in the cycle before.",
+        [figure(new_pages(trials, learned))],
+    )
+
+
+def _tables(results: ExperimentResults) -> Section:
+    blocks = []
+    for title, make in TABLES.values():
+        rows = make(results)
+        terms = [defined(name) if name in ("victories",) else name.replace("_", " ") for name in rows[0]]
+        words = sum(isinstance(value, str) for value in rows[0].values())
+        body = [[cell(value) for value in row.values()] for row in rows]
+        blocks.append(fold_away(title, table(terms, body, words=words)))
+    return Section("Tables of the paper, for this data", "", blocks)

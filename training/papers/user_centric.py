@@ -1,0 +1,590 @@
+"""The experiment of Pandey & Olston 2005, section 6: search quality by budget, for policies of refreshing.
+
+All copies are in sync at first; then ``B`` pages are refreshed in every cycle, and quality is the mean over
+the cycles after the refreshes. What a policy knows of pages is estimated from the whole of the cycles, as in
+the paper (section 6.2), from the first half and judged on the second, or from its own visits alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import spearmanr
+
+from scrapy_gp4c.index.curves import PIECES
+from scrapy_gp4c.scoring import refresh_value
+from training.comparing.evaluation import write_json
+from training.evolution.evolve import Json
+from training.histories.contents import read_contents
+from training.histories.history import ChangeHistory
+from training.histories.writing import replacing
+from training.replaying import links
+from training.replaying.arranged import prepare
+from training.replaying.corpus import Corpus, count
+from training.replaying.foreseen import Known, allotted, in_cycles, mean_by_page, with_oldest
+from training.replaying.metrics import CONTENTS
+from training.replaying.refreshing import whole_budget
+from training.replaying.replay import run
+from training.replaying.search import Search, search
+from training.replaying.workloads import Plan, draw, knee
+from training.replaying.worths import Measuring, refitted, worths
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Estimate = Literal["whole", "half", "observed"]
+ESTIMATES: Final[tuple[Estimate, ...]] = get_args(Estimate)
+
+BUDGETS: Final = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.30, 0.40)
+TAUS: Final = tuple(step / 10 for step in range(11))
+OWN_VISITS: Final = {
+    "user-centric": "user-centric",
+    "dq_decay": "dq_decay * t + 1e-9 * t",
+    "dq_last": "dq_last * t + 1e-9 * t",
+    "t*X": "t * X",
+    "age": "t",
+}
+"""Policy -> score function, where pages are known by the policy's own visits alone."""
+
+
+class Point(NamedTuple):
+    """What a policy came to with a budget."""
+
+    policy: str
+    share: float
+    """Budget, share of the pages per cycle."""
+    refreshes: int
+    """Per cycle."""
+    quality: float
+    """Mean over the cycles judged."""
+    impact: float
+    """1 - what refreshing all copies would gain / the same if never refreshed: of the estimates alone."""
+    tau: float | None
+    """Threshold of the shingles, where the policy has one: the best of `TAUS`."""
+
+
+class Judged(NamedTuple):
+    """How good the copies of a run were, mean over the cycles judged."""
+
+    quality: float
+    impact: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One data set under one scoring function."""
+
+    name: str
+    corpus: Corpus
+    """Of the workload's terms."""
+    how: Measuring
+    search: Search
+    history: ChangeHistory
+    """With what refreshes are worth."""
+    first: int
+    """The cycle in which copies are in sync; those after it are judged."""
+    last: int
+    """The last cycle that estimates are made from."""
+    seed: int
+    refit_cycles: int = 0
+    """Cycles after which F_q, idf and mean length are learnt anew for the estimates; 0: those of cycle 0."""
+
+    @property
+    def pages(self) -> int:
+        """P."""
+        return self.history.pages
+
+    @property
+    def judged(self) -> int:
+        """Cycles judged."""
+        return self.history.cycles - self.first
+
+    @cached_property
+    def updates(self) -> Updates:
+        """All updates that estimates are made from."""
+        return updates_of(self, 1, self.last)
+
+    @cached_property
+    def clicks(self) -> Floats:
+        """``[P]``"""
+        return self.search.clicks(self.last)
+
+    def judge(self, chosen: Callable[[int, Ints], Ints]) -> Judged:
+        """Judge copies of which ``chosen(cycle, last visits)`` are refreshed in every judged cycle."""
+        live = self.search.live
+        held = live[self.first].copy()
+        last = np.full(self.pages, self.first)
+        rows = []
+        for cycle in range(self.first + 1, self.history.cycles + 1):
+            pages = chosen(cycle, last)
+            held[pages] = live[cycle, pages]
+            last[pages] = cycle
+            rows.append(held.copy())
+        return Judged(float(self.search.quality(np.array(rows)).mean()), self._impact(rows))
+
+    def _impact(self, rows: list[npt.NDArray[np.int32]]) -> float:
+        impact = self.history.impact
+        assert impact is not None
+        first = self.corpus.contents.first_version[:-1]
+        after = impact.version[self.first + 1 :]
+        lost = sum(impact.between(row - first, live).sum() for row, live in zip(rows, after, strict=True))
+        return 1.0 - float(lost) / (float(impact.unrefreshed(self.first).sum()) or 1.0)
+
+
+class Updates(NamedTuple):
+    """Updates of pages, arrays ``[updates]``."""
+
+    page: Ints
+    gap: Ints
+    """Cycles since the update before, or since cycle 0."""
+    gained: Floats
+    """delta-Q_A of a refresh at once, in ppm."""
+    difference: Floats
+    """Share of the shingles that differ."""
+    version: npt.NDArray[np.int32]
+
+
+def updates_of(trial: Trial, first: int, last: int) -> Updates:
+    """Updates in the cycles first..last."""
+    contents, impact = trial.corpus.contents, trial.history.impact
+    assert impact is not None
+    cycle, page = np.nonzero(contents.history.changed)
+    order = np.lexsort((cycle, page))
+    cycle, page = cycle[order] + 1, page[order]
+    begins = np.concatenate(([True], page[1:] != page[:-1]))
+    before = np.where(begins, 0, np.concatenate(([0], cycle[:-1])))
+    new = contents.version[cycle, page]
+    nth = new - contents.first_version[page]
+    kept = (cycle >= first) & (cycle <= last)
+    if trial.refit_cycles:
+        gained = refitted(trial.corpus, trial.how, page, cycle, nth, trial.refit_cycles)
+    else:
+        gained = impact.between(nth - 1, nth, page)
+    difference = trial.corpus.difference[new]
+    return Updates(page[kept], (cycle - before)[kept], gained[kept], difference[kept], new[kept])
+
+
+def prepared(
+    name: str,
+    corpus: Corpus,
+    how: Measuring,
+    estimate: Estimate = "whole",
+    seed: int = 1,
+    refit_cycles: int = 0,
+) -> Trial:
+    """Compute what all policies share; ``corpus``: of the workload's terms."""
+    found = search(corpus, how.workload, how.scoring, how.importance)
+    history = replace(corpus.contents.history, impact=worths(corpus, how, found))
+    middle = history.cycles // 2
+    first, last = (middle, middle) if estimate == "half" else (0, history.cycles)
+    return Trial(name, corpus, how, found, history, first, last, seed, refit_cycles)
+
+
+def rates_of(trial: Trial) -> dict[str, Floats]:
+    """Forecasts of what a refresh gains per cycle: ``[P]`` each.
+
+    ``user-centric`` is the paper's mean over refreshes (section 6.1.3), each update refreshed at once;
+    ``per cycle`` all that was gained, by the number of cycles.
+    """
+    updates = trial.updates
+    mean = mean_by_page(updates.page, updates.gained / updates.gap, trial.pages)
+    total = np.bincount(updates.page, updates.gained, trial.pages) / trial.last
+    return {"user-centric": mean, "user-centric per cycle": total}
+
+
+def points(
+    trial: Trial, shares: Sequence[float] = BUDGETS, taus: Sequence[float] = TAUS, observed: bool = False
+) -> Iterator[Point]:
+    """Every policy with every budget; those of own visits alone if ``observed``."""
+    with ThreadPoolExecutor(2) as pool:  # the compiled answers leave Python's lock alone
+        for share in shares:
+            budget = whole_budget(share, trial.pages)
+            tasks = {name: text for name, text in OWN_VISITS.items() if observed or name in ("t*X", "age")}
+            own = {name: pool.submit(_own_visits, trial, text, budget) for name, text in tasks.items()}
+            told = {} if observed else rates_of(trial)
+            ranked = {
+                name: pool.submit(trial.judge, _by_priority(rate, budget)) for name, rate in told.items()
+            }
+            timed = {
+                (name, tau): pool.submit(trial.judge, _in_slots(trial, name, tau, budget))
+                for name in ("SBR", "EBR")
+                for tau in (() if observed else taus)
+            }
+            for name, future in (ranked | own).items():
+                yield Point(name, share, budget, *future.result(), None)
+            for name in dict.fromkeys(name for name, _ in timed):
+                best = max((one.result(), -tau) for (policy, tau), one in timed.items() if policy == name)
+                yield Point(name, share, budget, *best[0], -best[1])
+
+
+def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
+    history = trial.history.take(cycles=slice(trial.first, None))
+    arranged = prepare(history, budget=budget, warmup=0, seed=trial.seed)
+    found = run(arranged, text, metrics=tuple(CONTENTS))
+    return Judged(*(float(getattr(found, name).mean()) for name in Judged._fields))
+
+
+def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
+    """P(p, t) = rate * (t - LR), and age among equals."""
+
+    def chosen(cycle: int, last: Ints) -> Ints:
+        waited = cycle - last
+        return np.argsort(-(rate * waited + 1e-9 * waited), kind="stable")[:budget]
+
+    return chosen
+
+
+def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
+    """Refreshes of SBR or EBR; what they leave over goes to the pages refreshed longest ago."""
+    rows = planned_refreshes(trial, policy, tau, budget)
+
+    return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
+
+
+def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
+    """Pages that SBR or EBR refreshes in each judged cycle, without what it leaves over."""
+    return in_cycles(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
+
+
+def visits_of(trial: Trial, policy: str, tau: float, budget: int) -> Ints:
+    """Refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
+    updates = trial.updates
+    known = Known(updates.page, updates.difference, trial.clicks, trial.last)
+    return allotted(known, policy.lower(), tau, budget, trial.judged)
+
+
+class Needed(NamedTuple):
+    """Budget for a quality."""
+
+    policy: str
+    quality: float
+    share: float | None
+    """Share of the pages per cycle; None: no budget tried reaches it."""
+    ratio: float | None
+    """To the share that the user-centric policy needs."""
+
+
+def resources(found: Sequence[Point], reference: str = "user-centric") -> list[Needed]:
+    """Budgets for equal quality: that of the reference at 5, 10 and 20% of the pages."""
+    rows = []
+    of = {one.policy: sorted(p for p in found if p.policy == one.policy) for one in found}
+    for level in (0.05, 0.10, 0.20):
+        target = next((point.quality for point in of[reference] if point.share == level), None)
+        for policy, line in of.items():
+            if target is not None:
+                share = _share_for(line, target)
+                rows.append(Needed(policy, target, share, None if share is None else share / level))
+    return rows
+
+
+def _share_for(line: Sequence[Point], target: float) -> float | None:
+    """The least share that reaches a quality, between budgets by straight lines."""
+    before: Point | None = None
+    for point in line:
+        if point.quality >= target:
+            if before is None or point.quality <= before.quality:
+                return point.share
+            along = (target - before.quality) / (point.quality - before.quality)
+            return before.share + along * (point.share - before.share)
+        before = point
+    return None
+
+
+LAST: Final = 4
+
+
+class Forecast(NamedTuple):
+    """How well one way to look back forecasts the second half."""
+
+    name: str
+    spearman: float
+    """Rank correlation over the pages that gained anything in either half."""
+    pages: int
+
+
+class Halves(NamedTuple):
+    """Gain per cycle of every page in both halves: ``[P]`` each."""
+
+    earlier: Floats
+    later: Floats
+    forecasts: list[Forecast]
+
+
+def halves(trial: Trial) -> Halves:
+    """Mean gain per cycle over the updates of each half, and forecasts of the later one from the earlier."""
+    middle = trial.history.cycles // 2
+    parts = updates_of(trial, 1, middle), updates_of(trial, middle + 1, trial.history.cycles)
+    earlier, later = (mean_by_page(part.page, part.gained / part.gap, trial.pages) for part in parts)
+    looks = {"all visits": earlier, **_looks_back(parts[0], trial.pages)}
+    rows = []
+    for name, forecast in looks.items():
+        some = (forecast > 0.0) | (later > 0.0)
+        value = spearmanr(forecast[some], later[some]).statistic if np.count_nonzero(some) > 2 else np.nan
+        rows.append(Forecast(name, float(value), int(np.count_nonzero(some))))
+    return Halves(earlier, later, rows)
+
+
+def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
+    """The last visits, decayed ones and the last one alone, by the terminals' own state."""
+    state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
+    count = np.bincount(updates.page, minlength=pages)
+    nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)
+    for turn in range(int(count.max(initial=0))):
+        rows = np.flatnonzero(nth == turn)
+        seen = {name: values[updates.page[rows]] for name, values in state.items()}
+        refresh_value.observe(seen, updates.gained[rows], updates.gap[rows])
+        for name, values in seen.items():
+            state[name][updates.page[rows]] = values
+    recent = nth >= count[updates.page] - LAST
+    per_cycle = updates.gained / updates.gap
+    told = {name: refresh_value.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
+    return {
+        f"last {LAST}": mean_by_page(updates.page[recent], per_cycle[recent], pages),
+        "decayed": told["dq_decay"],
+        "last": told["dq_last"],
+    }
+
+
+SHARE: Final = 0.05
+"""Budget at which SBR and EBR are looked at, share of the pages per cycle."""
+NOTHING: Final = 0.001
+"""A gain below this, in ppm, is none."""
+LINES: Final = 16
+"""Of a diff that are shown."""
+MOVES: Final = 6
+"""Queries that are shown, those asked most."""
+
+
+class Move(NamedTuple):
+    """A query in whose answer the page moved."""
+
+    query: str
+    before: int
+    """Rank; 0: not in the answer."""
+    after: int
+    frequency: float
+
+
+class Example(NamedTuple):
+    """An update."""
+
+    rule: str
+    page: str
+    cycle: int
+    difference: float
+    """Share of the shingles that differ."""
+    gained: float
+    """delta-Q_A of a refresh at once, in ppm."""
+    diff: str
+    moves: list[Move]
+
+
+def examples(trial: Trial, found: Sequence[Point]) -> list[Example]:
+    """The largest update that gains nothing, and the largest gain that SBR and EBR miss; those there are."""
+    updates = trial.updates
+    cycle = _cycles(trial)
+    rows = []
+    idle = np.flatnonzero(updates.gained < NOTHING)
+    if len(idle):
+        largest = idle[np.argmax(updates.difference[idle])]
+        rows.append(_example(trial, "Most shingles changed, nothing gained", int(largest), cycle))
+    missed = np.flatnonzero(~_refreshed(trial, found, cycle) & (cycle > trial.first))
+    if len(missed):
+        best = missed[np.argmax(updates.gained[missed])]
+        rows.append(_example(trial, f"Most gained of what SBR and EBR miss at {SHARE:.0%}", int(best), cycle))
+    return rows
+
+
+def _cycles(trial: Trial) -> npt.NDArray[np.int64]:
+    """When each update was made."""
+    live, updates = trial.search.live, trial.updates
+    return np.array(
+        [np.argmax(live[:, page] == new) for page, new in zip(updates.page, updates.version, strict=True)],
+        np.int64,
+    )
+
+
+def _refreshed(trial: Trial, found: Sequence[Point], cycle: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether SBR or EBR, at its best threshold, refreshes the page of each update before the next."""
+    updates = trial.updates
+    seen = np.zeros(len(cycle), np.bool_)
+    same = np.append(updates.page[1:] == updates.page[:-1], False)
+    until = np.where(same, np.append(cycle[1:], 0), trial.history.cycles + 1)
+    for point in found:
+        if point.tau is not None and point.share == SHARE:
+            visited = np.zeros((trial.history.cycles + 2, trial.pages), np.int64)
+            for number, pages in enumerate(
+                planned_refreshes(trial, point.policy, point.tau, point.refreshes), start=trial.first + 1
+            ):
+                visited[number + 1, pages] = 1
+            before = np.cumsum(visited, axis=0)
+            seen |= before[until, updates.page] > before[cycle, updates.page]
+    return seen
+
+
+def _example(trial: Trial, rule: str, update: int, cycles: npt.NDArray[np.int64]) -> Example:
+    updates, contents, answers = trial.updates, trial.corpus.contents, trial.search
+    page, new, cycle = int(updates.page[update]), int(updates.version[update]), int(cycles[update])
+    texts = [(contents.texts[version] or "").splitlines() for version in (new - 1, new)]
+    changed = [line[:100] for line in difflib.unified_diff(texts[0], texts[1], lineterm="", n=0)]
+    after = answers.live[cycle]
+    before = after.copy()
+    before[page] = new - 1
+    workload = trial.how.workload
+    moves = []
+    names = workload.texts()
+    for query in sorted(answers.queries_of(page).tolist(), key=lambda query: -workload.frequency[query]):
+        old, new = (answers.rank_in(query, page, copies) for copies in (before, after))
+        if old != new:
+            moves.append(Move(names[query], old, new, float(workload.frequency[query])))
+        if len(moves) == MOVES:
+            break
+    page_names = contents.history.page_names
+    name = str(page) if page_names is None else page_names[page]
+    return Example(
+        rule,
+        name,
+        cycle,
+        float(updates.difference[update]),
+        float(updates.gained[update]),
+        "\n".join(changed[2 : 2 + LINES]),
+        moves,
+    )
+
+
+SITE: Final = "fastapi/fastapi"
+SCORINGS: Final = ("tfidf", "inlinks")
+QUICK_BUDGETS: Final = (0.02, 0.05, 0.20)
+QUICK_TAUS: Final = (0.0, 0.5)
+
+
+class Plans(NamedTuple):
+    """What is compared, and how."""
+
+    estimate: Estimate = "whole"
+    plan: Plan = Plan()
+    pieces: int = PIECES
+    budgets: tuple[float, ...] = BUDGETS
+    taus: tuple[float, ...] = TAUS
+    scorings: tuple[str, ...] = SCORINGS
+    sites: tuple[str | None, ...] = (SITE, None)
+    """A data set each: one site (P's BDS), or all pages that change (None, P's MDS)."""
+    refit_cycles: int = 0
+    """See `Trial.refit_cycles`."""
+
+
+class Panel(NamedTuple):
+    """What one data set under one scoring function came to."""
+
+    name: str
+    pages: int
+    changed_share: float
+    queries: int
+    """Kept after the filter."""
+    never: float
+    """Quality in the last cycle if nothing is ever refreshed."""
+    never_mean: float
+    """The same, mean over the judged cycles."""
+    points: list[Point]
+    resources: list[Needed]
+    halves: Halves
+    examples: list[Example]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The experiment's results."""
+
+    source: str
+    sha256: str
+    plans: Plans
+    panels: list[Panel]
+
+    def to_json(self) -> Json:
+        """The document: what was compared, every point, the table, the forecasts."""
+        return {
+            "source": self.source,
+            "sha256": self.sha256,
+            "estimate": self.plans.estimate,
+            "workload": self.plans.plan._asdict(),
+            "pieces": self.plans.pieces,
+            "refit_cycles": self.plans.refit_cycles,
+            "versions": {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__},
+            "panels": [
+                {
+                    **{key: getattr(panel, key) for key in Panel._fields[:6]},
+                    "points": [point._asdict() for point in panel.points],
+                    "resources": [row._asdict() for row in panel.resources],
+                    "forecasts": [row._asdict() for row in panel.halves.forecasts],
+                }
+                for panel in self.panels
+            ],
+        }
+
+    def write(self, directory: Path) -> None:
+        """Write ``results.json`` and ``points.csv``."""
+        write_json(directory / "results.json", self.to_json())
+        with replacing(directory / "points.csv") as raw:
+            rows: list[tuple[object, ...]] = [("panel", *Point._fields)]
+            rows += [(panel.name, *point) for panel in self.panels for point in panel.points]
+            raw.write("".join(",".join(map(_cell, row)) + "\n" for row in rows).encode())
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).replace(",", ";")
+
+
+def run_all(
+    path: Path, plans: Plans, steps: Callable[[int, str], Callable[[], object]]
+) -> tuple[Results, list[Trial]]:
+    """Run every panel; ``steps(count, what)`` shows a bar and gives what to call after each step."""
+    panels, trials = [], []
+    for site in plans.sites:
+        contents = read_contents(path, site, changed_only=site is None)
+        corpus = count(contents, steps(len(contents.texts), f"{site or 'all changed'}: counting terms"))
+        drawn = draw(contents, plans.plan)
+        own = corpus.of(drawn)
+        relevance = search(own, drawn, "tfidf").relevance()
+        workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
+        own = corpus.of(workload)
+        for scoring in plans.scorings:
+            importance = links.importance(contents) if scoring == "inlinks" else None
+            how = Measuring(workload, scoring, importance, plans.pieces)
+            name = f"{site or 'all changed pages'}, {scoring}"
+            trial = prepared(name, own, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
+            panels.append(_panel(trial, plans, steps))
+            trials.append(trial)
+    history = contents.history
+    return Results(history.source, history.sha256, plans, panels), trials
+
+
+def _panel(trial: Trial, plans: Plans, steps: Callable[[int, str], Callable[[], object]]) -> Panel:
+    observed = plans.estimate == "observed"
+    found: list[Point] = []
+    size = 5 if observed else 6
+    advance = steps(len(plans.budgets) * size, trial.name)
+    for point in points(trial, plans.budgets, plans.taus, observed):
+        found.append(point)
+        advance()
+    live = trial.search.live
+    never = trial.search.quality(np.repeat(live[[trial.first]], trial.judged, axis=0))
+    return Panel(
+        trial.name,
+        trial.pages,
+        float(trial.history.changed.mean()),
+        len(trial.how.workload.queries),
+        float(never[-1]),
+        float(never.mean()),
+        found,
+        resources(found),
+        halves(trial),
+        [] if observed else examples(trial, found),
+    )
