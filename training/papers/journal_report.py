@@ -25,7 +25,7 @@ from training.evolution.simplify import readable
 from training.papers.journal import FITNESSES, ExperimentResults, label
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import sections
-from training.reporting.charts import Chart, _per_cycle, budgets, cycles_of, line, methods
+from training.reporting.charts import Chart, budgets, cycles_of, line, methods, per_cycle_chart
 from training.reporting.page import Page, Section, defined, figure, fold_away, table
 from training.reporting.study import HEADLINE, Formula, Study
 
@@ -212,7 +212,7 @@ def selection_rules(trials: Trials, metric: str) -> Chart:
         line(trials, label(selection, "all", metric), metric, f"GP4C {selection}") for selection in SELECTIONS
     ]
     title = f"{METRICS[metric].heading} of the three selection rules"
-    return _per_cycle(trials, f"figure3-{metric}", title, metric, lines)
+    return per_cycle_chart(trials, f"figure3-{metric}", title, metric, lines)
 
 
 def new_pages(trials: Trials, learned: str) -> Chart:

@@ -64,7 +64,8 @@ def cycles_of(trials: Trials) -> list[float]:
     return [float(trials.first_cycle + i) for i in range(scored)]
 
 
-def _per_cycle(trials: Trials, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
+def per_cycle_chart(trials: Trials, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
+    """A chart of a metric over the scored cycles."""
     x_label = "cycle of the test period"
     percent = metric in SHARES
     return Chart(key, title, x_label, METRICS[metric].heading, cycles_of(trials), lines, percent)
@@ -75,7 +76,7 @@ def methods(trials: Trials, metric: str, learned: str, names: Sequence[str] = CO
     lines = [line(trials, learned, metric, LEARNED)]
     lines += [line(trials, name, metric, intervals=position == 0) for position, name in enumerate(names)]
     title = f"{METRICS[metric].heading} in every cycle"
-    return _per_cycle(trials, f"figure4-{metric}", title, metric, lines)
+    return per_cycle_chart(trials, f"figure4-{metric}", title, metric, lines)
 
 
 def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
