@@ -40,6 +40,10 @@ class StoreDamagedError(StoreError):
     """What is damaged, in a few words."""
 
 
+class CrawlFailedError(StoreError):
+    """At least one crawl of ``scrapy gp4c monitor`` failed."""
+
+
 class StoreFullError(StoreError):
     """The disk (or the memory map) has no room for another commit."""
 

@@ -1,56 +1,421 @@
-"""``scrapy gp4c monitor``: crawl again and again, a fresh process per cycle."""
+"""``scrapy gp4c monitor``: crawl again and again, one process per cycle, never two at once."""
 
 from __future__ import annotations
 
 import json
+import random
+import re
 import signal
+import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from scrapy_gp4c.commands.monitoring import Monitor, MonitoredCycle, Process
+import filelock
+import numpy as np
+
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.progress import ANEW, bar
-from scrapy_gp4c.commands.schedule import Schedule, duration, percentage, window
-from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.records import local_time
+from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
+from scrapy_gp4c.store.opening import check_unused, open_store
+from scrapy_gp4c.store.records import CycleRecord, local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.store.page_store import PageStore
 
 HELP = "crawl again and again, one process per cycle"
+
+CLOCK_CHECK_S: Final = 30.0
+"""Longest wait between two looks at the clocks: the machine may have slept."""
+CRAWL_CHECK_S: Final = 1.0
+"""Wait between two looks at a running crawl."""
+KILL_AFTER_S: Final = 60.0
+"""Time that a crawl beyond ``--max-duration`` has to end cleanly before it is killed."""
+
+
+# --- when the next cycle begins
+
+UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Now(NamedTuple):
+    """A moment by both clocks, in s."""
+
+    wall_s: float
+    """Since 1970. People and time servers set this clock; it goes on while the machine sleeps."""
+    steady_s: float
+    """Since an arbitrary moment. Nobody sets this clock; it may stand still while the machine sleeps."""
+
+
+class Window(NamedTuple):
+    """Part of a day in which cycles begin, in minutes of local time; it may span midnight."""
+
+    opens: int
+    closes: int
+
+    def is_open(self, wall_s: float) -> bool:
+        """Whether a cycle may begin at a time."""
+        local = time.localtime(wall_s)
+        minute = local.tm_hour * 60 + local.tm_min
+        if self.opens <= self.closes:
+            return self.opens <= minute < self.closes
+        return minute >= self.opens or minute < self.closes
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Interval from the start of one cycle to the start of the next, and its limits."""
+
+    every_s: float
+    jitter: float = 0.0
+    """Share of the interval by which each one is longer or shorter, drawn anew."""
+    active: Window | None = None
+    seed: int = 0
+    max_duration_s: float | None = None
+    """Longest run of a crawl; None: no limit."""
+
+    def interval_s(self, number: int) -> float:
+        """Interval after crawl ``number`` of this monitor."""
+        drawn = random.Random(f"{self.seed} {number}").uniform(-1.0, 1.0)
+        return self.every_s * (1.0 + self.jitter * drawn)
+
+
+class Timer:
+    """Timer by two clocks: the wall clock ends it after a sleep, the steady one after a step back.
+
+    The time left never exceeds ``wait_s``, whatever somebody sets the wall clock to.
+    """
+
+    def __init__(self, now: Now, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._wall_s, self._steady_s = now.wall_s + wait_s, now.steady_s + wait_s
+
+    def remaining_s(self, now: Now) -> float:
+        """Time left; 0 once the timer has run out."""
+        return max(0.0, min(self._wall_s - now.wall_s, self._steady_s - now.steady_s, self._wait_s))
+
+
+def duration(text: str) -> float:
+    """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
+    if match and not match[2]:
+        raise ArgumentTypeError(f"{text} what? Say the unit, such as {text}m or {text}h")
+    seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0
+    if seconds <= 0.0:
+        raise ArgumentTypeError(f"expected a duration such as 1h, 30m or 45s; found {text!r}")
+    return seconds
+
+
+def percentage(text: str) -> float:
+    """Share of ``10%`` or ``0.1``, from 0 to below 1. Raises ArgumentTypeError."""
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share < 1.0:
+        raise ArgumentTypeError(f"expected a share from 0% to below 100%, such as 10%; found {text!r}")
+    return share
+
+
+def window(text: str) -> Window:
+    """Part of a day, as in ``07:00-22:00``. Raises ArgumentTypeError."""
+    match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", text)
+    numbers = [int(number) for number in match.groups()] if match else [99] * 4
+    opens, closes = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+    if max(numbers[1], numbers[3]) > 59 or opens >= 24 * 60 or closes > 24 * 60 or opens == closes:
+        raise ArgumentTypeError(f"expected a part of the day such as 07:00-22:00; found {text!r}")
+    return Window(opens, closes)
+
+
+# --- crawls, one after the other
+
+
+@dataclass(frozen=True)
+class MonitoredCycle:
+    """Result of one run of the crawl; ``--json`` prints a line of these fields per run."""
+
+    started: float
+    """Time in s since 1970, as is ``next``."""
+    took_s: float
+    exit_code: int
+    """Exit code of the crawl; if negative, the signal that ended it."""
+    cycle: int | None
+    """Last finished cycle; None: there is none."""
+    is_finished: bool
+    """Whether this run finished that cycle; if not, the next run resumes it."""
+    visited: int
+    changed: int
+    change_rate: float | None
+    hosts: int
+    """Number of visited sites."""
+    largest_host: int
+    """Visits of the site with most visits."""
+    outlasted: bool
+    """Whether the run took longer than the interval."""
+    next: float | None
+    """Time at which the next run is due; None: this was the last."""
+
+
 DOCUMENT = MonitoredCycle
-"""What ``--json`` prints, one line for each cycle."""
+
+WakeUps = SimpleQueue[None]
+"""Queue that wakes a wait: a signal handler may put into it at any moment, where an Event could deadlock."""
 
 
-class CrawlFailedError(StoreError):
-    """At least one crawl has failed."""
+class Clock(Protocol):
+    """Source of the time; waits."""
+
+    def now(self) -> Now: ...
+
+    def wait(self, wake_ups: WakeUps, seconds: float) -> None:
+        """Wait for ``seconds``, or until something is put into ``wake_ups``."""
+
+
+class RealClock:
+    """Clocks of the machine."""
+
+    def now(self) -> Now:
+        return Now(time.time(), time.monotonic())
+
+    def wait(self, wake_ups: WakeUps, seconds: float) -> None:
+        with suppress(Empty):
+            wake_ups.get(timeout=seconds)
+
+
+class Crawl(Protocol):
+    """Crawl under way, a process of its own."""
+
+    def poll(self) -> int | None:
+        """Exit code; None while the crawl runs."""
+
+    def stop(self) -> None:
+        """Ask the crawl to end cleanly; its cycle is resumed later."""
+
+    def kill(self) -> None:
+        """End the crawl at once."""
+
+
+class Process:
+    """``scrapy crawl`` in a process group of its own: Ctrl-C reaches it through the monitor alone, once."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        if sys.platform == "win32":
+            self._process = subprocess.Popen(command, creationflags=subprocess.CREATE_NEW_PROCESS_GROUP)
+        else:
+            self._process = subprocess.Popen(command, process_group=0)
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self) -> None:
+        if sys.platform == "win32":
+            self._process.send_signal(signal.CTRL_BREAK_EVENT)
+        else:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+class Listener:
+    """Receiver of the monitor's messages; this one ignores all."""
+
+    def first_due(self, wall_s: float) -> None:
+        """The first crawl begins later, at a time in s since 1970."""
+
+    def running(self, path: Path) -> None:
+        """A crawl runs; called about once a second."""
+
+    def outlasting(self, took_s: float) -> None:
+        """A crawl still runs after one more interval."""
+
+    def too_long(self, took_s: float, killed: bool) -> None:
+        """A crawl beyond its longest duration was asked to end, or killed."""
+
+    def ended(self, cycle: MonitoredCycle) -> None:
+        """A crawl has ended."""
+
+
+class Monitor:
+    """Loop that waits, crawls and tells its listener of each crawl."""
+
+    def __init__(
+        self,
+        path: Path,
+        start: Callable[[], Crawl],
+        schedule: Schedule,
+        listener: Listener,
+        clock: Clock | None = None,
+    ) -> None:
+        # Two paths to one directory are one store: through a symlink, two monitors would both run.
+        self._path = path.resolve()
+        self._start, self._schedule, self._listener = start, schedule, listener
+        self._clock = clock or RealClock()
+        self._wake_ups: WakeUps = SimpleQueue()
+        self._stops = 0
+
+    def stop(self) -> None:
+        """Ask the crawl to end after the visits under way, then end. The second call kills the crawl."""
+        self._stops += 1
+        self._wake_ups.put(None)
+
+    def run(self, cycles: int | None = None) -> int:
+        """Crawl ``cycles`` times, or until `stop`; the exit code is 1 if a crawl failed, else 0.
+
+        Raises StoreInUseError if another monitor has the store.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self._path.with_name(f"{self._path.name}.monitor.lock"), blocking=False)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise StoreInUseError(
+                f"the store {self._path} is monitored by another process already: end that one first"
+            ) from None
+        with lock:
+            return self._run(cycles)
+
+    def _run(self, cycles: int | None) -> int:
+        failed = False
+        number = 0
+        if first_wait_s := self._first_wait_s():
+            self._listener.first_due(self._clock.now().wall_s + first_wait_s)
+        timer = Timer(self._clock.now(), first_wait_s)
+        while not self._stops and (cycles is None or number < cycles):
+            self._wait(timer)
+            if self._stops:
+                break
+            started = self._clock.now()
+            exit_code = self._crawl(started)
+            number += 1
+            interval_s = self._schedule.interval_s(number)
+            timer = Timer(started, interval_s)
+            is_last = bool(self._stops) or number == cycles
+            now = self._clock.now()
+            due = None if is_last else now.wall_s + timer.remaining_s(now)
+            failed |= exit_code != 0 and not self._stops
+            self._listener.ended(self._result(started, exit_code, interval_s, due))
+        return int(failed)
+
+    def _first_wait_s(self) -> float:
+        """Rest of the interval since the last cycle began; 0 if a cycle is to be resumed."""
+        with suppress(StoreError), open_store(self._path, readonly=True) as store:
+            records = store.cycles()
+            if records and store.open_cycle is None:
+                since_s = self._clock.now().wall_s - (records[-1].get("started") or 0.0)
+                return min(max(0.0, self._schedule.every_s - since_s), self._schedule.every_s)
+        return 0.0
+
+    def _wait(self, timer: Timer) -> None:
+        """Wait until a cycle is due, within the active part of the day, and nobody else crawls."""
+        while not self._stops:
+            now = self._clock.now()
+            remaining_s = timer.remaining_s(now)
+            active = self._schedule.active
+            if remaining_s <= 0.0 and (active is None or active.is_open(now.wall_s)):
+                try:
+                    check_unused(self._path)
+                    return
+                except StoreInUseError:  # an orphan of a killed monitor, or a crawl by hand
+                    remaining_s = CRAWL_CHECK_S
+            self._clock.wait(self._wake_ups, min(remaining_s or CLOCK_CHECK_S, CLOCK_CHECK_S))
+
+    def _crawl(self, started: Now) -> int:
+        crawl, stops_passed_on, intervals = self._start(), 0, 1
+        limit_s, is_asked = self._schedule.max_duration_s, False
+        while (exit_code := crawl.poll()) is None:
+            took_s = self._clock.now().steady_s - started.steady_s
+            while self._stops > stops_passed_on:
+                stops_passed_on += 1
+                if stops_passed_on == 1:
+                    crawl.stop()
+                else:
+                    crawl.kill()
+            if took_s > intervals * self._schedule.every_s:
+                intervals = int(took_s / self._schedule.every_s) + 1
+                self._listener.outlasting(took_s)
+            if limit_s is not None and not is_asked and took_s > limit_s:
+                is_asked = True
+                crawl.stop()
+                self._listener.too_long(took_s, killed=False)
+            elif limit_s is not None and is_asked and took_s > limit_s + KILL_AFTER_S:
+                limit_s = None
+                crawl.kill()
+                self._listener.too_long(took_s, killed=True)
+            self._clock.wait(self._wake_ups, CRAWL_CHECK_S)
+            self._listener.running(self._path)
+        return exit_code
+
+    def _result(self, started: Now, exit_code: int, interval_s: float, due: float | None) -> MonitoredCycle:
+        took_s = self._clock.now().steady_s - started.steady_s
+        record: CycleRecord = {}
+        visits_by_host = np.zeros(1, np.int64)
+        with suppress(StoreError), open_store(self._path, readonly=True) as store:
+            finished = [one for one in store.cycles() if one["cycle"] <= store.last_cycle]
+            record = finished[-1] if finished else record
+            visits_by_host = _visits_by_host(store)
+        return MonitoredCycle(
+            started.wall_s,
+            took_s,
+            exit_code,
+            record.get("cycle"),
+            (record.get("finished") or 0.0) >= started.wall_s,
+            record.get("visited", 0),
+            record.get("changed", 0),
+            record.get("change_rate"),
+            int(np.count_nonzero(visits_by_host)),
+            int(visits_by_host.max()),
+            took_s > interval_s,
+            due,
+        )
+
+
+def _visits_by_host(store: PageStore) -> Any:
+    """Visits of the last finished cycle by site, int64 ``[S]``."""
+    _, site = np.unique(store.directories()["site"], return_inverse=True)
+    counts = np.zeros(max(1, len(site)), np.int64)
+    for _, visits in store.visits(max(1, store.last_cycle)):
+        group = store.columns_of(np.sort(visits["page"]))["group"]
+        counts += np.bincount(site[group], minlength=len(counts))
+    return counts
+
+
+# --- the command
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--every",
         type=duration,
         required=True,
         metavar="TIME",
         help="from one start to the next: 1h, 30m, 45s",
     )
-    parser.add_argument(
+    add(
         "--jitter",
         type=percentage,
         default=0.0,
         metavar="SHARE",
-        help="vary that by up to so much, as in 10%%",
+        help="vary the interval by up to this share, as in 10%%",
     )
-    parser.add_argument(
-        "--active", type=window, metavar="HH:MM-HH:MM", help="begin cycles in this part of the day"
+    add("--active", type=window, metavar="HH:MM-HH:MM", help="begin cycles in this part of the day")
+    add(
+        "--max-duration",
+        type=duration,
+        metavar="TIME",
+        help="end a crawl that takes longer, and kill it a minute later; the next one resumes its cycle",
     )
-    parser.add_argument("--cycles", type=positive, metavar="N", help="end after N crawls")
-    parser.add_argument(
+    add("--cycles", type=positive, metavar="N", help="end after N crawls")
+    add(
         "-a",
         dest="arguments",
         action="append",
@@ -58,30 +423,20 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="argument of the spider",
     )
-    parser.add_argument("--json", action="store_true", help="print a line of JSON per cycle instead")
+    add("--json", action="store_true", help="print a line of JSON per cycle instead")
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Crawl until the cycles are done, or SIGTERM or Ctrl-C. Raises CrawlFailedError, StoreInUseError."""
-    schedule = Schedule(options.every, options.jitter, options.active, project.settings.seed)
-    command = [sys.executable, "-m", "scrapy", "crawl", options.spider, *_passed_on(options)]
+    """Crawl until the cycles are done, or until SIGTERM or Ctrl-C.
 
-    def tell(cycle: MonitoredCycle) -> None:
-        if sys.stderr.isatty():
-            print(ANEW, end="", file=sys.stderr)
-        print(json.dumps(asdict(cycle)) if options.json else line(cycle), flush=True)
-        if cycle.outlasted and cycle.is_finished:
-            print(warning(cycle, options.every, project.delay_s), file=sys.stderr)
-
-    def expect(due: float) -> None:
-        print(
-            f"The last cycle began less than {options.every:.0f} s ago; the next is due at {local_time(due)}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    watch = show_progress if sys.stderr.isatty() else lambda path: None
-    monitor = Monitor(project.store_path, lambda: Process(command), schedule, tell, watch, expect)
+    Raises CrawlFailedError if a crawl failed, StoreInUseError if another monitor has the store.
+    """
+    schedule = Schedule(
+        options.every, options.jitter, options.active, project.settings.seed, options.max_duration
+    )
+    command = [sys.executable, "-m", "scrapy", "crawl", options.spider, *_crawl_options(options)]
+    terminal = Terminal(options.every, project.delay_s, options.json)
+    monitor = Monitor(project.store_path, lambda: Process(command), schedule, terminal)
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: monitor.stop())
@@ -89,8 +444,7 @@ def run(project: Project, options: Namespace) -> None:
         raise CrawlFailedError("at least one crawl failed; its log says why")
 
 
-def _passed_on(options: Namespace) -> list[str]:
-    """Options of this command that are the crawl's, too."""
+def _crawl_options(options: Namespace) -> list[str]:
     words = [word for argument in options.arguments for word in ("-a", argument)]
     words += [word for setting in options.set or () for word in ("-s", setting)]
     if options.logfile:
@@ -98,38 +452,86 @@ def _passed_on(options: Namespace) -> list[str]:
     return [*words, "--loglevel", options.loglevel or "WARNING"]
 
 
+class Terminal(Listener):
+    """Listener that prints: results to stdout, the rest to stderr, a bar if that is a terminal."""
+
+    def __init__(self, every_s: float, delay_s: float, as_json: bool = False) -> None:
+        self._every_s, self._delay_s, self._as_json = every_s, delay_s, as_json
+        self._is_terminal = sys.stderr.isatty()
+        self._is_closed = False
+
+    def first_due(self, wall_s: float) -> None:
+        self._say(
+            f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
+            f"{local_time(wall_s)}"
+        )
+
+    def running(self, path: Path) -> None:
+        if self._is_terminal:
+            _draw_progress(path)
+
+    def outlasting(self, took_s: float) -> None:
+        self._say(
+            f"The crawl still runs after {took_s:.0f} s; the interval is {self._every_s:.0f} s. "
+            "If it hangs, end it with a second Ctrl-C or SIGTERM, or set --max-duration"
+        )
+
+    def too_long(self, took_s: float, killed: bool) -> None:
+        action = "it did not end and was killed" if killed else "it was asked to end"
+        self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
+
+    def ended(self, cycle: MonitoredCycle) -> None:
+        if self._is_terminal:
+            self._say(ANEW, end="")
+        self._print(json.dumps(asdict(cycle)) if self._as_json else line(cycle))
+        if cycle.outlasted and cycle.is_finished:
+            self._say(warning(cycle, self._every_s, self._delay_s))
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        with suppress(OSError, ValueError):  # stderr may be closed
+            print(text, end=end, file=sys.stderr, flush=True)
+
+    def _print(self, text: str) -> None:
+        try:
+            if not self._is_closed:
+                print(text, flush=True)
+        except (OSError, ValueError) as error:  # the reader of a pipe has gone: crawls go on
+            self._is_closed = True
+            self._say(f"Cannot write to standard output ({error}): results are no longer printed")
+
+
 def line(cycle: MonitoredCycle) -> str:
-    """What is said of a cycle."""
+    """One line about a run of the crawl."""
     if cycle.exit_code:
         how = f"exit code {cycle.exit_code}" if cycle.exit_code > 0 else f"signal {-cycle.exit_code}"
-        told = f"the crawl ended with {how}; the next one goes on where it was"
+        result = f"the crawl ended with {how}; the next one resumes its cycle"
     elif not cycle.is_finished:
-        told = "the crawl was interrupted; the next one goes on where it was"
+        result = "the crawl was interrupted; the next one resumes its cycle"
     else:
         rate = "change rate " + ("unknown" if cycle.change_rate is None else f"{cycle.change_rate:.3f}")
-        told = f"cycle {cycle.cycle}: {cycle.visited:,} visited, {cycle.changed:,} changed ({rate})"
+        result = f"cycle {cycle.cycle}: {cycle.visited:,} visited, {cycle.changed:,} changed ({rate})"
     following = "" if cycle.next is None else f"; next at {local_time(cycle.next)}"
-    return f"{local_time(cycle.started)}  {told}, {cycle.took_s:.0f} s{following}"
+    return f"{local_time(cycle.started)}  {result}, {cycle.took_s:.0f} s{following}"
 
 
 def warning(cycle: MonitoredCycle, every_s: float, delay_s: float) -> str:
-    """What decides how long a cycle takes."""
+    """Warning about a cycle that took longer than the interval, with the figures that decide."""
     speed = cycle.visited / cycle.took_s if cycle.took_s else 0.0
     return (
-        f"The cycle took {cycle.took_s:.0f} s, longer than the {every_s:.0f} s from one to the next: "
+        f"The cycle took {cycle.took_s:.0f} s, longer than the interval of {every_s:.0f} s: "
         f"{speed:.2f} pages/s from {cycle.hosts:,} hosts. The largest gave {cycle.largest_host:,} pages, "
         f"which take {cycle.largest_host * delay_s:.0f} s at least with a DOWNLOAD_DELAY of {delay_s:g} s. "
-        "Lower GP4C_BUDGET or DOWNLOAD_DELAY, or raise --every."
+        "Lower GP4C_BUDGET or DOWNLOAD_DELAY, or raise --every"
     )
 
 
-def show_progress(path: Path) -> None:
-    """Draw how much of the plan is visited, on the terminal's last line."""
+def _draw_progress(path: Path) -> None:
+    """Draw a bar of the visited share of the plan on the terminal's last line."""
     try:
         with open_store(path, readonly=True) as store:
-            cycle, planned, done = store.open_cycle, store.planned(), len(store.open_visits())
+            cycle, planned, visited = store.open_cycle, store.planned(), len(store.open_visits())
     except StoreError:
         return
     if cycle is not None and planned:
-        text = f"cycle {cycle} {bar(done, planned)} {done:,} visited, {planned:,} planned"
+        text = f"cycle {cycle} {bar(visited, planned)} {visited:,} visited, {planned:,} planned"
         print(f"{ANEW}{text}", end="", file=sys.stderr, flush=True)

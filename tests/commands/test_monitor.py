@@ -13,19 +13,37 @@ import sys
 import threading
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.commands.monitor import line, warning
-from scrapy_gp4c.commands.monitoring import Monitor, MonitoredCycle, Told
-from scrapy_gp4c.commands.schedule import Now, Schedule, Timer, Window, duration, percentage, window
+from scrapy_gp4c.commands.monitor import (
+    KILL_AFTER_S,
+    UNITS_S,
+    Listener,
+    Monitor,
+    MonitoredCycle,
+    Now,
+    Schedule,
+    Terminal,
+    Timer,
+    WakeUps,
+    Window,
+    duration,
+    line,
+    percentage,
+    warning,
+    window,
+)
 from scrapy_gp4c.errors import StoreInUseError
 from scrapy_gp4c.store.opening import open_store
 from tests.support.schemas import checked
@@ -36,35 +54,74 @@ class FakeClock:
     """Time that passes when somebody waits, and jumps as told."""
 
     def __init__(self) -> None:
-        self.wall, self.steady = 1_700_000_000.0, 0.0
+        self.wall_s, self.steady_s = 1_700_000_000.0, 0.0
         self.jumps: dict[int, float] = {}
         self.sleeps: dict[int, float] = {}
         self.waits = 0
 
     def now(self) -> Now:
         """Both clocks."""
-        return Now(self.wall, self.steady)
+        return Now(self.wall_s, self.steady_s)
 
-    def wait(self, told: Told, seconds: float) -> None:
+    def wait(self, wake_ups: WakeUps, seconds: float) -> None:
         """Let time pass; at some waits somebody sets the clock, or the machine sleeps."""
         assert seconds > 0
         self.waits += 1
-        self.steady += seconds
-        self.wall += seconds + self.jumps.get(self.waits, 0.0) + self.sleeps.get(self.waits, 0.0)
+        self.steady_s += seconds
+        self.wall_s += seconds + self.jumps.get(self.waits, 0.0) + self.sleeps.get(self.waits, 0.0)
+
+
+class Record(Listener):
+    """A listener that records all messages."""
+
+    def __init__(self) -> None:
+        self.due: list[float] = []
+        self.cycles: list[MonitoredCycle] = []
+        self.warnings: list[str] = []
+
+    def first_due(self, wall_s: float) -> None:
+        self.due.append(wall_s)
+
+    def outlasting(self, took_s: float) -> None:
+        self.warnings.append(f"runs for {took_s:.0f} s")
+
+    def too_long(self, took_s: float, killed: bool) -> None:
+        self.warnings.append("killed" if killed else "asked to end")
+
+    def ended(self, cycle: MonitoredCycle) -> None:
+        self.cycles.append(cycle)
+
+
+class HangingCrawl:
+    """A crawl that ends by a kill alone."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+    def poll(self) -> int | None:
+        return -9 if "kill" in self.orders else None
+
+    def stop(self) -> None:
+        self.orders.append("stop")
+
+    def kill(self) -> None:
+        self.orders.append("kill")
 
 
 class FakeCrawl:
     """A crawl of a known duration."""
 
     def __init__(self, clock: FakeClock, seconds: float) -> None:
-        self.clock, self.ends = clock, clock.steady + seconds
+        self.clock, self.ends = clock, clock.steady_s + seconds
 
     def poll(self) -> int | None:
         """Exit code 0 when its time is over."""
-        return 0 if self.clock.steady >= self.ends else None
+        return 0 if self.clock.steady_s >= self.ends else None
 
     def stop(self) -> None:
-        """Never asked."""
+        raise AssertionError
+
+    def kill(self) -> None:
         raise AssertionError
 
 
@@ -83,14 +140,14 @@ def test_thirty_cycles_whatever_the_clocks_do(
     starts: list[float] = []
 
     def start() -> FakeCrawl:
-        starts.append(clock.steady)
+        starts.append(clock.steady_s)
         return FakeCrawl(clock, durations[len(starts) - 1])
 
-    told: list[MonitoredCycle] = []
+    record = Record()
     store = Path(f"/tmp/gp4c-no-store-{os.getpid()}")
-    assert Monitor(store, start, Schedule(3600.0), told.append, clock=clock).run(30) == 0
+    assert Monitor(store, start, Schedule(3600.0), record, clock).run(30) == 0
     store.with_name(f"{store.name}.monitor.lock").unlink(missing_ok=True)
-    assert len(starts) == len(told) == 30
+    assert len(starts) == len(record.cycles) == 30
     gaps = [later - one for one, later in pairwise(starts)]
     early = 0
     for gap, took in zip(gaps, durations, strict=False):
@@ -98,8 +155,8 @@ def test_thirty_cycles_whatever_the_clocks_do(
         assert gap <= max(3600.0, took) + 31.0  # no jump back makes it wait
         early += gap < min(3600.0, took - 1.0) or (gap < 3599.0 and took < 3599.0)
     assert early <= len(jumps) + len(sleeps)
-    assert [one.outlasted for one in told] == [one.took_s > 3600.0 for one in told]
-    assert told[-1].next is None
+    assert [one.outlasted for one in record.cycles] == [one.took_s > 3600.0 for one in record.cycles]
+    assert record.cycles[-1].next is None
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0.0, 1e6), st.floats(1.0, 1e6))
@@ -111,36 +168,6 @@ def test_a_timer_runs_out_by_either_clock(jump: float, passed: float, wait_s: fl
     assert (remaining == 0.0) == (passed >= wait_s or passed + jump >= wait_s) or remaining < 1e-3
 
 
-@given(st.integers(1, 500), st.integers(0, 2**32))
-def test_jitter_stays_within_its_share(number: int, seed: int) -> None:
-    """Drawn from the seed, anew for each interval."""
-    schedule = Schedule(100.0, 0.1, seed=seed)
-    assert 90.0 <= schedule.interval_s(number) <= 110.0
-    assert schedule.interval_s(number) == schedule.interval_s(number) != schedule.interval_s(number + 1)
-
-
-def test_times_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Durations, shares and parts of a day, those over midnight too; all else is refused by name."""
-    assert [duration(text) for text in ("1h", "30m", "45s", "2d", "1.5h", "90")] == [
-        3600, 1800, 45, 172800, 5400, 90,
-    ]  # fmt: skip
-    assert [percentage(text) for text in ("10%", "0.1", "0")] == [0.1, 0.1, 0.0]
-    assert window("07:00-22:00") == Window(420, 1320)
-    for read, text in (
-        (duration, "0h"), (duration, "soon"), (percentage, "100%"), (percentage, "-1%"), (percentage, "x"),
-        (window, "7-22"), (window, "07:60-22:00"), (window, "07:00-25:00"), (window, "07:00-07:00"),
-    ):  # fmt: skip
-        with pytest.raises(ArgumentTypeError, match="such as"):
-            read(text)
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    day, night = window("07:00-22:00"), window("22:00-07:00")
-    for hour in range(24):
-        assert day.is_open(hour * 3600) == (7 <= hour < 22) != night.is_open(hour * 3600)
-    monkeypatch.delenv("TZ")
-    time.tzset()
-
-
 def test_cycles_begin_in_the_active_part_of_the_day_alone(tmp_path: Path) -> None:
     """What is due at night waits for the morning, once."""
     clock = FakeClock()
@@ -148,41 +175,32 @@ def test_cycles_begin_in_the_active_part_of_the_day_alone(tmp_path: Path) -> Non
     starts: list[float] = []
 
     def start() -> FakeCrawl:
-        starts.append(clock.wall)
+        starts.append(clock.wall_s)
         return FakeCrawl(clock, 60.0)
 
-    Monitor(tmp_path / "store", start, Schedule(1800.0, 0.0, active), lambda one: None, clock=clock).run(9)
+    Monitor(tmp_path / "store", start, Schedule(1800.0, 0.0, active), Listener(), clock).run(9)
     assert all(active.is_open(wall) for wall in starts)
     assert len({time.localtime(wall).tm_yday for wall in starts}) >= 3
 
 
 def test_who_starts_a_monitor_hears_when_the_first_cycle_begins(tmp_path: Path) -> None:
     """Where the interval since the last one is not over; else it begins at once, without a word."""
-    clock = FakeClock()
-    expected: list[float] = []
+    clock, record = FakeClock(), Record()
 
     def monitor(every_s: float) -> Monitor:
-        store, schedule = tmp_path / "store", Schedule(every_s)
-        return Monitor(
-            store,
-            lambda: FakeCrawl(clock, 9.0),
-            schedule,
-            lambda one: None,
-            expect=expected.append,
-            clock=clock,
-        )
+        return Monitor(tmp_path / "store", lambda: FakeCrawl(clock, 9.0), Schedule(every_s), record, clock)
 
     monitor(3600.0).run(1)
     with open_store(tmp_path / "store") as store:
-        store.begin_cycle({"started": clock.wall - 600.0})
-        store.finish_cycle({"finished": clock.wall - 540.0})
+        store.begin_cycle({"started": clock.wall_s - 600.0})
+        store.finish_cycle({"finished": clock.wall_s - 540.0})
     monitor(500.0).run(1)
-    assert expected == []
-    began = clock.wall
+    assert record.due == []
+    began = clock.wall_s
     monitor(3600.0).run(1)
-    (due,) = expected
+    (due,) = record.due
     assert due == pytest.approx(began + 3600.0 - 609.0)
-    assert clock.wall >= due
+    assert clock.wall_s >= due
 
 
 def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> subprocess.Popen[str]:
@@ -243,7 +261,7 @@ def test_one_monitor_per_store_and_a_clean_end(tmp_path: Path) -> None:
         assert monitor.poll() is None
         time.sleep(0.01)
     with pytest.raises(StoreInUseError, match="monitored by another process"):
-        Monitor(store, lambda: pytest.fail("two crawls"), Schedule(1.0), print).run(1)
+        Monitor(store, lambda: pytest.fail("two crawls"), Schedule(1.0), Listener()).run(1)
     monitor.send_signal(signal.SIGTERM)
     output, _ = monitor.communicate(timeout=30)
     assert monitor.returncode == 0, output
@@ -297,7 +315,7 @@ def test_the_command_monitors_a_real_spider(tmp_path: Path) -> None:
     first, second = (checked("monitor", text) for text in done.stdout.splitlines())
     assert [(one["cycle"], one["visited"], one["hosts"]) for one in (first, second)] == [(1, 3, 1), (2, 1, 1)]
     assert first["outlasted"]
-    assert "longer than the 0 s from one to the next" in done.stderr
+    assert "longer than the interval of 0 s" in done.stderr
     failed = subprocess.run([*command, "--cycles", "1", *given[2:]], env=environment, check=False, **common)
     assert failed.returncode == 1
     assert failed.stderr.endswith("at least one crawl failed; its log says why\n")
@@ -310,7 +328,7 @@ def test_lines_for_people() -> None:
     assert "0.44 pages/s from 2 hosts. The largest gave 30 pages, which take 60 s" in warning(
         cycle, 60.0, 2.0
     )
-    assert "ended with signal 9; the next one goes on where it was" in line(replace(cycle, exit_code=-9))
+    assert "ended with signal 9; the next one resumes its cycle" in line(replace(cycle, exit_code=-9))
     assert "ended with exit code 1" in line(replace(cycle, exit_code=1))
     assert "the crawl was interrupted" in line(replace(cycle, is_finished=False))
     assert json.loads(json.dumps(cycle.__dict__))["cycle"] == 3
@@ -333,13 +351,195 @@ def test_a_signal_at_any_moment_of_a_wait_wakes_it() -> None:
     script = """if True:
         import signal, sys
         from pathlib import Path
-        from scrapy_gp4c.commands.monitoring import Monitor, RealClock
-        from scrapy_gp4c.commands.schedule import Schedule
-        monitor = Monitor(Path("unused"), None, Schedule(1.0), print)
+        from scrapy_gp4c.commands.monitor import Listener, Monitor, RealClock, Schedule
+        monitor = Monitor(Path("unused"), None, Schedule(1.0), Listener())
         signal.signal(signal.SIGALRM, lambda *_: monitor.stop())
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         while monitor._stops < 2000:
-            RealClock().wait(monitor._told, 0.00005)
+            RealClock().wait(monitor._wake_ups, 0.00005)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=ROOT)
+
+
+def test_a_second_stop_kills_a_crawl_that_hangs(tmp_path: Path) -> None:
+    """The first stop asks it to end; while it hangs, every interval is one line."""
+    clock, record, crawl = FakeClock(), Record(), HangingCrawl()
+    monitor = Monitor(tmp_path / "store", lambda: crawl, Schedule(600.0), record, clock)
+    clock_wait = clock.wait
+
+    def wait(wake_ups: WakeUps, seconds: float) -> None:
+        clock_wait(wake_ups, seconds)
+        if clock.waits in (1_500, 1_600):
+            monitor.stop()
+
+    clock.wait = wait  # type: ignore[method-assign]
+    assert monitor.run() == 0
+    assert crawl.orders == ["stop", "kill"]
+    assert record.warnings == ["runs for 601 s", "runs for 1201 s"]
+    assert record.cycles[0].exit_code == -9
+
+
+def test_a_crawl_beyond_its_longest_duration_is_ended(tmp_path: Path) -> None:
+    """It is asked to end, and killed a minute later; the monitor reports a failed crawl."""
+    clock, record, crawl = FakeClock(), Record(), HangingCrawl()
+    schedule = Schedule(3600.0, max_duration_s=100.0)
+    assert Monitor(tmp_path / "store", lambda: crawl, schedule, record, clock).run(1) == 1
+    assert crawl.orders == ["stop", "kill"]
+    assert record.warnings == ["asked to end", "killed"]
+    assert record.cycles[0].took_s == pytest.approx(100.0 + KILL_AFTER_S, abs=3.0)
+
+
+def test_two_paths_to_one_store_are_one_store(tmp_path: Path) -> None:
+    """Through a symlink, a second monitor is refused."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    clock, record = FakeClock(), Record()
+    inner = Monitor(tmp_path / "link" / "s", lambda: pytest.fail("two crawls"), Schedule(1.0), record, clock)
+
+    def start() -> FakeCrawl:
+        with pytest.raises(StoreInUseError, match="monitored by another process"):
+            inner.run(1)
+        return FakeCrawl(clock, 1.0)
+
+    assert Monitor(tmp_path / "real" / "s", start, Schedule(1.0), record, clock).run(1) == 0
+
+
+def test_a_closed_standard_output_ends_no_monitor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results are printed no more, which is said once."""
+    terminal = Terminal(60.0, 1.0)
+    with open(os.devnull) as closed:
+        monkeypatch.setattr(sys, "stdout", closed)  # cannot be written to
+        for number in range(2):
+            terminal.ended(MonitoredCycle(0.0, 9.0, 0, number, True, 4, 0, 0.0, 1, 4, False, 100.0))
+    assert capsys.readouterr().err.count("Cannot write to standard output") == 1
+
+
+def test_no_clock_makes_a_wait_longer_than_the_interval(tmp_path: Path) -> None:
+    """A last cycle of the far future, and a wall clock that jumps back by 10^12 s."""
+    clock, record = FakeClock(), Record()
+    with open_store(tmp_path / "store") as store:
+        store.begin_cycle({"started": 4e12})
+        store.finish_cycle({"finished": 4e12})
+    clock.jumps = {5: -1e12}
+    schedule = Schedule(60.0)
+    assert Monitor(tmp_path / "store", lambda: FakeCrawl(clock, 9.0), schedule, record, clock).run(3) == 0
+    assert clock.steady_s < 4 * 60.0
+
+
+MINUTES = st.integers(0, 24 * 60 - 1)
+
+
+@contextmanager
+def at_minute(minute: int) -> Iterator[None]:
+    """Let it be that minute of the day, wherever this is run."""
+    local = time.struct_time((2026, 1, 2, minute // 60, minute % 60, 59, 4, 2, 0))
+    with patch.object(time, "localtime", lambda wall: local):
+        yield
+
+
+def clock_text(minute: int) -> str:
+    """Minutes of a day as people write them."""
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+@given(st.integers(1, 10**6), st.sampled_from(sorted(UNITS_S)), st.sampled_from(["", " "]))
+def test_a_duration_is_a_number_of_its_unit(number: int, unit: str, blank: str) -> None:
+    """A fraction and blanks are welcome; a number without a unit is asked for one."""
+    assert duration(f"{blank}{number}{blank}{unit}{blank}") == number * UNITS_S[unit]
+    assert duration(f"{number}.5{unit}") == (number + 0.5) * UNITS_S[unit]
+    with pytest.raises(ArgumentTypeError, match=rf"^{number} what\? .* {number}m or {number}h$"):
+        duration(str(number))
+
+
+@given(st.text(max_size=5))
+def test_no_text_is_a_duration_of_nothing(text: str) -> None:
+    """What is not above 0 is refused in words, whatever it is."""
+    try:
+        assert duration(text) > 0.0
+    except ArgumentTypeError as error:
+        assert repr(text) in str(error) or "what?" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("text", ["0s", "0.0h", "-1h", "1w", "1h30m", "h", "", "1e3", "inf", "nan", ".5h"])
+def test_durations_that_are_none(text: str) -> None:
+    """Only one number and one unit: the message gives examples and what was found."""
+    with pytest.raises(ArgumentTypeError, match=f"1h, 30m or 45s; found {text!r}"):
+        duration(text)
+
+
+@given(st.integers(0, 99))
+def test_a_percentage_is_its_share(number: int) -> None:
+    """With the sign or as a fraction."""
+    assert percentage(f"{number}%") == percentage(str(number / 100)) == number / 100
+
+
+@pytest.mark.parametrize("text", ["1", "100%", "-0.1", "-1%", "nan", "nan%", "inf", "%", "", "10 percent"])
+def test_percentages_that_are_none(text: str) -> None:
+    """All of the interval cannot be jitter: cycles would follow at once."""
+    with pytest.raises(ArgumentTypeError, match=r"below 100%.*found "):
+        percentage(text)
+
+
+@given(MINUTES, st.integers(0, 24 * 60), MINUTES)
+def test_a_window_is_open_from_its_first_to_before_its_last_minute(
+    opens: int, closes: int, minute: int
+) -> None:
+    """Over midnight too; minute by minute."""
+    assume(opens != closes)
+    found = window(f"{clock_text(opens)}-{clock_text(closes)}")
+    assert found == Window(opens, closes)
+    last = closes if closes > opens else closes + 24 * 60
+    walked = {at % (24 * 60) for at in range(opens, last)}
+    with at_minute(minute):
+        assert found.is_open(0.0) == (minute in walked)
+
+
+@example((24 * 60, 0))
+@given(st.tuples(MINUTES | st.just(24 * 60), MINUTES | st.just(24 * 60)))
+def test_no_window_is_never_open(ends: tuple[int, int]) -> None:
+    """One that is read has a minute in which a cycle may begin: its first."""
+    try:
+        found = window("-".join(map(clock_text, ends)))
+    except ArgumentTypeError:
+        assert ends[0] in (ends[1], 24 * 60)
+        return
+    with at_minute(found.opens):
+        assert found.is_open(0.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7-22", "7:00-22:00", "07:00", "07:00-22:60", "07:60-22:00", "07:00-24:01", "24:00-00:00"]
+)
+def test_windows_that_are_none(text: str) -> None:
+    """The message has an example and what was found."""
+    with pytest.raises(ArgumentTypeError, match=f"07:00-22:00; found {text!r}"):
+        window(text)
+
+
+@given(st.floats(1.0, 1e6), st.floats(0.0, 0.99), st.integers(0, 99), st.integers(0, 9))
+def test_intervals_are_drawn_from_the_seed(every_s: float, jitter: float, number: int, seed: int) -> None:
+    """Longer or shorter by at most the jitter, never none; the same in every run."""
+    one = Schedule(every_s, jitter, seed=seed)
+    found = one.interval_s(number)
+    assert 0.0 < every_s * (1.0 - jitter) * (1 - 1e-9) <= found <= every_s * (1.0 + jitter) * (1 + 1e-9)
+    assert found == Schedule(every_s, jitter, seed=seed).interval_s(number)
+    assert Schedule(every_s).interval_s(number) == every_s
+
+
+def test_intervals_are_as_often_longer_as_shorter() -> None:
+    """So that cycles do not drift; other seeds draw others."""
+    drawn = [Schedule(100.0, 0.5, seed=3).interval_s(number) for number in range(2_000)]
+    assert sum(drawn) / len(drawn) == pytest.approx(100.0, abs=2.0)
+    assert min(drawn) < 52.0
+    assert max(drawn) > 148.0
+    assert drawn != [Schedule(100.0, 0.5, seed=4).interval_s(number) for number in range(2_000)]
+
+
+@given(st.floats(-10.0, 1e3), st.floats(0.0, 1e3), st.floats(0.0, 1e3))
+def test_a_timer_counts_down_by_the_clock_that_is_ahead(wait_s: float, wall: float, steady: float) -> None:
+    """It never counts below 0, and what is past is over at once."""
+    timer = Timer(Now(0.0, 0.0), wait_s)
+    assert timer.remaining_s(Now(wall, steady)) == max(0.0, wait_s - max(wall, steady))

@@ -6,26 +6,37 @@ import signal
 import sys
 from pathlib import Path
 
-from scrapy_gp4c.commands.monitoring import Monitor, Process, RealClock, Told
-from scrapy_gp4c.commands.schedule import Schedule
+from scrapy_gp4c.commands.monitor import (
+    Listener,
+    Monitor,
+    MonitoredCycle,
+    Process,
+    RealClock,
+    Schedule,
+    WakeUps,
+)
 from scrapy_gp4c.store.opening import open_store
 
 
 class Impatient(RealClock):
     """Looks at everything more often."""
 
-    def wait(self, told: Told, seconds: float) -> None:
+    def wait(self, wake_ups: WakeUps, seconds: float) -> None:
         """Wait shortly."""
-        super().wait(told, min(seconds, 0.02))
+        super().wait(wake_ups, min(seconds, 0.02))
+
+
+class Printer(Listener):
+    """Prints the record of each crawl."""
+
+    def ended(self, cycle: MonitoredCycle) -> None:
+        print(cycle, flush=True)
 
 
 def monitor(store_path: str, log: str, cycles: str, seconds: str) -> int:
     """Monitor until so many cycles are finished."""
     command = [sys.executable, "-m", "tests.support.monitored_crawl", store_path, log, seconds]
-    running = Monitor(
-        Path(store_path), lambda: Process(command), Schedule(0.05), lambda one: print(one, flush=True),
-        clock=Impatient(),
-    )  # fmt: skip
+    running = Monitor(Path(store_path), lambda: Process(command), Schedule(0.05), Printer(), Impatient())
     signal.signal(signal.SIGTERM, lambda *_: running.stop())
     done = 0
     if Path(store_path, "data.mdb").exists():
