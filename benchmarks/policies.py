@@ -27,9 +27,8 @@ from benchmarks.common import in_fresh_process, machine, verdict
 from benchmarks.plan import anonymous_bytes, build, peak_memory
 from benchmarks.replay import BUDGET, synthetic
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
-from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.policies.policy import Found, Planned
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store

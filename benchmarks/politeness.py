@@ -27,8 +27,7 @@ import numpy as np
 
 from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
 from benchmarks.server import server
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.records import StoredGroups
 
 TARGET = 1.2

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.common import machine, verdict
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.words.descriptions import MOST_TERMS, describe
 from tests.support.linked import write_linked
 from training.clustering.clusters import CLUSTERS, FEATURES, Pages, cluster, counted_words, counts_of

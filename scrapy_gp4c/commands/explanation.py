@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.crawling.forecast import forecasts, is_shut_out, pages_before, standing, state_of
 from scrapy_gp4c.crawling.past import PastCycle, past
-from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value, terminals
 

@@ -17,7 +17,7 @@ from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.crawling import leaving
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
 from scrapy_gp4c.store.page_store import PageStore
 

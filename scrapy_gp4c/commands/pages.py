@@ -16,12 +16,10 @@ from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
 from scrapy_gp4c.errors import QueryLogError
-from scrapy_gp4c.page_state.classes import is_unfetched
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import Columns, is_unfetched
+from scrapy_gp4c.page_state.groups import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.page_state.places import PREFIXES, Place, place_of_url
-from scrapy_gp4c.page_state.related import RoundState
-from scrapy_gp4c.page_state.shares import share
+from scrapy_gp4c.page_state.related import RoundState, share
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k

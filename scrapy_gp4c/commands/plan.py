@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.forecast import forecast, pages_before
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.scoring.functions import as_given
 
 if TYPE_CHECKING:

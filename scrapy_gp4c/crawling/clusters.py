@@ -12,11 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.distances import ClusterRanks, Links
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Name
+from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, Name
 from scrapy_gp4c.page_state.groups import count_changes
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.page_state.classes import stages
+from scrapy_gp4c.page_state.columns import stages
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord

@@ -28,8 +28,7 @@ from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
-from scrapy_gp4c.page_state.classes import is_unfetched
-from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore

@@ -32,7 +32,7 @@ from scrapy_gp4c.crawling.hint_files import (
 )
 from scrapy_gp4c.crawling.url_keys import UrlKeys
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -63,7 +63,7 @@ class Sites:
     """Tells the URLs of some sites, which mostly begin alike."""
 
     def __init__(self, sites: set[str]) -> None:
-        """Take sites, see `scrapy_gp4c.page_state.places`."""
+        """Take sites, see `scrapy_gp4c.page_state.groups`."""
         self._sites = sites
         self._last = ("", False)
         """What the last URL had before its path, and whether that is of the sites."""

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import unpack_extras
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.classes import stages
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import Columns, stages
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import StoredRequest

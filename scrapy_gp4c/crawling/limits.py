@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.page_state.places import Place, place_of_url
+from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 

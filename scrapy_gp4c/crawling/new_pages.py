@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.survey import some_columns
-from scrapy_gp4c.page_state import notes
+from scrapy_gp4c.page_state import claims
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Pages
 from scrapy_gp4c.policies.steps import Shard, Steps, divided
 from scrapy_gp4c.scoring.draws import draws
@@ -126,6 +126,6 @@ class NewCounts(NamedTuple):
 def found_by_hubs(store: PageStore) -> NewCounts:
     """Count the pages that became known in the open cycle, and those that visits to hubs found."""
     visits = store.open_visits()
-    brought = notes.brought(store.notes(), store.pages)
+    brought = claims.brought(store.notes(), store.pages)
     hubs = visits["page"][visits["kind"] == KINDS.index("hub")]
     return NewCounts(sum(1 for _ in store.new_pages()), int(brought[hubs].sum()))

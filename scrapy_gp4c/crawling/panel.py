@@ -27,12 +27,11 @@ from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, re
 from scrapy_gp4c.crawling.surroundings import Surroundings
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ
-from scrapy_gp4c.page_state.classes import in_panel
-from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.extras import EXTRAS
+from scrapy_gp4c.page_state.blocks import EXTRAS
+from scrapy_gp4c.page_state.claims import KINDS_OF
+from scrapy_gp4c.page_state.columns import Columns, in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.page_state.related import RoundState, Tells
-from scrapy_gp4c.page_state.site_claims import KINDS_OF
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals, weights

@@ -12,8 +12,7 @@ from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.plan_counts import cuts_of
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.classes import is_awake, stages
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import Columns, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.draws import draw_salt

@@ -17,9 +17,17 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES
-from scrapy_gp4c.page_state.related import Level, Related
-from scrapy_gp4c.page_state.shares import Floats, Sums, near, share, so_far, surprise
+from scrapy_gp4c.page_state.related import (
+    WINDOW_CYCLES,
+    Floats,
+    Level,
+    Related,
+    Sums,
+    near,
+    share,
+    so_far,
+    surprise,
+)
 from scrapy_gp4c.scoring import rates, terminals
 from scrapy_gp4c.scoring.terminals import Array
 from scrapy_gp4c.store.page_store import PageStore

@@ -10,16 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.clusters import Clusters, GroupedPages
-from scrapy_gp4c.page_state import trees
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.blocks import EXTRAS
+from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, pages_with_claims
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_visits, directories
+from scrapy_gp4c.page_state.groups import (
+    KEPT_CYCLES,
+    NO_VISITS,
+    Directories,
+    count_visits,
+    directories,
+    place_of_url,
+)
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.places import place_of_url
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Recent
-from scrapy_gp4c.page_state.related import Related, SiteSums
-from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims, pages_with_claims
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, SiteSums
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.scoring import discovery, hints, terminals, weights
 from scrapy_gp4c.store.page_store import SiteTrust
@@ -142,7 +147,7 @@ class Surroundings:
         parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
         requests = (stored for part in parts for stored in self._store.requests(part))
         places = (place_of_url(stored["url"]) for stored in requests)
-        return trees.of_directories(position, ((place.site, place.directory) for place in places))
+        return groupings.tree_of_directories(position, ((place.site, place.directory) for place in places))
 
     @cached_property
     def _directories(self) -> Directories:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.classes import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import NEW, PANEL, WARMUP
 from scrapy_gp4c.policies.policy import Pages
 from scrapy_gp4c.scoring import discovery

@@ -4,6 +4,8 @@ A head tells the pages, and the width of each of `COLUMNS`: that of its numbers;
 numbers none of which is negative; or 0, where all pages have the same. The columns follow, the widest first,
 so that each lies at a multiple of its width, and then the one value of each that has width 0. All is
 little-endian. Nothing here knows LMDB.
+
+Columns that most pages do without: kept block by block beside the others, where any page needs them.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import COLUMNS, Columns, PageRow
-
-Array = npt.NDArray[Any]
+from scrapy_gp4c.page_state.columns import COLUMNS, Array, Columns, PageRow, read_columns
+from scrapy_gp4c.scoring import hints
 
 HEAD: Final = struct.Struct(f"<I{len(COLUMNS)}B{-(4 + len(COLUMNS)) % 8}x")
 """Pages, and the width of each column; a multiple of the widest."""
@@ -158,3 +159,27 @@ def row(block: bytes | memoryview, index: int) -> PageRow:
     """Return one page of a block: views on all columns would take five times as long."""
     fields = _layout_of(block).fields
     return PageRow(*[number.unpack_from(block, at + index * step)[0] for _, at, step, number in fields])
+
+
+EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
+"""Column name -> little-endian dtype; 0 where nothing is kept."""
+EXTRA_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in EXTRAS.values())
+
+
+def unpack_extras(kept: bytes | memoryview | None, rows: int) -> Columns:
+    """Columns `EXTRAS`, each ``[rows]``, writable, of what is kept of a block; None: nothing.
+
+    A block that has grown since is told with zeros for the pages that came later.
+    """
+    columns = {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}
+    if kept is not None:
+        for name, column in read_columns(kept, EXTRAS).items():
+            columns[name][: len(column)] = column
+    return columns
+
+
+def pack_extras(columns: Mapping[str, Array]) -> bytes:
+    """Bytes of a block's columns `EXTRAS`, each ``[P]``; none where all are 0."""
+    if not any(columns[name].any() for name in EXTRAS):
+        return b""
+    return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in EXTRAS.items())

@@ -1,24 +1,91 @@
-"""From what a cycle was told of pages to claims, and from claims to columns: the same in a crawl and a
+"""What a cycle learns of pages beside its visits: who found them, and what sites claim of them.
+
+Its fold puts that in their columns.
+
+From what a cycle was told of pages to claims, and from claims to columns: the same in a crawl and a
 replay.
 
 A crawl notes times; the fold compares them with the visits and keeps claims, dtype `CLAIM`. A claim that
 tells nothing new (an old ``lastmod`` read once more) is dropped there.
+
+What the claims of sites add to the odds that their pages changed: the columns `hints` gives a round.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.notes import SET
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 
 Array = npt.NDArray[Any]
+
+SET: Final = ("found_by",)
+"""Columns that notes set."""
+WHAT: Final = (*SET, *KINDS, "weight", "brought")
+"""What notes are about: a column, a kind of claims, which `scrapy_gp4c.page_state.claims` makes of them, the
+weight of a page, or how many pages of other shards it has found; a note holds the position in this tuple. The
+value of a claim is a time, s since 1970, or of a span its s."""
+CLAIM_KINDS: Final = len(KINDS)
+"""How many kinds of claims there are."""
+NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
+"""What one note sets for a page."""
+NO_NOTES: Final = np.empty(0, NOTE)
+
+
+def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
+    """Set the columns, in place, as notes say; of several for a page the last counts.
+
+    ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
+    """
+    for what, name in enumerate(SET):
+        chosen = notes["what"] == what
+        columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
+
+
+def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
+    """Tell which notes are claims: bool ``[N]``."""
+    return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
+
+
+def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
+    """Tell which notes are weights: bool ``[N]``."""
+    return np.asarray(notes["what"] == WHAT.index("weight"))
+
+
+def weights_said(parts: Iterable[Array]) -> dict[int, float]:
+    """Page -> the weight that notes said last; ``parts``: dtype `NOTE`, in order."""
+    said: dict[int, float] = {}
+    for notes in parts:
+        own = notes[of_weights(notes)]
+        said.update(zip(own["page"].tolist(), own["value"].tolist(), strict=True))
+    return said
+
+
+def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
+    """How many new pages each page has brought by the notes of a cycle: ``[pages]``.
+
+    Those of other shards are told in one sum, the last of which counts.
+    """
+    finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
+    elsewhere = np.zeros(pages, np.int64)
+    sums = notes[notes["what"] == WHAT.index("brought")]
+    elsewhere[sums["page"]] = sums["value"]
+    return elsewhere + np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
+
+
+def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:
+    """Ids of the pages that found others, by the column ``found_by`` of these; -1: no page did."""
+    return np.where(found_by == START, 0, found_by).astype(np.int64) - 1
+
+
 Floats = npt.NDArray[np.float64]
 
 CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
@@ -159,3 +226,44 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
 def renumbered(kind: Array, value: Array, cycles: int) -> Array:
     """Values of claims, ``[C]``, where all cycles have numbers lower by so much; spans stay as they are."""
     return np.asarray(value - cycles * (kind < len(CLAIMED)))
+
+
+KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
+    "hint_listed": hints.LISTED,
+    "hint_span": (hints.EXPIRES, hints.CHANGEFREQ),
+}
+"""Column of a round -> the kinds of claims that it sums up."""
+
+
+class SiteClaims:
+    """What claims are worth in a cycle, by site."""
+
+    def __init__(
+        self, counts: Floats, pages: npt.NDArray[np.int64], cycle: int, everywhere: Array | None = None
+    ) -> None:
+        """Take what `hints.lifts` takes, for the sites 0..S-1, and the cycle that is planned."""
+        self._lifts = hints.lifts(counts, pages, everywhere)
+        self._cycle = cycle
+
+    def column(self, name: str, site: Array, state: Mapping[str, Array]) -> Floats:
+        """One column of `KINDS_OF`, ``[P]``; ``site``: of each page; ``state``: last_cycle,
+        `hints.COLUMNS`."""
+        return hints.lift_of(self._lifts, site, state, KINDS_OF[name], self._cycle)
+
+
+def pages_with_claims(
+    parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, cycle: int
+) -> npt.NDArray[np.int64]:
+    """Count pages with claims by site, kind and whether these are unseen: ``[S, kinds, 2]``.
+
+    ``parts``: site of each page and its columns, some pages at a time.
+    """
+    found = np.zeros((sites, len(hints.KINDS), 2), np.int64)
+    for site, state in parts:
+        for kind in range(len(hints.KINDS)):
+            known = hints.has_claims(state, kind)
+            if known.any():
+                claimed = hints.is_claimed(state, kind, cycle)
+                for one in (0, 1):
+                    found[:, kind, one] += np.bincount(site[known & (claimed == one)], minlength=sites)
+    return found

@@ -1,11 +1,26 @@
-"""How all pages fall into groups that policies sample, and how far groups are from each other."""
+"""How all pages fall into groups that policies sample, and how far groups are from each other.
+
+The tree of a site's directories, and the way from one directory to another (Tan et al. 2007, section 4.2).
+
+With the depths m and n of two pages, that of a site's front page being 2, and c of the deepest directory
+that holds both, equation 2 is (m - c) + (n - c) - 2: the steps up and down the tree from one page's directory
+to the other's. It is positive where the other page is on the same level or above, else negative: the printed
+sign is the opposite of what sections 4.2 and 6.2 say.
+
+How far pages are from each other by clusters and by links (Tan et al. 2007, sections 4.1 and 4.3).
+
+How popular pages are, on the scale from 0 to 10 that Tan et al. 2007, section 6.2, took from Google.
+
+Clusters of pages and links between them, from outside: a file of groups, or what a store was given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -74,3 +89,213 @@ def by_place(group: npt.NDArray[np.integer], directories: Directories, level: Na
     if level == "directory":
         return Grouping(group.astype(np.intp, copy=False), len(directories))
     return Grouping(directories.site[group], directories.sites)
+
+
+class Tree:
+    """Directories of all sites; every site is a tree of its own. Memory: 12 bytes each."""
+
+    def __init__(self, parent: Sequence[int]) -> None:
+        """Take the directory above each one, before it in the row; -1: there is none."""
+        above = np.asarray(parent, np.int32)
+        children = np.argsort(above, kind="stable").astype(np.int32)
+        begin = np.searchsorted(above[children], np.arange(len(above) + 1)).astype(np.int32)
+        # Arrays of Python's: numbers are taken out of them one by one.
+        self._parent, self._children, self._begin = (
+            array("i", one.tobytes()) for one in (above, children, begin)
+        )
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def rings(self, group: int, d: int) -> Iterator[Numbers]:
+        """Yield the directories 0, 1, ..., abs(d) steps away: no lower ones if d >= 0, else lower ones."""
+        found: list[list[int]] = [[] for _ in range(abs(d) + 1)]
+        found[0].append(group)
+        came, ancestor = -1, group
+        for up in range(abs(d) + 1):
+            nodes = [ancestor]
+            for down in range(abs(d) - up + 1):
+                if (down > up) == (d < 0) and up + down:
+                    found[up + down] += nodes
+                if d >= 0 and down == up:
+                    break
+                nodes = [child for node in nodes for child in self._below(node) if child != came]
+                if not nodes:
+                    break
+            came, ancestor = ancestor, self._parent[ancestor]
+            if ancestor < 0:
+                break
+        for ring in found:
+            yield np.array(ring, np.intp)
+
+    def _below(self, node: int) -> Sequence[int]:
+        return self._children[self._begin[node] : self._begin[node + 1]]
+
+
+class Numbering:
+    """The numbers of directories while a tree of them is made, and of all directories above them."""
+
+    def __init__(self) -> None:
+        """Begin with no site."""
+        self._parent = array("i")
+        self._children: dict[int, dict[str, int]] = {}
+        """Of each directory that has any, by the segment that they add."""
+        self._roots: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def number_of(self, site: str, directory: str) -> int:
+        """Number of a directory, given as `places.Place` has it; a script's pages are where the script is."""
+        node = self._roots.get(site)
+        if node is None:
+            node = self._roots[site] = self._add(-1)
+        *segments, last = directory.split("/")
+        assert not last or last.endswith("?")
+        for segment in segments:
+            children = self._children.setdefault(node, {})
+            known = children.get(segment)
+            if known is None:
+                known = children[segment] = self._add(node)
+            node = known
+        return node
+
+    def _add(self, parent: int) -> int:
+        self._parent.append(parent)
+        return len(self._parent) - 1
+
+    def tree(self) -> Tree:
+        """The tree of all so far: it knows no names, which take ten times the memory."""
+        return Tree(self._parent)
+
+
+def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
+    """The tree of P pages by the numbers of their directories, and the site and path of each of these."""
+    numbers = Numbering()
+    nodes = np.fromiter((numbers.number_of(site, directory) for site, directory in places), np.intp)
+    tree = numbers.tree()
+    del numbers  # before there is a number for each page
+    return Grouping(nodes[number], len(tree), tree)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterRanks:
+    """Clusters by the distances of their centroids; no distance is negative."""
+
+    order: npt.NDArray[np.int32]
+    """``[C, C]``: the clusters from each one, itself first, then the nearest."""
+
+    def rings(self, group: int, d: int) -> Iterator[Numbers]:
+        """Yield the cluster itself and, where d is positive, the d nearest ones, one by one."""
+        for other in self.order[group, : max(d, 0) + 1].tolist():
+            yield np.array([other], np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Links between P pages, each within a site."""
+
+    source: Numbers
+    """``[L]``: the linking page."""
+    target: Numbers
+    """``[L]``: the page that it links to."""
+    pages: int
+
+    @cached_property
+    def _out(self) -> tuple[Numbers, Numbers]:
+        return self._listed(self.source, self.target)
+
+    @cached_property
+    def _into(self) -> tuple[Numbers, Numbers]:
+        return self._listed(self.target, self.source)
+
+    def _listed(self, begin: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
+        """What links lead to, page by page; and where each page begins."""
+        order = np.argsort(begin, kind="stable")
+        return end[order], np.searchsorted(begin[order], np.arange(self.pages + 1))
+
+    def rings(self, group: int, d: int) -> Iterator[Numbers]:
+        """Yield a page and its siblings, to which some page links too; then what is 1, 2, ... hops away.
+
+        Equation 1: along the links if d is positive, against them if it is negative.
+        """
+        parents = _step(self._into, np.array([group]))
+        siblings = np.setdiff1d(_step(self._out, parents), [group])
+        yield np.append(group, siblings)
+        seen = np.zeros(self.pages, np.bool_)
+        seen[group] = True
+        front = np.array([group])
+        for _ in range(abs(d)):
+            front = _step(self._out if d > 0 else self._into, front)
+            front = front[~seen[front]]
+            seen[front] = True
+            yield np.setdiff1d(front, siblings)
+
+    def page_rank(self, damping: float = 0.85, steps: int = 100) -> npt.NDArray[np.float64]:
+        """Equation 9, ``[P]``; the mass of pages without links is spread over all."""
+        count = np.bincount(self.source, minlength=self.pages)
+        rank = np.full(self.pages, 1.0 / self.pages)
+        for _ in range(steps):
+            share = rank / np.maximum(count, 1)
+            arriving = np.bincount(self.target, share[self.source], self.pages)
+            rank = (1.0 - damping + damping * rank[count == 0].sum()) / self.pages + damping * arriving
+        return rank
+
+
+def _step(lists: tuple[Numbers, Numbers], pages: Numbers) -> Numbers:
+    ends, begin = lists
+    parts = [ends[begin[page] : begin[page + 1]] for page in pages.tolist()]
+    return np.unique(np.concatenate([*parts, ends[:0]]))
+
+
+def popularity_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    """round(10 ln(v / min) / ln(max / min)) of importances ``[P]``; 0 for zeros, or if all are equal."""
+    out = np.zeros(len(values), np.uint8)
+    some = values > 0
+    if some.any():
+        logs = np.log(values[some])
+        span = logs.max() - logs.min()
+        if span > 0:
+            out[some] = np.rint(10.0 * (logs - logs.min()) / span)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class PageGroups:
+    """Clusters of P pages, and their links."""
+
+    cluster: npt.NDArray[np.int32]
+    """``[P]``; `NOWHERE`: in none."""
+    order: npt.NDArray[np.int32]
+    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
+    links: Links
+    identity: str
+    """Digest of the pages that they are of."""
+    keys: npt.NDArray[np.uint64] | None = None
+    """``[P]``: keys of the pages of a store; None: of a history, in its order."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.intp]:
+        """Pages of each cluster, ``[C]``."""
+        return np.bincount(self.cluster[self.cluster != NOWHERE], minlength=len(self.order))
+
+    def grouping(self, name: Name) -> Grouping:
+        """The pages by cluster, or each on its own among links."""
+        if name == "cluster":
+            return Grouping(self.cluster.astype(np.intp), len(self.order), ClusterRanks(self.order))
+        return Grouping(np.arange(len(self.cluster)), len(self.cluster), self.links)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """From 0 to 10, by the PageRank of the links: ``[P]``."""
+        return popularity_of(self.links.page_rank())
+
+    def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> PageGroups:
+        """Those of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
+        known = pages != NOWHERE
+        cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
+        at = np.full(len(self.cluster), NOWHERE)
+        at[pages[known]] = np.flatnonzero(known)
+        source, target = at[self.links.source], at[self.links.target]
+        both = (source != NOWHERE) & (target != NOWHERE)
+        links = Links(source[both], target[both], len(pages))
+        return PageGroups(cluster, self.order, links, self.identity)

@@ -1,4 +1,8 @@
-"""What the pages around a page tell of it: the columns that a round adds to those of the pages.
+"""Shares of visits that found changes, from sums over the visits to groups.
+
+Visits to groups of pages in the last cycles and in this one, as a round may see them.
+
+What the pages around a page tell of it: the columns that a round adds to those of the pages.
 
 With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
 
@@ -21,15 +25,97 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
-from scrapy_gp4c.page_state.shares import Sums, share, shrunk, so_far, surprise
-from scrapy_gp4c.page_state.site_claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.scoring import rates, refresh_value, weights
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+
+
+def share(found: Array, visits: Array) -> Floats:
+    """Share of visits to groups that found changes, each ``[G]``: what ``near_dir`` and ``near_site`` are."""
+    return np.asarray((found + 0.1) / (visits + 1.0))
+
+
+class Sums(NamedTuple):
+    """Sums over the visits to groups."""
+
+    found: Floats
+    """Changes."""
+    tried: Floats
+    """Visits, or the changes that they were expected to find."""
+
+
+def shrunk(group: Sums, above: Floats) -> Floats:
+    """Share of the visits to a group that found changes, begun with the share `above`, as one visit."""
+    return np.asarray((group.found + above) / (group.tried + 1.0))
+
+
+def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
+    """Share of the visits to a directory that found changes, shrunk to that of its site, and of the crawl."""
+    return shrunk(directory, shrunk(site, share(*crawl)))
+
+
+def so_far(now: Sums, window: Sums) -> Floats:
+    """Share of this cycle's visits that found changes, begun with the share of those before, as one visit.
+
+    ``window``: those before and this cycle's.
+    """
+    before = share(window.found - now.found, window.tried - now.tried)
+    return np.asarray((now.found + before) / (now.tried + 1.0))
+
+
+def surprise(expected: Sums) -> Floats:
+    """Changes found by changes expected."""
+    return np.asarray((expected.found + 1.0) / (expected.tried + 1.0))
+
+
+WINDOW_CYCLES: Final = 3
+"""Finished cycles whose visits say how much changes near a page."""
+
+
+class Recent(NamedTuple):
+    """Visits to directories."""
+
+    cycle: int
+    """The one that is planned."""
+    finished: Sequence[Array]
+    """Of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
+    now: Array = NO_VISITS
+    """Of this cycle, before the round."""
+    spent: float = 0.0
+    """Share of this cycle's budget that earlier rounds used."""
+    crawl: tuple[int, int] | None = None
+    """`counted` of the whole crawl; None: these are all its pages."""
+
+    @property
+    def window(self) -> Sequence[Array]:
+        """Of this cycle so far and of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
+        return [self.now, *self.finished[:WINDOW_CYCLES]]
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Changes and visits of the window."""
+        found, visits = (sum(int(part[name].sum()) for part in self.window) for name in ("found", "visits"))
+        return found, visits
+
+    @property
+    def in_crawl(self) -> Sums:
+        """Changes and visits of the window in the whole crawl: two numbers."""
+        found, visits = self.counted if self.crawl is None else self.crawl
+        return Sums(np.array(float(found)), np.array(float(visits)))
+
+
+class Clustered(NamedTuple):
+    """Visits to clusters; a page's column ``cluster`` has its own, or -1."""
+
+    clusters: int
+    finished: Sequence[Array]
+    """Of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
+    now: Array
+    """Of this cycle, before the round."""
 
 
 class SiteSums(NamedTuple):

@@ -11,7 +11,12 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
+from scrapy_gp4c.page_state.groupings import (
+    NOWHERE,
+    Grouping,
+    Level,
+    Numbers,
+)
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies.policy import NOBODY, Block, Evidence, Pages
 from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of

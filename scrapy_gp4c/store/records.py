@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
-from scrapy_gp4c.page_state.page_groups import PageGroups
 from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
@@ -232,7 +232,7 @@ class NewVisit(NamedTuple):
 
 TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])
 """Judged visits of a site by kind of claim, claimed, changed, decayed: see `scrapy_gp4c.scoring.hints`; a
-site is told by `scrapy_gp4c.page_state.places.Place.site_key`."""
+site is told by `scrapy_gp4c.page_state.groups.Place.site_key`."""
 
 SHADOW: Final = np.dtype(
     [

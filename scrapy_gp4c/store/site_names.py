@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.page_store import PageStore
 
 

@@ -16,13 +16,10 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy_gp4c.commands import cluster
 from scrapy_gp4c.crawling.forecast import forecasts
 from scrapy_gp4c.crawling.shadows import Apart, OwnVisits
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
-from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.page_state.recent import Clustered, Recent
-from scrapy_gp4c.page_state.related import Related, SiteSums
+from scrapy_gp4c.page_state.related import Clustered, Recent, Related, SiteSums
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore

@@ -23,8 +23,7 @@ from scrapy_gp4c.crawling.downloads import TURN_S, Downloads, Load
 from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.crawling.stored_requests import META
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, StoredGroups
 from tests.support.loopback import Site, crawl, html, stats

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from scrapy_gp4c.page_state.notes import WHAT
+from scrapy_gp4c.page_state.claims import WHAT
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.claims import Oracle
 from tests.support.growing import brought, columns

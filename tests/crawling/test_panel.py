@@ -25,7 +25,7 @@ from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ, is_changed
-from scrapy_gp4c.page_state.classes import in_panel
+from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
 from scrapy_gp4c.scoring import functions, terminals

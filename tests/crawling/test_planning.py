@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.page_state.classes import MAX_WAIT_CYCLES
+from scrapy_gp4c.page_state.columns import MAX_WAIT_CYCLES
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.scoring import discovery

@@ -13,9 +13,7 @@ import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.groupings import NOWHERE
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.settings import Settings

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.crawling import surroundings
 from scrapy_gp4c.crawling.surroundings import Surroundings
-from scrapy_gp4c.page_state import trees
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 
@@ -36,7 +36,7 @@ def test_the_tree_of_a_store_is_that_of_its_urls(
     told = [place_of_url(url) for url in urls]
     known = list(dict.fromkeys(told))
     number = np.array([known.index(place) for place in told])
-    expected = trees.of_directories(number, [(place.site, place.directory) for place in known])
+    expected = groupings.tree_of_directories(number, [(place.site, place.directory) for place in known])
     assert found.number.tolist() == expected.number.tolist()
     assert found.groups == expected.groups
     for page in range(len(urls)):

@@ -13,7 +13,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.classes import in_panel
+from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.blocks import HEAD, key_at, pack, pages_of, row, rows_of, some_of, unpack
+from scrapy_gp4c.page_state.blocks import (
+    HEAD,
+    key_at,
+    pack,
+    pages_of,
+    row,
+    rows_of,
+    some_of,
+    unpack,
+)
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns, new_columns
 from tests.support.page_blocks import blocks_of_pages
 

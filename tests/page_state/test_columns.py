@@ -15,7 +15,7 @@ from scrapy_gp4c.page_state.columns import (
     PageRow,
     apply_visits,
     new_columns,
-    unpack,
+    read_columns,
 )
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
@@ -53,12 +53,12 @@ def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
 
 def test_columns_in_full_width_are_read_by_their_dtypes() -> None:
     """As those of an older version are; bytes that are no whole row are left, and read-only ones stay so."""
-    found = unpack(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
+    found = read_columns(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
     assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 2], "b": [5, 6]}
     with pytest.raises(ValueError, match="read-only"):
         found["a"][0] = 1
     own = bytearray(b"\5\6")
-    unpack(own, {"b": "u1"})["b"][1] = 7
+    read_columns(own, {"b": "u1"})["b"][1] = 7
     assert own == b"\5\7"
 
 

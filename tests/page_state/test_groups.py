@@ -1,4 +1,4 @@
-"""Counting what visits found in directories, against the same in plain Python."""
+"""Where a URL is: any text has a place, and what is one place for people is one place here."""
 
 from __future__ import annotations
 
@@ -7,10 +7,155 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, add_up, count_visits, directories
+from scrapy_gp4c.page_state.groups import (
+    GROUP_VISITS,
+    NO_VISITS,
+    PREFIXES,
+    Place,
+    add_up,
+    count_visits,
+    directories,
+    directory_of,
+    place_of_page,
+    place_of_url,
+)
+
+TEXT = st.text(max_size=30)
+SEGMENT = st.text(alphabet="ab%2FÄ.:@;=+~ \\", max_size=4)
+HOST = st.text(alphabet="abcxyz0189.-", min_size=1, max_size=12)
+
+PLACES = {
+    "http://h/": ("h", ""),
+    "http://h": ("h", ""),
+    "http://h/a": ("h", ""),
+    "http://h/a/": ("h", ""),
+    "http://h/blog/first": ("h", "blog/"),
+    "http://h/blog/first/": ("h", "blog/"),
+    "http://h/a/b/c.html": ("h", "a/b/"),
+    "http://h/item?id=1": ("h", "item?"),
+    "http://h/item?id=2&x=/a/b/c#there": ("h", "item?"),
+    "http://h/item?": ("h", "item?"),
+    "http://h/a/item?x": ("h", "a/item?"),
+    "http://h?id=1": ("h", "?"),
+    "http://h/?id=1": ("h", "?"),
+    "http://h#part": ("h", ""),
+    "http://h/a/b#c/d/e": ("h", "a/"),
+    "http://h//": ("h", ""),
+    "http://h//a": ("h", "/"),
+    "http://h/a//b//c": ("h", "a//b//"),
+    "http://h/a%2Fb/c": ("h", "a%2Fb/"),
+    "http://h/%2e%2e/c": ("h", "%2e%2e/"),
+    "http://h:80/a/b": ("h", "a/"),
+    "https://h:443/a/b": ("h", "a/"),
+    "https://h:80/a/b": ("h:80", "a/"),
+    "http://h:8080/a/b": ("h:8080", "a/"),
+    "HTTP://H.Example:80/A/b": ("h.example", "A/"),
+    "http://user:secret@h/a/b": ("h", "a/"),
+    "http://a@b@h/c": ("h", ""),
+    "http://[::1]:8080/a/b": ("[::1]:8080", "a/"),
+    "http://bücher.example/ä/ö": ("bücher.example", "ä/"),
+    "http://xn--bcher-kva.example/a/b": ("xn--bcher-kva.example", "a/"),
+    "ftp://h/a/b": ("h", "a/"),
+    "s3://bucket/a/b": ("bucket", "a/"),
+    "file:///etc/a": ("", "etc/"),
+    "mailto:somebody@h": ("", ""),
+    "data:text/html,a/b": ("", "data:text/html,a/"),
+    "javascript:void(0)": ("", ""),
+    "//h/a/b": ("", "/h/a/"),
+    "/a/b": ("", "a/"),
+    "": ("", ""),
+    "a b://h/c/d": ("", "a b://h/c/"),
+    "\udcff://h/a": ("", "\udcff://h/"),
+}
+"""URL -> site and directory."""
+
+
+@pytest.mark.parametrize("url", PLACES)
+def test_places_of_urls(url: str) -> None:
+    """Host and port in lower case, without what else stands before the path; nothing is decoded."""
+    assert place_of_url(url) == PLACES[url]
+
+
+@given(text=TEXT)
+def test_any_text_has_a_place(text: str) -> None:
+    """No error, no more characters than the text has, and keys of 64 bits, 0 only where there is no group."""
+    place = place_of_url(text)
+    assert len(place.site) <= len(text) * 3  # lower case may be longer
+    assert len(place.directory) <= len(text) + 1
+    keys = place.keys()
+    assert len(keys) == 2 + PREFIXES
+    assert all(0 < key < 2**64 for key in keys[: 2 + len(place.prefixes)])
+    assert not any(keys[2 + len(place.prefixes) :])
+    assert place_of_url(text) == place
+
+
+@given(host=HOST, segments=st.lists(SEGMENT, max_size=6), last=st.text(alphabet="ab%2F.~", max_size=4))
+def test_neighbours_share_a_directory(host: str, segments: list[str], last: str) -> None:
+    """Pages are told apart by their last segment alone, a slash behind it or a fragment included."""
+    path = "/".join([*segments, "x"])
+    place = place_of_url(f"http://{host}/{path}")
+    assert place.site == host
+    assert place.directory == path[:-1]
+    for page in (f"{path}/", f"{path}#{last}", f"{path}{last}", f"{path}{last}/"):
+        assert place_of_url(f"http://{host}/{page}") == place
+    assert place_of_url(f"https://{host}:443/{path}") == place
+    assert place_of_url(f"https://{host}:444/{path}") != place
+
+
+@given(segments=st.lists(st.sampled_from(["a", "b", "", "%2F"]), max_size=6))
+def test_prefixes_nest(segments: list[str]) -> None:
+    """The prefixes are the first 1, 2 and 3 segments of the directory, as many as it has."""
+    directory = "".join(f"{segment}/" for segment in segments)
+    place = Place("h", directory)
+    expected = ["".join(f"{s}/" for s in segments[:n]) for n in range(1, min(len(segments), PREFIXES) + 1)]
+    assert list(place.prefixes) == expected
+    assert all(directory.startswith(prefix) for prefix in place.prefixes)
+
+
+@given(places=st.lists(st.tuples(st.sampled_from(["", "h", "g"]), st.text("ab/?", max_size=5)), max_size=20))
+def test_keys_tell_groups_apart(places: list[tuple[str, str]]) -> None:
+    """Equal places have equal keys; a site, a prefix and a directory by one name have different ones."""
+    meaning: dict[int, tuple[object, ...]] = {}
+    for site, directory in places:
+        place = Place(site, directory)
+        names = [("directory", *place), ("site", site), *(("prefix", site, p) for p in place.prefixes)]
+        for key, name in zip(place.keys(), names, strict=False):
+            assert meaning.setdefault(key, name) == name
+
+
+def test_the_pages_of_one_script_share_a_directory() -> None:
+    """A query makes the path itself the directory: that is where the script's pages are."""
+    places = {place_of_url(f"http://h/forum/item.php?id={number}&s=a/b") for number in range(5)}
+    assert places == {Place("h", "forum/item.php?")}
+    assert place_of_url("http://h/forum/item.php") == Place("h", "forum/")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/".join(["s"] * 100_000), "/" * 100_000, "%2F" * 100_000, "?" * 100_000, "#" * 100_000, "é/" * 100_000],
+)
+def test_a_hostile_url_costs_its_length(path: str) -> None:
+    """100,000 segments, empty or not, encoded or not, make one directory with at most three prefixes."""
+    place = place_of_url(f"http://h/{path}")
+    assert place.site == "h"
+    assert len(place.directory) <= len(path) + 1
+    assert len(place.prefixes) <= PREFIXES
+    assert all(len(prefix) <= 12 for prefix in place.prefixes)
+    assert len(place.keys()) == 2 + PREFIXES
+
+
+@given(site=TEXT, page=TEXT)
+def test_pages_of_histories_have_the_places_of_their_urls(site: str, page: str) -> None:
+    """A path and a whole URL come to the same directory; the site is the history's."""
+    assert place_of_page(site, page).site == site
+    path = "/" + page
+    assert place_of_page(site, f"http://anything{path}") == place_of_page(site, path)
+    assert place_of_page(site, path).directory == directory_of(path)
+
 
 Visit = tuple[int, bool, float]
 VISITS = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.floats(0.0, 1.0)), max_size=40)

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, add_up, count_visits, directories
-from scrapy_gp4c.page_state.recent import Recent
-from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
-from scrapy_gp4c.page_state.site_claims import KINDS_OF
+from scrapy_gp4c.page_state.claims import KINDS_OF
+from scrapy_gp4c.page_state.groups import (
+    KEPT_CYCLES,
+    add_up,
+    count_visits,
+    directories,
+)
+from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.scoring import terminals
 
 NAMES = (

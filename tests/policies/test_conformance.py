@@ -9,9 +9,8 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state import trees
-from scrapy_gp4c.page_state.distances import ClusterRanks, Links
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import NOBODY, Chosen, Policy, PolicySettings, Round, choose, rounds_of
@@ -77,7 +76,7 @@ def grouped(given: dict[str, Any], block_rows: int) -> Memory:
     memory.groupings = {
         "site": Grouping(pages // HOST_PAGES, 6),
         "directory": Grouping(directory, 24),
-        "tree": trees.of_directories(directory, places),
+        "tree": groupings.tree_of_directories(directory, places),
         "cluster": Grouping(
             np.where(pages % 9, pages % 5, NOWHERE),
             5,

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import PolicyError
-from scrapy_gp4c.page_state.distances import ClusterRanks, Links
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
+from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.follow import HISTORY_COLUMNS, PHIS, Follow, Following

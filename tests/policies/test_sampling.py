@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state import trees
+from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, NEIGHBOUR, PANEL, RANKED, SAMPLE, UNCHANGED
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import Found, PolicySettings, Round, choose, rounds_of
 from scrapy_gp4c.scoring import functions
@@ -55,7 +55,9 @@ class Web(NamedTuple):
         places = [place_of_url(url) for url in self.urls]
         memory.groupings = {
             "site": Grouping(np.array(self.site, np.intp), max(self.site, default=0) + 1),
-            "tree": trees.of_directories(directory, [(place.site, place.directory) for place in places]),
+            "tree": groupings.tree_of_directories(
+                directory, [(place.site, place.directory) for place in places]
+            ),
         }
         memory.popular = np.array(self.popular, np.uint8)
         return memory
@@ -206,7 +208,9 @@ def test_distances_are_those_of_the_example() -> None:
     for page, expected in pages.items():
         assert distance("http://h/dir1/i", f"http://h{page}") == expected
     places = [place_of_url(f"http://h{path}") for path in ("/dir1/i", *pages)]
-    grouping = trees.of_directories(np.arange(7), [(place.site, place.directory) for place in places])
+    grouping = groupings.tree_of_directories(
+        np.arange(7), [(place.site, place.directory) for place in places]
+    )
     for d in range(-3, 4):
         rings = [set(ring.tolist()) for ring in grouping.rings(0, d)]
         for page, expected in enumerate(pages.values(), start=1):
@@ -367,7 +371,7 @@ def test_what_tells_and_what_does_not() -> None:
 
 def test_a_page_in_no_group_is_sampled_and_never_followed() -> None:
     """Of what nobody has grouped yet."""
-    grouping = Grouping(np.array([0, NOWHERE, 0], np.intp), 1, trees.Tree([-1]))
+    grouping = Grouping(np.array([0, NOWHERE, 0], np.intp), 1, groupings.Tree([-1]))
     assert list(grouping.rings(1, 0)) == []
     assert grouping.pages_of(np.array([0])).tolist() == [0, 2]
 

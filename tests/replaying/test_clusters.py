@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ScoreError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.policies.policy import Chosen
 from scrapy_gp4c.scoring.terminals import compute
 from training.histories.history import ChangeHistory

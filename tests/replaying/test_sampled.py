@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.distances import ClusterRanks, Links
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import PolicySettings, Round
 from scrapy_gp4c.scoring import functions

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scrapy_gp4c.page_state.groups import count_visits, directories
-from scrapy_gp4c.page_state.recent import Recent
-from scrapy_gp4c.page_state.related import Related
+from scrapy_gp4c.page_state.related import Recent, Related
 from training.replaying.window import Window
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ImportFileError
-from scrapy_gp4c.page_state.extras import EXTRAS
+from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.store import history_text
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.repair import repair

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store import clusters
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.forgetting import forget

@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, add_up
-from scrapy_gp4c.page_state.places import Place, place_of_url
+from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, Place, add_up, place_of_url
 from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told
 from scrapy_gp4c.store.lmdb_store.sealed import Table

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.history_text import lines

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scrapy_gp4c.page_state.columns import COLUMNS
+from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.page_state.places import Place, place_of_url
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.uniting import unite
 from scrapy_gp4c.store.opening import forget, open_store

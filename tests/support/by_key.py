@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scrapy_gp4c.page_state.notes import WHAT
+from scrapy_gp4c.page_state.claims import WHAT
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.page_store import PageStore
 

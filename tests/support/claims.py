@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.store.lmdb_store.store import Store
 

@@ -15,8 +15,8 @@ from scrapy_gp4c.crawling.begun import record_of
 from scrapy_gp4c.crawling.panel import close_cycle
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.policies.steps import Shard, Steps, combined, packed, unpacked
 from scrapy_gp4c.scoring import hints

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from training.clustering.links import count_images, links_of
 from training.histories.addresses import addresses_of, depth_of, domain_of
 from training.histories.contents import ContentHistory

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.groupings import NOWHERE
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.scoring import rates
 from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
 from training.clustering.clusters import CLUSTERS, FEATURES, MOST_WORDS, Pages, cluster

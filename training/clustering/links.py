@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.page_state.distances import Links
+from scrapy_gp4c.page_state.groupings import Links
 
 _MARKDOWN: Final = re.compile(r"(!?)\[[^\]\n]*\]\(\s*<?([^)\s>]+)")
 _REST: Final = re.compile(r":(doc|pep):`(?:[^`<]*<)?([^`>]+)>?`")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import PageGroups
 from training.clustering.clusters import CLUSTERS, FEATURES, group_texts
 from training.histories.contents import ContentHistory
 from training.histories.neighbours import Regrouping

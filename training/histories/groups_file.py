@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.groupings import NOWHERE
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from training.histories.history import ChangeHistory
 
 FORMAT: Final = "gp4c-groups/1"

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.claims import CLAIM
-from scrapy_gp4c.page_state.notes import CLAIM_KINDS
+from scrapy_gp4c.page_state.claims import CLAIM, CLAIM_KINDS
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.claims import renumbered
-from scrapy_gp4c.page_state.notes import finder_pages
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.claims import finder_pages, renumbered
+from scrapy_gp4c.page_state.groups import place_of_url
 from training.histories.growth import NOBODY, TOLD, GrowthHistory
 from training.histories.history import ChangeHistory, unless_usual
 

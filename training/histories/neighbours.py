@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import PolicyError
-from scrapy_gp4c.page_state import popularity, trees
-from scrapy_gp4c.page_state.groupings import Grouping, Name, by_place
-from scrapy_gp4c.page_state.groups import Directories
-from scrapy_gp4c.page_state.page_groups import PageGroups
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.groupings import Grouping, Name, PageGroups, by_place
+from scrapy_gp4c.page_state.groups import Directories, place_of_url
 
 
 class Groups(NamedTuple):
@@ -122,7 +120,7 @@ class Neighbours:
             group, directories = self.groups
             if name == "tree":
                 places = ((str(site), directory) for site, directory in self._placed[1])
-                found = trees.of_directories(group, places)
+                found = groupings.tree_of_directories(group, places)
             else:
                 found = by_place(group, directories, name)
             self._groupings[name] = found
@@ -133,7 +131,7 @@ class Neighbours:
         if self.popular is not None:
             return self.popular
         if self._weight is not None:
-            return popularity.of_values(self._weight)
+            return groupings.popularity_of(self._weight)
         if self.groups_by_content is None:
             raise PolicyError(
                 "phi='pra' wants popular pages, and the history has neither weights nor links: use another "

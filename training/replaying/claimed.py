@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.claims import CLAIM, after_visits, apply_claims, before_visits
+from scrapy_gp4c.page_state.claims import (
+    CLAIM,
+    SiteClaims,
+    after_visits,
+    apply_claims,
+    before_visits,
+    pages_with_claims,
+)
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED
-from scrapy_gp4c.page_state.site_claims import SiteClaims, pages_with_claims
 from scrapy_gp4c.scoring import hints
 
 Array = npt.NDArray[Any]

@@ -11,10 +11,15 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
+from scrapy_gp4c.page_state.groups import (
+    KEPT_CYCLES,
+    NO_VISITS,
+    Directories,
+    count_changes,
+    count_visits,
+)
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES, Clustered, Recent
-from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Planned, Scorer
 from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import salted_draws

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
-from scrapy_gp4c.page_state.recent import Recent
-from scrapy_gp4c.page_state.related import Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.policies.policy import (
     Block,

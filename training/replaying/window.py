@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groups import Directories
-from scrapy_gp4c.page_state.recent import WINDOW_CYCLES
-from scrapy_gp4c.page_state.related import Level
-from scrapy_gp4c.page_state.shares import Sums
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Level, Sums
 from scrapy_gp4c.scoring.terminals import Array
 
 Floats = npt.NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from scrapy_gp4c.page_state.notes import finder_pages
+from scrapy_gp4c.page_state.claims import finder_pages
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, KINDS, among
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.store.credentials import Credentials

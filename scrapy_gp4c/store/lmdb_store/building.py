@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.extras import EXTRAS
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import refresh_value

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.distances import Links
-from scrapy_gp4c.page_state.page_groups import PageGroups
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from scrapy_gp4c.page_state import columns, notes
+from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.columns import Array, Columns
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, read_keys, told, urls_of
@@ -60,7 +60,7 @@ def fold(tables: Tables, learnt: Learnt, record: CycleRecord, sizes: Sizes) -> N
 def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
     """Apply visits and notes to the blocks from the marker on."""
     assert tables.fold_marker is not None
-    brought = notes.brought(learnt.notes, learnt.pages)
+    brought = claims.brought(learnt.notes, learnt.pages)
     visits, noted = (part[np.argsort(part["page"], kind="stable")] for part in learnt[:2])
     of_visit, of_note = (part["page"] // tables.block_rows for part in (visits, noted))
 
@@ -74,7 +74,7 @@ def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
         begun = hints.begin(txn, block, state, own, learnt_of)
         before = told(state, rows, own["outcome"], cycle)
         columns.apply_visits(state, rows, own, cycle, brought[own["page"]])
-        notes.apply_notes(state, (learnt_of["page"] - first).astype(np.intp), learnt_of)
+        claims.apply_notes(state, (learnt_of["page"] - first).astype(np.intp), learnt_of)
         fold_block(txn, tables, block, len(state["n"]), learnt_of)
         if begun is not None:
             hints.end(txn, block, begun, own)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.extras import EXTRAS
+from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals

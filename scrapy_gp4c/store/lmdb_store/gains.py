@@ -113,7 +113,7 @@ class Gains:
         value = self._tables.db["worths"].get(txn, U32.pack(number))
         if value is None:
             return 0, {name: np.zeros(rows, dtype) for name, dtype in refresh_value.COLUMNS.items()}
-        kept = columns.unpack(value[_CYCLE.size :], refresh_value.COLUMNS)
+        kept = columns.read_columns(value[_CYCLE.size :], refresh_value.COLUMNS)
         return _CYCLE.unpack_from(value)[0], {
             name: np.concatenate((column[:rows], np.zeros(max(0, rows - len(column)), column.dtype)))
             for name, column in kept.items()
@@ -216,7 +216,7 @@ def rebuilt(tables: Tables, values: Values, new_id: Array, dropped: int) -> int:
             if block is None or _CYCLE.unpack_from(block)[0] > tables.last_cycle:
                 lost += int(np.count_nonzero(own != LOST))
                 continue
-            kept = columns.unpack(block[_CYCLE.size :], refresh_value.COLUMNS)
+            kept = columns.read_columns(block[_CYCLE.size :], refresh_value.COLUMNS)
             rows = own[: len(kept["dq_n"])]
             for name, column in kept.items():
                 state[name][rows[rows != LOST]] = column[rows != LOST]

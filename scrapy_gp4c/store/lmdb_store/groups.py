@@ -14,9 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, add_up, count_visits
+from scrapy_gp4c.page_state.groups import (
+    GROUP,
+    GROUP_VISITS,
+    KEPT_CYCLES,
+    Place,
+    add_up,
+    count_visits,
+    place_of_url,
+)
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.places import Place, place_of_url
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, Table, decode
 

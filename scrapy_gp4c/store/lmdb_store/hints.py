@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.blocks import unpack
-from scrapy_gp4c.page_state.claims import CLAIM, Times, Told
+from scrapy_gp4c.page_state.claims import CLAIM, Times, Told, of_claims
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.notes import of_claims
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.store.lmdb_store import trust

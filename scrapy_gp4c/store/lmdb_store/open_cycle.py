@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import blocks, columns
+from scrapy_gp4c.page_state.claims import NOTE, weights_said
 from scrapy_gp4c.page_state.columns import PageRow
-from scrapy_gp4c.page_state.notes import NOTE, weights_said
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store.open_requests import READ_PAGES, OpenRequests
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode

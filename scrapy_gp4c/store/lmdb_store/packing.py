@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.notes import NOTE
+from scrapy_gp4c.page_state.claims import NOTE
 from scrapy_gp4c.store.lmdb_store.unsaved import OF_PAGES, Unsaved
 
 _ROW: Final = struct.Struct("<BII")

@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
+from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack, unpack_extras
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.scoring.weights import usual
 from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.gains import Gains

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.notes import NOTE, WHAT
+from scrapy_gp4c.page_state.claims import NOTE, WHAT
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Lost, Salvaged, new_finders, remapped

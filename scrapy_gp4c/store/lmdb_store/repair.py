@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import EXTRAS, unpack_extras
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.extras import EXTRAS, unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.discovery import COLUMNS as GROWTH
@@ -284,7 +284,7 @@ class _Rebuild:
         state = unpack_extras(None, tables.merged_pages)
         for key, value in self._values["hints"].items():
             first = U32.unpack(key)[0] * self._block_rows
-            block = columns.unpack(value, EXTRAS)
+            block = columns.read_columns(value, EXTRAS)
             own = new_id[first : first + len(block["claims"])]
             for name in EXTRAS:
                 state[name][own[own != LOST]] = block[name][: len(own)][own != LOST]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns, outcomes
+from scrapy_gp4c.page_state.blocks import unpack_extras
 from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
-from scrapy_gp4c.page_state.extras import unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
 from scrapy_gp4c.scoring.refresh_value import GAIN, NO_GAINS

@@ -64,7 +64,7 @@ def _columns_of(block: bytes) -> Columns:
     try:
         return blocks.unpack(block)
     except (ValueError, struct.error):
-        return columns.unpack(block, COLUMNS)
+        return columns.read_columns(block, COLUMNS)
 
 
 def salvage(data: Path) -> Salvaged:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.places import place_of_url
 from scrapy_gp4c.scoring.discovery import ELSEWHERE, START
 from scrapy_gp4c.store.lmdb_store.beside import copy_archive, locked
 from scrapy_gp4c.store.lmdb_store.building import OF_PAGES, Building, kept_cycles

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state.blocks import pack_extras, unpack_extras
 from scrapy_gp4c.page_state.claims import CLAIM, Told
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.extras import pack_extras, unpack_extras
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.schema import Handles

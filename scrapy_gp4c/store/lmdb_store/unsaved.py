@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.notes import NO_NOTES, NOTE, WHAT
+from scrapy_gp4c.page_state.claims import NO_NOTES, NOTE, WHAT
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
 from scrapy_gp4c.store.lmdb_store.schema import Handles

@@ -10,9 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
+from scrapy_gp4c.page_state.blocks import EXTRAS, unpack_extras
+from scrapy_gp4c.page_state.claims import (
+    CLAIM,
+    NO_CLAIMS,
+    after_visits,
+    before_visits,
+)
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.extras import EXTRAS, unpack_extras
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.lmdb_store import trust

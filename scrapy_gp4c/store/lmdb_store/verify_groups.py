@@ -12,7 +12,12 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, NO_VISITS
+from scrapy_gp4c.page_state.groups import (
+    GROUP,
+    GROUP_VISITS,
+    KEPT_CYCLES,
+    NO_VISITS,
+)
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, told

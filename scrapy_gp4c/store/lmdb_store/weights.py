@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.notes import of_weights
 from scrapy_gp4c.scoring import weights
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, Values

@@ -11,7 +11,7 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.page_state.places import place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 
 SHARDS: Final = 64
 """How many shards a store is divided into, unless somebody says otherwise."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.notes import NO_NOTES, WHAT
+from scrapy_gp4c.page_state.claims import NO_NOTES, WHAT
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring.discovery import ELSEWHERE, START
 from scrapy_gp4c.store.records import SHADOW, NewVisit
