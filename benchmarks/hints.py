@@ -42,8 +42,7 @@ from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
 from training.histories.growth import NOBODY, TOLD, GrowthHistory
 from training.histories.history import ChangeHistory
-from training.replaying.growth import Web
-from training.replaying.growth_crawl import HUBS, GrowthCrawl
+from training.replaying.growth import HUBS, GrowthCrawl, Web
 
 SITES: Final = ("true", "always now", "never moves", "late", "none")
 SCORES: Final = ("hinted", "p")

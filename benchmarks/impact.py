@@ -28,10 +28,9 @@ from scrapy_gp4c.index.queries import Workload, workload
 from scrapy_gp4c.index.scores import Postings
 from training.histories.contents import read_contents
 from training.papers.user_centric import Trial, prepared, updates_of
-from training.replaying.corpus import count
-from training.replaying.search import search
+from training.replaying.refresh_value import Measuring, known
+from training.replaying.search import count, search
 from training.replaying.workloads import Plan, draw, knee
-from training.replaying.worths import Measuring, known
 
 TERMS, PAGES, PER_PAGE = 5_000, 100_000, 50
 

@@ -38,9 +38,9 @@ from training.comparing.evaluation import evaluate
 from training.comparing.leaderboard import about
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.arranged import CrawlChoices
+from training.replaying.baselines import BASELINES
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
-from training.replaying.peers import PEERS
+from training.replaying.prepared import CrawlChoices
 from training.reporting.evaluation import progress
 
 Floats = npt.NDArray[np.float64]
@@ -94,7 +94,7 @@ def candidates() -> list[Choice]:
 
 def choices() -> list[Choice]:
     """All that is replayed: the candidates, what the rules chose before, the oracle and the peers."""
-    others = [Choice(name, POLICIES[0]) for name in (ORACLE, *PEERS)]
+    others = [Choice(name, POLICIES[0]) for name in (ORACLE, *BASELINES)]
     purposes = [Choice(name, NAMED[name].policy or POLICIES[0]) for name in PURPOSES]
     return [others[0], *candidates(), *purposes, *others[1:]]
 

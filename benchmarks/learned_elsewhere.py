@@ -49,7 +49,7 @@ from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.learn_options import FORGET
-from training.replaying.arranged import ArrangedHistory
+from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import run
 
 Floats = npt.NDArray[np.float64]
@@ -80,7 +80,7 @@ def learned(history: ChangeHistory, choices: Choices, parts: Parts, pool: Any) -
     return texts
 
 
-def values(test: ArrangedHistory, text: str) -> Floats:
+def values(test: PreparedHistory, text: str) -> Floats:
     """NDCG and freshness in every scored cycle: float64 ``[2, cycles]``."""
     result = run(test, text, policy=FOUR_ROUNDS, metrics=METRICS)
     return np.array([getattr(result, metric) for metric in METRICS])

@@ -33,7 +33,7 @@ from scrapy_gp4c.policies.policy import Found, Planned
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.prepared import PreparedHistory, prepare
 from training.replaying.replay import run
 
 PAGES, CYCLES = 250_228, 19
@@ -69,12 +69,12 @@ def web(pages: int) -> ChangeHistory:
     return history
 
 
-def replay_ms(arranged: ArrangedHistory, policy: str, runs: int, **choices: str) -> float:
+def replay_ms(prepared: PreparedHistory, policy: str, runs: int, **choices: str) -> float:
     """Lowest time of a replay by a policy."""
     times = []
     for number in range(runs + 1):
         begun = time.process_time()
-        run(arranged, SCORE, policy=policy, metrics=("change_rate", "ndcg"), engine="auto", **choices)  # type: ignore[arg-type]
+        run(prepared, SCORE, policy=policy, metrics=("change_rate", "ndcg"), engine="auto", **choices)  # type: ignore[arg-type]
         if number:  # the first compiles
             times.append(time.process_time() - begun)
     return 1e3 * min(times)
@@ -82,19 +82,19 @@ def replay_ms(arranged: ArrangedHistory, policy: str, runs: int, **choices: str)
 
 def replays(pages: int, runs: int) -> bool:
     """Print what replays take; tell whether all targets hold."""
-    arranged = prepare(web(pages), budget=BUDGET)
+    prepared = prepare(web(pages), budget=BUDGET)
     print(f"replays of {pages:,} pages x {CYCLES - 2} cycles, {BUDGET:.0%} a cycle")
     for policy in ("rns", "rr", "db(phi='wha')", "groups"):
-        print(f"  {policy}: {replay_ms(arranged, policy, 1):.0f} ms")
+        print(f"  {policy}: {replay_ms(prepared, policy, 1):.0f} ms")
     holds = [
-        verdict(f"  {policy}, ms", replay_ms(arranged, policy, runs), most, at_least=False)
+        verdict(f"  {policy}, ms", replay_ms(prepared, policy, runs), most, at_least=False)
         for policy, most in MOST_MS.items()
     ]
-    top_k = replay_ms(arranged, "top_k", runs)
+    top_k = replay_ms(prepared, "top_k", runs)
     print(f"  top_k by {SCORE}: {top_k:.0f} ms")
     holds += [
         verdict(
-            f"  {policy}, times top_k", replay_ms(arranged, policy, runs) / top_k, MOST_ROUNDS, at_least=False
+            f"  {policy}, times top_k", replay_ms(prepared, policy, runs) / top_k, MOST_ROUNDS, at_least=False
         )
         for policy in ROUNDS
     ]

@@ -27,7 +27,7 @@ from training.evolution.fitness import TextFitness, load_fitness
 from training.evolution.workers import MOST_TEXTS
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
-from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.prepared import PreparedHistory, prepare
 from training.replaying.replay import run, run_all
 
 BUDGET = 0.05
@@ -86,7 +86,7 @@ def functions() -> dict[str, Expression]:
     return found
 
 
-def time_ms(truth: ArrangedHistory, function: Expression, **choices: object) -> float:
+def time_ms(truth: PreparedHistory, function: Expression, **choices: object) -> float:
     """Processor milliseconds of a replay."""
     start = time.thread_time()
     run(truth, function, **choices)

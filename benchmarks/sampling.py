@@ -40,8 +40,8 @@ from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
 from training.histories.longer import longer, read_whole
 from training.papers.tan import TYPICAL, weighted
-from training.replaying.arranged import CrawlChoices
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
+from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import can_replay, policy_of
 from training.reporting.evaluation import progress
 

@@ -33,7 +33,7 @@ from training.histories.addresses import addresses_of
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.longer import longer
 from training.papers.tan import TYPICAL
-from training.replaying.arranged import CrawlChoices
+from training.replaying.prepared import CrawlChoices
 
 POLICY: Final = "cb(in_flight=1)"
 MOST_LOST: Final = 0.02

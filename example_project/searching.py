@@ -23,8 +23,7 @@ from rich.table import Table
 from scrapy_gp4c.index.queries import Workload, read_query_log
 from scrapy_gp4c.store.opening import open_store
 from training.histories.contents import ContentHistory, read_contents
-from training.replaying.corpus import count
-from training.replaying.search import Search, search
+from training.replaying.search import Search, count, search
 from training.replaying.workloads import Plan, draw
 
 from .crawls import BUDGET, FIRST_RANKED_DAY, Series, by_day, crawl_day, write_days

@@ -22,7 +22,7 @@ from training.comparing.leaderboard import STAND_IN, names
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.arranged import DEFAULTS
+from training.replaying.prepared import DEFAULTS
 from training.reporting.budgets import show, write
 from training.reporting.evaluation import progress
 from training.reporting.terminal import wide_console

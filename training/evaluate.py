@@ -29,9 +29,9 @@ from training.comparing.evaluation import (
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import DEFAULTS, CrawlChoices
-from training.replaying.foreseen import is_replays
 from training.replaying.metrics import ORACLE, parse_budget
+from training.replaying.oracle_baselines import is_replays
+from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.reporting.evaluation import progress, show, show_leaderboard
 from training.reporting.terminal import wide_console
 

@@ -11,10 +11,9 @@ from typing import Any
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.named import DEFAULT
 from training.histories.growth_reading import read_growth
-from training.replaying.arranged import CrawlChoices
-from training.replaying.growth import replay_growth
-from training.replaying.growth_crawl import HUBS, growth_crawl
+from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import parse_budget
+from training.replaying.prepared import CrawlChoices
 from training.reporting.growth import row_of, show_growth
 from training.reporting.terminal import wide_console
 

@@ -18,7 +18,7 @@ from training.evolution.discovery import DiscoveryChoices, learn_discovery
 from training.evolution.discovery_file import write_discovery
 from training.evolution.workers import workers
 from training.histories.growth_reading import read_growth
-from training.replaying.growth_crawl import HUBS, growth_crawl
+from training.replaying.growth import HUBS, growth_crawl
 from training.reporting.growth import show_discovery
 from training.reporting.terminal import wide_console
 

@@ -23,8 +23,8 @@ from training.evolution.evolve import Parameters
 from training.histories import splits
 from training.histories.formats import WRITERS
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import TIES
 from training.replaying.metrics import parse_budget
+from training.replaying.prepared import TIES
 
 Add = Callable[..., object]
 """``add_argument`` of a parser or group."""

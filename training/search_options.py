@@ -15,7 +15,7 @@ from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
 from training.histories.longer import read_longer
 from training.histories.reading import read_history
-from training.replaying.worths import Measuring, measured
+from training.replaying.refresh_value import Measuring, measured
 
 
 def pages(add: options.Add) -> None:

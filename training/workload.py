@@ -17,8 +17,7 @@ from scrapy_gp4c.index.queries import Workload
 from training import options, search_options
 from training.histories.contents import read_contents
 from training.histories.writing import replacing
-from training.replaying.corpus import count
-from training.replaying.search import search
+from training.replaying.search import count, search
 from training.replaying.workloads import Plan, draw, knee
 from training.reporting.evaluation import progress
 

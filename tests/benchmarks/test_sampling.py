@@ -14,8 +14,8 @@ from training.comparing.trials import try_policy, written
 from training.histories.formats import write_npz
 from training.histories.models import generate
 from training.histories.reading import read_history
-from training.replaying.arranged import CrawlChoices
 from training.replaying.metrics import ORACLE, TRIO
+from training.replaying.prepared import CrawlChoices
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from training.clustering.reclustering import Cycles, regrouping
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import ChangeHistory
 from training.histories.neighbours import Regrouping
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
 from training.replaying.evidence import ReplayEvidence
+from training.replaying.prepared import prepare
 from training.replaying.replay import run
 
 PAGES, CYCLES = 8, 4
@@ -157,11 +157,11 @@ def test_recent_visits_are_counted_by_the_clusters_of_now() -> None:
     history.neighbours.groups_by_content = made[0]
     left = iter(made[1:])
     history.neighbours.regrouping = Regrouping(1, lambda copies: next(left))
-    arranged = prepare(history, budget=3, warmup=2)
-    evidence = ReplayEvidence(arranged, ("last_cycle", "cluster_recent"))
+    prepared = prepare(history, budget=3, warmup=2)
+    evidence = ReplayEvidence(prepared, ("last_cycle", "cluster_recent"))
     log = [(cycle, page, bool(history.changed[cycle - 1, page])) for cycle in (1, 2) for page in range(6)]
     for number, (cycle, salt) in enumerate(
-        zip(arranged.scored_cycles.tolist(), arranged.salts, strict=True), 1
+        zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True), 1
     ):
         evidence.begin(cycle, salt)
         cluster = numbers[number]
@@ -199,9 +199,9 @@ def test_both_engines_and_a_late_first_time(tmp_path: Path) -> None:
     """Engines agree; clusters that are made anew after the end change nothing."""
     contents = contents_of(tmp_path, random_pages(5, 12, 6))
     history = reclustered(contents, 2)
-    arranged = prepare(history, budget=4, warmup=1, seed=3)
+    prepared = prepare(history, budget=4, warmup=1, seed=3)
     for policy in POLICIES[:3]:
-        one, other = (run(arranged, "random", policy=policy, engine=engine) for engine in ("auto", "dense"))
+        one, other = (run(prepared, "random", policy=policy, engine=engine) for engine in ("auto", "dense"))
         assert np.array_equal(one.change_rate, other.change_rate)
     history.neighbours.regrouping = None
     before = visits(history, POLICIES[0])

@@ -15,7 +15,7 @@ from training.comparing import budgets
 from training.comparing.budgets import FIGURES, FRESHNESS, Budgets, Curve, Point, Value, answers, read_budgets
 from training.comparing.statistics import t_quantile
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import CrawlChoices
+from training.replaying.prepared import CrawlChoices
 
 
 def a_history(pages: int, cycles: int = 8) -> ChangeHistory:

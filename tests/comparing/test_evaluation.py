@@ -11,7 +11,7 @@ from scipy import stats
 from scrapy_gp4c.errors import Gp4cError
 from training.comparing.evaluation import Summary, evaluate, summary
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import CrawlChoices
+from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import replay
 
 

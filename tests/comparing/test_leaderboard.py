@@ -14,9 +14,9 @@ from scrapy_gp4c.scoring.named import NAMED
 from training.comparing.evaluation import evaluate
 from training.comparing.leaderboard import Leaderboard, leaderboard, names, on_front
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import CrawlChoices
+from training.replaying.baselines import BASELINES
 from training.replaying.metrics import METRICS, ORACLE
-from training.replaying.peers import PEERS
+from training.replaying.prepared import CrawlChoices
 
 CRAWL = CrawlChoices(budget=6, seed=3)
 SCORES = ["oracle", "age", "t*X", "nutch", "t * sqrt(X)"]
@@ -92,7 +92,7 @@ def test_the_oracle_is_not_on_the_front(history: ChangeHistory) -> None:
 
 def test_everything_with_a_name_is_known(history: ChangeHistory) -> None:
     """Oracle, named functions and peers, each with its source; what needs directories only where they are."""
-    assert names(history) == [ORACLE, *(name for name in NAMED if name != "user-centric"), *PEERS]
+    assert names(history) == [ORACLE, *(name for name in NAMED if name != "user-centric"), *BASELINES]
     unnamed = ChangeHistory(history.changed, history.site)
     left_out = set(names(history)) - set(names(unnamed))
     assert "neighbours" in left_out

@@ -57,7 +57,7 @@ from training.evolution.score_file import ScoreFile
 from training.histories import models
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
-from training.replaying import arranged
+from training.replaying import prepared
 from training.replaying import replay as replaying
 
 SMALL = ["--population", "20", "--generations", "2", "--seeds", "1", "--jobs", "1"]
@@ -452,16 +452,16 @@ def test_equals_are_seldom_promoted_and_better_ones_mostly() -> None:
 def test_two_decisions_on_one_history_arrange_it_once_for_every_draw_of_ties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What one decision arranged is there for the next, which comes after hours of learning."""
+    """What one decision prepared is there for the next, which comes after hours of learning."""
     made: list[int] = []
-    make = arranged.ArrangedHistory
+    make = prepared.PreparedHistory
 
-    def counted(*values: Any) -> arranged.ArrangedHistory:
+    def counted(*values: Any) -> prepared.PreparedHistory:
         new = make(*values)
         made.append(new.seed)
         return new
 
-    monkeypatch.setattr(arranged, "ArrangedHistory", counted)
+    monkeypatch.setattr(prepared, "PreparedHistory", counted)
     history, choices = models.generate("poisson", 100, 12, 1), Choices(budget=0.1)
     champion = functions.load("nad")
     for challenger in (champion, functions.load("t*X")):
@@ -547,7 +547,7 @@ def test_both_functions_are_judged_under_the_policy() -> None:
     decision = decide(history, functions.load("t"), functions.load("t*X"), choices, 10)
     crawls = (choices.crawl()._replace(seed=choices.seed + number) for number in range(REPLAYS))
     expected = [
-        replaying.run(arranged.prepare_for(history, crawl), "t*X", metrics=["ndcg"], policy=policy).ndcg[-10:]
+        replaying.run(prepared.prepare_for(history, crawl), "t*X", metrics=["ndcg"], policy=policy).ndcg[-10:]
         for crawl in crawls
     ]
     assert decision.challenger == pytest.approx(np.mean(expected))

@@ -13,8 +13,8 @@ from scipy import stats
 from training.comparing.statistics import Mean
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.histories.models import generate
-from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import METRICS, ORACLE
+from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import replay, run
 
 values = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=12)

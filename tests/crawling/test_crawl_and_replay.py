@@ -18,8 +18,8 @@ from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
+from training.replaying.prepared import prepare
 
 PAGES, WARMUP, CYCLES, BUDGET = 30, 5, 9, 8
 SCORE = "gad_rate"

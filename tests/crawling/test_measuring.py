@@ -30,7 +30,7 @@ from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html, stats
 from training import learn
 from training.histories.contents import read_contents
-from training.replaying.worths import Measuring, measured
+from training.replaying.refresh_value import Measuring, measured
 
 PAGES, CYCLES = 24, 6
 WORDS = [

@@ -22,8 +22,8 @@ from scrapy_gp4c.store.records import StoredGroups
 from tests.support.live_replay import CYCLE_STEP
 from tests.support.loopback import Site, crawl, html
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
+from training.replaying.prepared import prepare
 
 PAGES, CYCLES, WARMUP, BUDGET, CLUSTERS = 30, 11, 1, 12, 4
 """Cycles that compare: the first is the warm-up's, ten are planned."""
@@ -95,8 +95,8 @@ def replayed(policy: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
     def watch(cycle: int, pages: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> None:
         visits.append(pages.tolist())
 
-    arranged = prepare(history, budget=BUDGET, warmup=WARMUP, seed=seed)
-    replay_dense(arranged, loaded.score_function, (), watch, table.load(policy))
+    prepared = prepare(history, budget=BUDGET, warmup=WARMUP, seed=seed)
+    replay_dense(prepared, loaded.score_function, (), watch, table.load(policy))
     return visits
 
 

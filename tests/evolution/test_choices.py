@@ -1,4 +1,4 @@
-"""What can be chosen, and the parts of a history arranged for it."""
+"""What can be chosen, and the parts of a history prepared for it."""
 
 from __future__ import annotations
 

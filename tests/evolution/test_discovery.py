@@ -33,8 +33,7 @@ from training.evolution.workers import workers
 from training.histories.growth import NOBODY, TOLD, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main
-from training.replaying.growth import Web, replay_growth
-from training.replaying.growth_crawl import HUBS, GrowthCrawl
+from training.replaying.growth import HUBS, GrowthCrawl, Web, replay_growth
 
 SMALL = Parameters(("brought", "brought_t", "t", "w"), population=12, generations=3, start="named")
 

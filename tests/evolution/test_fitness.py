@@ -10,7 +10,7 @@ from scrapy_gp4c.scoring.expression import parse
 from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.histories.models import generate
 from training.replaying import metrics
-from training.replaying.arranged import prepare
+from training.replaying.prepared import prepare
 from training.replaying.replay import ReplayResult, run
 
 TRUTH = prepare(generate("poisson", 300, 12, 1), budget=0.1)

@@ -27,8 +27,8 @@ from training.evolution.variation import Individual, drawing_from, expression_of
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
-from training.replaying.arranged import ArrangedHistory, prepare
 from training.replaying.metrics import METRICS
+from training.replaying.prepared import PreparedHistory, prepare
 from training.replaying.replay import run
 
 SMALL = Parameters(population=20, generations=5, kept=8)
@@ -42,7 +42,7 @@ def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Lea
         return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
 
 
-def evolve_on(truth: ArrangedHistory) -> Evolution:
+def evolve_on(truth: PreparedHistory) -> Evolution:
     """One run on a training set."""
     judge = TextFitness(truth, load_fitness("ndcg"), "visits")
     return evolve(judge.outcomes, SMALL, 1, (0, 0))
@@ -201,9 +201,9 @@ def test_what_was_compared_before_is_remembered(monkeypatch):
     """The baselines are replayed on a part once, whatever is learned; nobody writes to what is remembered."""
     replayed: list[object] = []
 
-    def counting(arranged: Any, given: Any, **options: Any) -> Any:
+    def counting(prepared: Any, given: Any, **options: Any) -> Any:
         replayed.append(given)
-        return run(arranged, given, **options)
+        return run(prepared, given, **options)
 
     monkeypatch.setattr(learning, "run", counting)
     (parts,) = arrange(HISTORY, CHOICES)
@@ -355,13 +355,13 @@ def test_journal_protocol_gives_five_folds():
     assert {fold.run for fold in result.folds} <= {0, 1}
 
 
-def one_set(changed: np.ndarray, budget: float, warmup: int) -> ArrangedHistory:
+def one_set(changed: np.ndarray, budget: float, warmup: int) -> PreparedHistory:
     """A training set of its own."""
     history = ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
     return prepare(history, budget=budget, warmup=warmup)
 
 
-def period_of_seven() -> tuple[ArrangedHistory, str]:
+def period_of_seven() -> tuple[PreparedHistory, str]:
     """A quarter of the pages change every seventh cycle, each on its own day; the others never."""
     rng = np.random.default_rng(1)
     pages, cycles = 560, 40
@@ -371,13 +371,13 @@ def period_of_seven() -> tuple[ArrangedHistory, str]:
     return one_set(changed, float(changed.mean()), 7), "t * X"
 
 
-def waiting_counts() -> tuple[ArrangedHistory, str]:
+def waiting_counts() -> tuple[PreparedHistory, str]:
     """All pages alike, one change in 25 cycles: the longer not visited, the likelier a change."""
     rng = np.random.default_rng(2)
     return one_set(rng.random((40, 400)) < 0.04, 0.05, 2), "t"
 
 
-def smoothing_matters() -> tuple[ArrangedHistory, str]:
+def smoothing_matters() -> tuple[PreparedHistory, str]:
     """Rates from Beta(0.5, 4): a page with 1 change in 1 visit is not to be trusted like 9 in 9.
 
     The best guess of a change within t cycles from the posterior Beta(X + 0.5, n - X + 4).

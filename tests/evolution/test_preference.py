@@ -24,7 +24,7 @@ CHOICES = Choices(
 
 
 def parts_of(choices: Choices = CHOICES) -> Parts:
-    """The history arranged."""
+    """The history prepared."""
     return arrange(HISTORY, choices)[0]
 
 

@@ -31,7 +31,7 @@ from training.evolution.fitness import load_fitness, values_of
 from training.evolution.local_pool import LocalPool
 from training.evolution.workers import Evaluator, Key, Report, Request, Task, work, workers
 from training.histories.models import generate
-from training.replaying.arranged import prepare
+from training.replaying.prepared import prepare
 from training.replaying.replay import ReplayResult
 
 TRUTHS = [prepare(generate("poisson", 200, 10, seed), budget=0.1) for seed in (1, 2)]

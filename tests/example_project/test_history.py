@@ -9,9 +9,8 @@ from training.comparing.evaluation import evaluate
 from training.histories.growth import NOBODY
 from training.histories.growth_reading import read_growth
 from training.histories.reading import read_history
-from training.replaying.arranged import CrawlChoices
-from training.replaying.growth import replay_growth
-from training.replaying.growth_crawl import HUBS, growth_crawl
+from training.replaying.growth import HUBS, growth_crawl, replay_growth
+from training.replaying.prepared import CrawlChoices
 
 
 def test_what_is_written_is_what_the_web_shows(tmp_path):

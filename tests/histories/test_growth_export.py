@@ -16,7 +16,7 @@ from scrapy import Spider
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.store.history_text import lines
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.replaying.test_claimed import Rumours, claims_in
+from tests.replaying.test_growth import Rumours, claims_in
 from tests.support.growing import crawl as planned_crawl
 from tests.support.growing import random_web
 from tests.support.loopback import Site, crawl, html, path_of

@@ -35,7 +35,7 @@ from training.papers.tan import (
     run_all,
     wanted,
 )
-from training.replaying.arranged import prepare
+from training.replaying.prepared import prepare
 from training.replaying.replay import replay, run
 
 QUICK = Plans(QUICK_DEPTHS, seeds=2)

@@ -34,8 +34,8 @@ from training.papers.user_centric import (
     updates_of,
     visits_of,
 )
-from training.replaying.corpus import count
-from training.replaying.worths import Measuring
+from training.replaying.refresh_value import Measuring
+from training.replaying.search import count
 
 LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 

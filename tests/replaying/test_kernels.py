@@ -1,9 +1,14 @@
-"""The compiled loops of the grouped engine, where `test_replay` does not reach them by itself."""
+"""The compiled loops of the grouped engine, where `test_replay` does not reach them by itself.
+
+Who waits for compilation is told; who does not wait long is not.
+"""
 
 from __future__ import annotations
 
 import ast
+import logging
 import os
+import threading
 from importlib import import_module
 
 import numpy as np
@@ -11,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
+from numba.core import event
 
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
-from training.replaying.kernels import drop_stale_code, order, ranks
+from training.replaying.kernels import choice, drop_stale_code, visits
+from training.replaying.kernels.compiling import Teller
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
 from training.replaying.workspace import _new_work, by_slot, parted
@@ -58,13 +65,13 @@ def test_no_loop_is_called_from_python_that_only_loops_may_call():
 @njit
 def gain(keys, width, gains, work):
     """What only other loops call."""
-    return ranks.gain(keys, width, gains, work)
+    return visits.gain(keys, width, gains, work)
 
 
 @njit
 def foremost(scores, sizes, k, orders):
     """The same."""
-    return order.foremost(scores, sizes, k, orders)
+    return choice.foremost(scores, sizes, k, orders)
 
 
 @settings(deadline=None)  # the first call compiles
@@ -156,3 +163,38 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path):
     (tmp_path / "a.py").write_text("pass")
     drop_stale_code(tmp_path)
     assert not (tmp_path / "__pycache__").exists()
+
+
+class Told(logging.Handler):
+    """Notes what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note it."""
+        self.lines.append(record.getMessage())
+        self.told.set()
+
+
+@pytest.mark.parametrize("patience_s", [0.001, 1000.0])
+def test_a_long_compilation_is_told_once(patience_s: float) -> None:
+    """While it lasts, not when it is over; functions compiled within another are part of it."""
+    handler, logger = Told(), logging.getLogger("training.replaying.kernels.compiling")
+    logger.addHandler(handler)
+    teller = Teller(patience_s)
+    try:
+        with event.install_listener("numba:compile", teller):
+            for _ in range(2):
+                event.start_event("numba:compile")
+                event.start_event("numba:compile")
+                event.end_event("numba:compile")
+                if patience_s < 1:
+                    assert handler.told.wait(30)
+                event.end_event("numba:compile")
+    finally:
+        logger.removeHandler(handler)
+    expected = ["Compiling the replay engine for this kind of history: once, about half a minute ..."]
+    assert handler.lines == (expected if patience_s < 1 else [])

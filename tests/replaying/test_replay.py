@@ -25,10 +25,10 @@ from scrapy_gp4c.scoring.functions import load
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 from training.histories.history import ChangeHistory
 from training.replaying import grouped, states
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
 from training.replaying.grouped import replay_grouped
 from training.replaying.metrics import METRICS
+from training.replaying.prepared import prepare
 from training.replaying.replay import replay, run, run_all
 
 FIELDS = ("visited", "changed", "pending", *METRICS)
@@ -235,7 +235,7 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
     st.sampled_from([1, 2, 5, 16]),
 )
 def test_functions_replayed_together_do_what_each_does_alone(
-    seed, sizes, ties, clock, rows_per_cycle, abreast
+    seed, sizes, ties, clock, rows_per_cycle, batched
 ):
     """Functions that choose alike for some cycles, for all or for none: the same bits as one by one."""
     cycles, warmup = sizes
@@ -256,7 +256,7 @@ def test_functions_replayed_together_do_what_each_does_alone(
     ]
     with (
         mock.patch.object(states, "ROWS_PER_CYCLE", rows_per_cycle),
-        mock.patch.object(grouped, "ABREAST", abreast),
+        mock.patch.object(grouped, "MOST_BATCHED", batched),
     ):
         truth = prepare(history, budget=12, warmup=warmup, ties=ties)
         together = run_all(truth, functions, clock=clock)
@@ -299,7 +299,7 @@ def tables_of_worked_example():
     text = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
     section = text.partition("## Worked example")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| \d [^\n]*", section, re.MULTILINE)
-    numbers = [[float(cell) for cell in row.strip("| ").split("|")][1:] for row in rows]
+    numbers = [[float(bucket) for bucket in row.strip("| ").split("|")][1:] for row in rows]
     return numbers[:6], numbers[6:]
 
 
@@ -515,10 +515,10 @@ def test_every_visit_can_be_watched():
 @pytest.mark.parametrize("text", ["t * X", "gad", "random"])
 def test_other_policies_replay_page_by_page(text):
     """Rounds choose what the top k does, score by score; only the top k can be told by groups of pages."""
-    arranged = prepare(history_of(np.random.default_rng(9).random((12, 200)) < 0.2), budget=20)
+    prepared = prepare(history_of(np.random.default_rng(9).random((12, 200)) < 0.2), budget=20)
     rounds = "rounds(rounds=4)"
-    result = run(arranged, text, policy=rounds)
+    result = run(prepared, text, policy=rounds)
     assert result.engine == "dense"
-    assert_same(result, run(arranged, text, engine="dense"))
+    assert_same(result, run(prepared, text, engine="dense"))
     with pytest.raises(ScoreError, match="rounds.*page by page" if text != "random" else "rounds"):
-        run(arranged, text, policy=rounds, engine="grouped")
+        run(prepared, text, policy=rounds, engine="grouped")

@@ -20,7 +20,7 @@ from training.evolution.variation import drawing_from, expression_of, primitive_
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying import states
-from training.replaying.arranged import prepare
+from training.replaying.prepared import prepare
 
 DETERMINATE = tuple(
     name

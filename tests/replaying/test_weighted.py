@@ -15,9 +15,9 @@ from scrapy_gp4c.errors import HistoryError, ScoreError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring.functions import load
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import METRICS, WEIGHTED
+from training.replaying.prepared import prepare
 from training.replaying.replay import ReplayResult, replay, run
 
 WARMUP, BUDGET = 1, 4
@@ -100,8 +100,8 @@ def test_equal_weights_are_none(history: ChangeHistory, score: str, weight: floa
 @given(webs(), st.sampled_from(["top_k", "rounds(rounds=2)", "rns"]))
 def test_heavier_pages_count_more(history: ChangeHistory, policy: str) -> None:
     """Under any policy: what the weights add up to over all changes found is what the visits say."""
-    arranged = prepare(history, budget=BUDGET, warmup=WARMUP)
-    found = run(arranged, "t", policy=policy, metrics=("weighted_change_rate", "weighted_ndcg"))
+    prepared = prepare(history, budget=BUDGET, warmup=WARMUP)
+    found = run(prepared, "t", policy=policy, metrics=("weighted_change_rate", "weighted_ndcg"))
     assert found.weighted_ndcg is not None
     assert found.weighted_change_rate is not None
     assert ((found.weighted_ndcg > 0) == (found.weighted_change_rate > 0)).all()

@@ -16,7 +16,7 @@ from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import open_store, restore
 from scrapy_gp4c.store.records import StoredRequest
-from tests.replaying.test_claimed import Rumours
+from tests.replaying.test_growth import Rumours
 from tests.support.claims import Oracle
 from tests.support.growing import SMALL, crawl, random_web
 

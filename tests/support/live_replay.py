@@ -19,8 +19,8 @@ from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import prepare
 from training.replaying.dense import replay_dense
+from training.replaying.prepared import prepare
 
 SITES, DIRECTORIES, PAGES_OF_DIRECTORY = 3, 3, 6
 PAGES = SITES * DIRECTORIES * PAGES_OF_DIRECTORY
@@ -112,9 +112,9 @@ def replayed(history: ChangeHistory, given: dict[str, Any], columns: bool = Fals
     plans: list[Plan] = []
     loaded = settings_of(given)
     seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
-    arranged = prepare(history, budget=loaded.budget, warmup=WARMUP, seed=seed)
+    prepared = prepare(history, budget=loaded.budget, warmup=WARMUP, seed=seed)
     function = functions.load(loaded.score_function.text)
-    replay_dense(arranged, function, (), policy=noting(loaded.policy.text, plans, columns))
+    replay_dense(prepared, function, (), policy=noting(loaded.policy.text, plans, columns))
     return plans
 
 

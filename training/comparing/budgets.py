@@ -23,8 +23,8 @@ from training.comparing import statistics
 from training.comparing.evaluation import Evaluation, evaluate
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import DEFAULTS, CrawlChoices
 from training.replaying.metrics import budget_pages, parse_budget
+from training.replaying.prepared import DEFAULTS, CrawlChoices
 
 BUDGETS: Final = ("1%", "2%", "5%", "10%", "20%")
 FIGURES: Final = ("change_rate", "changes_a_day", "freshness", "age", "delay_cycles")

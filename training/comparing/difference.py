@@ -16,9 +16,9 @@ import numpy.typing as npt
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import Ints
+from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import policy_of
 
 Bits = npt.NDArray[np.bool_]
@@ -76,11 +76,11 @@ def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
 
     Raises HistoryError as `replay`, ExpressionError for another text, ScoreError for a dotted path.
     """
-    arranged = prepare_for(history, crawl)
+    prepared = prepare_for(history, crawl)
     function = functions.recorded(text).on_clock(crawl.clock)  # of a result file, which is data
-    n = np.full(arranged.pages, arranged.warmup)
-    X = arranged.changed[: arranged.warmup].sum(axis=0)
-    last = np.full(arranged.pages, arranged.warmup)
+    n = np.full(prepared.pages, prepared.warmup)
+    X = prepared.changed[: prepared.warmup].sum(axis=0)
+    last = np.full(prepared.pages, prepared.warmup)
     rows: list[tuple[npt.NDArray[Any], ...]] = []
 
     def watch(cycle: int, pages: Ints, found: Bits) -> None:
@@ -89,7 +89,7 @@ def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
         X[pages] += found
         last[pages] = cycle
 
-    replay_dense(arranged, function, (), watch, load_policy(crawl.policy or policy_of(function)))
+    replay_dense(prepared, function, (), watch, load_policy(crawl.policy or policy_of(function)))
     return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
 
 

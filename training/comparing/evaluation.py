@@ -23,10 +23,10 @@ from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
-from training.replaying import foreseen
-from training.replaying.arranged import DEFAULTS, CrawlChoices, Ties, prepare_for
+from training.replaying import oracle_baselines
+from training.replaying.baselines import Baseline
 from training.replaying.metrics import ORACLE, WEIGHTED
-from training.replaying.peers import Peer
+from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.replay import QUICK, Engine, load, metrics_of, policy_of, run
 
 DEFAULT_SCORES: Final = (*BASELINES, ORACLE)
@@ -41,7 +41,7 @@ class Contender(NamedTuple):
 
     text: str
     """What its row is called."""
-    function: ScoreFunction | Peer | None
+    function: ScoreFunction | Baseline | None
     """None: the oracle, or a policy that needs no score function."""
     policy: str | None
     """None for oracle and peers."""
@@ -59,8 +59,8 @@ class Asked(NamedTuple):
 
         Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
         """
-        timed = [peer for text in self.policies if (peer := foreseen.load(text))]
-        choices = [load_policy(text) for text in self.policies if not foreseen.is_replays(text)]
+        timed = [peer for text in self.policies if (peer := oracle_baselines.load(text))]
+        choices = [load_policy(text) for text in self.policies if not oracle_baselines.is_replays(text)]
         by_score: list[str | None] = [one.text for one in choices if one.scored]
         found = []
         for text in self.scores:
@@ -83,7 +83,7 @@ def asked(
     Without either, and unless all policies given need no score function, `DEFAULT_SCORES`.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
-    live = [text for text in texts if not foreseen.is_replays(text)]
+    live = [text for text in texts if not oracle_baselines.is_replays(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
     return Asked([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
 
@@ -214,13 +214,13 @@ def evaluate(
     several = Asked(scores, policies).contenders(crawl)
     default_policy = crawl.policy or policy_of(None)
     results = []
-    arranged = prepare_for(history, crawl)
+    prepared = prepare_for(history, crawl)
     engine: Engine = "dense" if history.pages * history.cycles <= QUICK else "auto"
     wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()))
-    scored = (arranged.scored_cycles + first_cycle - 1).tolist()
+    scored = (prepared.scored_cycles + first_cycle - 1).tolist()
     for text, function, policy in several:
         given = function or (RANDOM if policy else ORACLE)
-        result = run(arranged, given, metrics=wanted, policy=policy, engine=engine)
+        result = run(prepared, given, metrics=wanted, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
             formula, clock = function.formula, function.clock
@@ -241,7 +241,7 @@ def evaluate(
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
     return Evaluation(
         about,
-        Used(crawl.budget, arranged.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy),
+        Used(crawl.budget, prepared.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy),
         versions,
         results,
     )

@@ -23,10 +23,10 @@ from training.comparing.statistics import Floats, Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
 from training.histories.history import ChangeHistory
-from training.replaying import foreseen
-from training.replaying.arranged import DEFAULTS, CrawlChoices
+from training.replaying import oracle_baselines
+from training.replaying.baselines import BASELINES
 from training.replaying.metrics import METRICS, ORACLE
-from training.replaying.peers import PEERS
+from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.replay import can_replay
 
 FRONT: Final = ("change_rate", "freshness")
@@ -108,7 +108,7 @@ def names(history: ChangeHistory) -> list[str]:
 
     Functions of directories are left out where the history has no page names.
     """
-    return [ORACLE, *(name for name in NAMED if can_replay(history, load(name))), *PEERS]
+    return [ORACLE, *(name for name in NAMED if can_replay(history, load(name))), *BASELINES]
 
 
 def leaderboard(
@@ -189,7 +189,7 @@ def about(name: str) -> tuple[str, str]:
     if name == ORACLE:
         return "the truth", "pages that changed first: no ranking finds more in a cycle"
     name = name.partition(UNDER)[0]
-    if foreseen.is_replays(name):
-        return foreseen.SOURCE, foreseen.MEANINGS[name.partition("(")[0].strip()]
-    known = NAMED.get(name) or PEERS.get(name) or POLICIES.get(name.partition("(")[0])
+    if oracle_baselines.is_replays(name):
+        return oracle_baselines.SOURCE, oracle_baselines.MEANINGS[name.partition("(")[0].strip()]
+    known = NAMED.get(name) or BASELINES.get(name) or POLICIES.get(name.partition("(")[0])
     return ("as given", "") if known is None else (known.source, known.meaning)

@@ -18,8 +18,8 @@ from training.evolution.learning import LEARNED
 from training.evolution.variation import Depths
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import ORACLE, budget_pages
+from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import run
 
 
@@ -128,8 +128,8 @@ def _test_set(
     """The test set that the file's function was chosen without: the one that gives its recorded value."""
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
-        arranged = prepare_for(test, crawl)
-        result = run(arranged, learned.text, clock=crawl.clock, metrics=("change_rate",), policy=crawl.policy)
+        prepared = prepare_for(test, crawl)
+        result = run(prepared, learned.text, clock=crawl.clock, metrics=("change_rate",), policy=crawl.policy)
         if abs(float(result.change_rate.mean()) - recorded) < 1e-12:
             return test
     raise ScoreError(

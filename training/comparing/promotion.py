@@ -36,8 +36,8 @@ from training.evolution.score_file import write_learned
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.histories.splits import Split
-from training.replaying.arranged import ArrangedHistory, prepare_for
 from training.replaying.metrics import budget_pages
+from training.replaying.prepared import PreparedHistory, prepare_for
 from training.replaying.replay import run
 
 Floats = npt.NDArray[np.float64]
@@ -129,21 +129,21 @@ def chance(differences: Floats) -> float:
     return float(stats.t.sf(statistic, blocks - 1))
 
 
-def arrangements_of(history: ChangeHistory, choices: Choices) -> list[ArrangedHistory]:
-    """The history arranged for `REPLAYS` replays, each with its own draws of ties."""
+def arrangements_of(history: ChangeHistory, choices: Choices) -> list[PreparedHistory]:
+    """The history prepared for `REPLAYS` replays, each with its own draws of ties."""
     crawl = choices.crawl()
     return [prepare_for(history, crawl._replace(seed=crawl.seed + i)) for i in range(REPLAYS)]
 
 
 def values_on(
-    arranged: Sequence[ArrangedHistory],
+    prepared: Sequence[PreparedHistory],
     function: ScoreFunction,
     fitness: Fitness,
     policy: str = TOP_K.text,
 ) -> Floats:
     """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
     wanted = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
-    results = [run(one, function, metrics=wanted, policy=policy) for one in arranged]
+    results = [run(one, function, metrics=wanted, policy=policy) for one in prepared]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
     return np.asarray(np.mean(rows, axis=0))
 
@@ -167,9 +167,9 @@ def decide(
             "a smaller --warmup"
         )
     fitness = load_fitness(choices.fitness)
-    arranged = arrangements_of(history, choices)
+    prepared = arrangements_of(history, choices)
     values = [
-        values_on(arranged, function, fitness, choices.policy)[:, -cycles:]
+        values_on(prepared, function, fitness, choices.policy)[:, -cycles:]
         for function in (champion, challenger)
     ]
     goals = [
@@ -305,11 +305,11 @@ def not_worse(
     several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
     """
     fitness = load_fitness(choices.fitness)
-    arranged = [arrangements_of(part, choices) for part in parts]
+    prepared = [arrangements_of(part, choices) for part in parts]
     row = 0 if choices.front and choices.prefer == GUARD else 1
 
     def kept(function: ScoreFunction) -> Floats:
-        values = [values_on(part, function, fitness, choices.policy) for part in arranged]
+        values = [values_on(part, function, fitness, choices.policy) for part in prepared]
         return np.array([rows[row].mean() for rows in values])
 
     least = kept(champion) - GUARD_MARGIN

@@ -16,8 +16,8 @@ from training.comparing.evaluation import RANDOM
 from training.comparing.statistics import Floats, Mean
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
-from training.replaying.arranged import CrawlChoices, prepare_for
 from training.replaying.metrics import METRICS, ORACLE, TRIO
+from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import run
 
 Series = dict[str, list[list[float]]]
@@ -135,9 +135,9 @@ def try_policy(
     """
     results = []
     for number in range(seeds):
-        arranged = prepare_for(history, crawl._replace(seed=crawl.seed + number))
+        prepared = prepare_for(history, crawl._replace(seed=crawl.seed + number))
         given = (ORACLE, None) if policy == ORACLE else (score, policy)
-        results.append(run(arranged, given[0], clock=crawl.clock, metrics=metrics, policy=given[1]))
+        results.append(run(prepared, given[0], clock=crawl.clock, metrics=metrics, policy=given[1]))
     per_cycle = {
         metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in metrics
     }

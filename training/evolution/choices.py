@@ -1,4 +1,4 @@
-"""What to learn and how, and the parts of a history arranged for it."""
+"""What to learn and how, and the parts of a history prepared for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from training.evolution.selection import GUARDED, RULES, Goal
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
-from training.replaying.arranged import DEFAULTS, TIES, ArrangedHistory, CrawlChoices, Ties, prepare_for
+from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHistory, Ties, prepare_for
 
 Division = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
@@ -143,7 +143,7 @@ class Choices:
 def arrange(
     history: ChangeHistory, choices: Choices, parts: Sequence[splits.Split] | None = None
 ) -> list[Parts]:
-    """Training, validation and test part of every fold, arranged for replay.
+    """Training, validation and test part of every fold, prepared for replay.
 
     ``parts``: the splits of `history`; None: those of the protocol.
 
@@ -160,7 +160,7 @@ def arrange(
     parts = choices.split(history) if parts is None else parts
     crawl = choices.crawl(budget)
 
-    def arranged(part: ChangeHistory, name: str) -> ArrangedHistory:
+    def prepared(part: ChangeHistory, name: str) -> PreparedHistory:
         shape = f"the {name} part of {history.source} ({part.pages:,} pages, {part.cycles} cycles)"
         if not part.changed.any():
             raise LearningError(
@@ -182,8 +182,8 @@ def arrange(
             seeds = [(choices.seed, number, *([draw] if draw else [])) for draw in range(DRAWS)]
             wanted = seeds if choices.selection == GUARDED else seeds[:1]
             draws = [forgetful(train, choices.forget, seed) for seed in wanted]
-        training, *others = (arranged(draw, "training") for draw in draws)
-        validation, test = (arranged(part, name) for part, name in zip(split[1:], PARTS[1:], strict=True))
+        training, *others = (prepared(draw, "training") for draw in draws)
+        validation, test = (prepared(part, name) for part, name in zip(split[1:], PARTS[1:], strict=True))
         apart = None
         if choices.goal.recommended and choices.selection == GUARDED and choices.divided_by != "pages":
             apart = Apart(*(_without_sites(part, choices.seed, crawl) for part in (train, split.validation)))
@@ -191,7 +191,7 @@ def arrange(
     return folds
 
 
-def _without_sites(part: ChangeHistory, seed: int, crawl: CrawlChoices) -> tuple[ArrangedHistory, ...]:
+def _without_sites(part: ChangeHistory, seed: int, crawl: CrawlChoices) -> tuple[PreparedHistory, ...]:
     """A part without one group of sites after the other; nothing if that leaves too little to replay."""
     groups = splits.site_folds(part.site, min(GROUPS, len(np.unique(part.site))), seed)
     rests = [part.take(np.setdiff1d(np.arange(part.pages), group)) for group in groups]

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scrapy_gp4c.policies.table import TOP_K
 from training.evolution.fitness import Fitness, Pair
-from training.replaying.arranged import ArrangedHistory
+from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import QUICK, run_all
 
 if TYPE_CHECKING:
-    from training.replaying.trails import Trodden
+    from training.replaying.prefix_cache import PrefixCaches
 
 TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
 """Replayed for the sake of the code that this takes."""
@@ -38,13 +38,13 @@ _COMPILED: Final[set[bytes]] = set()
 class Wanted(NamedTuple):
     """What the process beside replays."""
 
-    arranged: ArrangedHistory
+    prepared: PreparedHistory
     metrics: tuple[str, ...]
 
 
 @contextmanager
 def compiled_beside(
-    arranged: ArrangedHistory, measure: Fitness | Pair, policy: str, parallel: Any
+    prepared: PreparedHistory, measure: Fitness | Pair, policy: str, parallel: Any
 ) -> Iterator[Path | None]:
     """The file that will tell that the code is compiled, while a process sees to it.
 
@@ -53,11 +53,11 @@ def compiled_beside(
     Whatever becomes of the process, the file tells when it is over: what is not compiled then, the workers
     compile.
     """
-    if parallel.n_jobs == 1 or policy != TOP_K.text or arranged.pages * arranged.cycles > QUICK:
+    if parallel.n_jobs == 1 or policy != TOP_K.text or prepared.pages * prepared.cycles > QUICK:
         yield None
         return
     command = [sys.executable, "-m", __spec__.name]
-    wanted = pickle.dumps(Wanted(arranged, measure.metrics))
+    wanted = pickle.dumps(Wanted(prepared, measure.metrics))
     digest = hashlib.sha256(wanted).digest()
     if digest in _COMPILED:
         yield None
@@ -86,9 +86,9 @@ def compiled_beside(
 def main() -> int:
     """Replay what comes on the standard input."""
     wanted: Wanted = pickle.load(sys.stdin.buffer)
-    trodden: Trodden = {}
+    prefix_caches: PrefixCaches = {}
     for _ in range(2):  # what is known from others takes loops too
-        run_all(wanted.arranged, TEXTS, metrics=wanted.metrics, trodden=trodden)
+        run_all(wanted.prepared, TEXTS, metrics=wanted.metrics, prefix_caches=prefix_caches)
     return 0
 
 

@@ -29,8 +29,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.canonical import canonical
 from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.histories.growth import GrowthHistory
-from training.replaying.growth import replay_growth
-from training.replaying.growth_crawl import HUBS, GrowthCrawl
+from training.replaying.growth import HUBS, GrowthCrawl, replay_growth
 
 Floats = npt.NDArray[np.float64]
 

@@ -28,13 +28,13 @@ from scrapy_gp4c.scoring.functions import (
 )
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
-from training.replaying.arranged import ArrangedHistory
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
+from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
 if TYPE_CHECKING:
-    from training.replaying.trails import Trodden  # its loops are imported where they are used
+    from training.replaying.prefix_cache import PrefixCaches  # its loops are imported where they are used
 
 Values = npt.NDArray[np.float64]
 
@@ -119,18 +119,18 @@ def load_measure(text: str) -> Fitness | Pair:
 
 
 def values_of(
-    arranged: ArrangedHistory,
+    prepared: PreparedHistory,
     text: str,
     fitness: Fitness | Pair,
     clock: Clock,
     policy: str = TOP_K.text,
 ) -> Values:
     """Fitness per scored cycle of the score expression `text`; of a pair, in two rows."""
-    return values_of_all(arranged, [text], fitness, clock, policy)[0]
+    return values_of_all(prepared, [text], fitness, clock, policy)[0]
 
 
 def values_of_all(
-    arranged: ArrangedHistory,
+    prepared: PreparedHistory,
     texts: Iterable[str],
     fitness: Fitness | Pair,
     clock: Clock,
@@ -140,7 +140,7 @@ def values_of_all(
     functions = [of_expression(parse(text), text, clock) for text in texts]
     return [
         fitness.values(result)
-        for result in run_all(arranged, functions, metrics=fitness.metrics, policy=policy)
+        for result in run_all(prepared, functions, metrics=fitness.metrics, policy=policy)
     ]
 
 
@@ -153,19 +153,19 @@ class TextFitness:
 
     def __init__(
         self,
-        arranged: ArrangedHistory,
+        prepared: PreparedHistory,
         fitness: Fitness | Pair,
         clock: Clock,
         policy: str = TOP_K.text,
     ) -> None:
-        """Take the arranged training set."""
+        """Take the prepared training set."""
         self.replays = 0
         self.replay_s = 0.0
-        self._arranged = arranged
+        self._prepared = prepared
         self._fitness = fitness
         self._clock = clock
         self._policy = policy
-        self._trodden: Trodden = {}
+        self._trodden: PrefixCaches = {}
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
@@ -178,7 +178,7 @@ class TextFitness:
         # Another policy may ask for more than the order of the pages.
         ranked = self._policy == TOP_K.text
         keys = [
-            (ranking(self._arranged, function) if ranked else None) or function.text for function in loaded
+            (ranking(self._prepared, function) if ranked else None) or function.text for function in loaded
         ]
         self.replay_s += time.thread_time() - start
         new = {key: function for key, function in zip(keys, loaded, strict=True) if key not in self._known}
@@ -206,12 +206,12 @@ class TextFitness:
         while len(values) < len(functions):
             waiting = compiled is not None and not compiled.exists()
             results = run_all(
-                self._arranged,
+                self._prepared,
                 functions[len(values) :][: 1 if waiting else None],
                 engine="dense" if waiting else "auto",
                 metrics=self._fitness.metrics,
                 policy=self._policy,
-                trodden=self._trodden,
+                prefix_caches=self._trodden,
             )
             values += [self._fitness.values(result) for result in results]
         self.replay_s += time.thread_time() - start

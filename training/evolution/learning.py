@@ -202,13 +202,13 @@ def compare(parts: Parts, functions: Mapping[str, str], choices: Choices) -> Tab
     table: Table = {}
     for name, given in functions.items():
         table[name] = {}
-        for part, arranged in zip(PARTS, parts[:3], strict=True):
+        for part, prepared in zip(PARTS, parts[:3], strict=True):
             key = (given, choices.clock, choices.policy, wanted, own)
-            if key not in arranged.means:
-                result = run(arranged, given, clock=choices.clock, metrics=wanted, policy=choices.policy)
+            if key not in prepared.means:
+                result = run(prepared, given, clock=choices.clock, metrics=wanted, policy=choices.policy)
                 row = {metric: float(np.mean(getattr(result, metric))) for metric in wanted}
                 if own is not None:
                     row[own] = float(np.mean(fitness.values(result)))
-                arranged.means[key] = row
-            table[name][part] = dict(arranged.means[key])
+                prepared.means[key] = row
+            table[name][part] = dict(prepared.means[key])
     return table

@@ -40,7 +40,7 @@ from training.evolution.evolve import Kept
 from training.evolution.fitness import load_measure, values_of_all
 from training.evolution.parts import Parts
 from training.evolution.simplify import simplify
-from training.replaying.arranged import ArrangedHistory
+from training.replaying.prepared import PreparedHistory
 
 
 def best(training: Values, validation: Values) -> float:
@@ -134,9 +134,9 @@ class Goal(NamedTuple):
     recommended: str = ""
     """Which of them ``guarded`` takes unless it is surely beaten; empty: none."""
 
-    def values(self, arranged: ArrangedHistory, texts: Iterable[str]) -> list[Values]:
+    def values(self, prepared: PreparedHistory, texts: Iterable[str]) -> list[Values]:
         """What is looked for, per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
-        return values_of_all(arranged, texts, load_measure(self.fitness), self.clock, self.policy)
+        return values_of_all(prepared, texts, load_measure(self.fitness), self.clock, self.policy)
 
     def pairs(self, parts: Parts, texts: Sequence[str]) -> Pairs:
         """The same on training and validation part."""
@@ -260,7 +260,7 @@ def candidates_of(
     )
 
 
-def over_draws(pairs: Pairs, texts: Sequence[str], goal: Goal, draws: Sequence[ArrangedHistory]) -> Pairs:
+def over_draws(pairs: Pairs, texts: Sequence[str], goal: Goal, draws: Sequence[PreparedHistory]) -> Pairs:
     """The pairs with the training values averaged over other draws of the training part."""
     training = np.mean(
         [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0

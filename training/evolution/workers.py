@@ -32,7 +32,7 @@ from training.evolution.dask_pool import DaskPool
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import TextFitness, Values, load_measure
 from training.evolution.local_pool import LocalPool
-from training.replaying.arranged import ArrangedHistory
+from training.replaying.prepared import PreparedHistory
 
 T = TypeVar("T")
 
@@ -119,10 +119,10 @@ def _work_away(task: Task, payload: bytes | None) -> Report:
     return report
 
 
-def _keep(key: Key, arranged: ArrangedHistory) -> TextFitness:
+def _keep(key: Key, prepared: PreparedHistory) -> TextFitness:
     while len(_FITNESSES) >= MOST_FITNESSES:
         _FITNESSES.pop(next(iter(_FITNESSES)))
-    fitness = TextFitness(arranged, load_measure(key.fitness), key.clock, key.policy)
+    fitness = TextFitness(prepared, load_measure(key.fitness), key.clock, key.policy)
     return _FITNESSES.setdefault(key, fitness)
 
 
@@ -135,7 +135,7 @@ class Evaluator:
 
     def __init__(
         self,
-        arranged: Iterable[ArrangedHistory],
+        prepared: Iterable[PreparedHistory],
         fitness: str,
         clock: Clock,
         parallel: LocalPool | DaskPool,
@@ -146,7 +146,7 @@ class Evaluator:
 
         ``compiled``: see `training.evolution.compiling.compiled_beside`.
         """
-        payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in arranged]
+        payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in prepared]
         self._keys = [
             Key(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
         ]

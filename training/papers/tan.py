@@ -29,7 +29,7 @@ from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
 from training.histories.longer import longer
 from training.histories.writing import replacing
-from training.replaying.arranged import CrawlChoices
+from training.replaying.prepared import CrawlChoices
 
 SPANS_WEEKS: Final = (2, 4, 8)
 BUDGETS: Final = (0.088, 0.176, 0.351)

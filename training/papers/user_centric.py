@@ -27,16 +27,20 @@ from training.evolution.evolve import Json
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
 from training.histories.writing import replacing
-from training.replaying import links
-from training.replaying.arranged import prepare
-from training.replaying.corpus import Corpus, count
-from training.replaying.foreseen import Known, allotted, in_cycles, mean_by_page, with_oldest
 from training.replaying.metrics import CONTENTS
-from training.replaying.refreshing import whole_budget
+from training.replaying.oracle_baselines import (
+    Known,
+    allotted,
+    in_cycles,
+    mean_by_page,
+    whole_budget,
+    with_oldest,
+)
+from training.replaying.prepared import prepare
+from training.replaying.refresh_value import Measuring, link_importance, refitted, worths
 from training.replaying.replay import run
-from training.replaying.search import Search, search
+from training.replaying.search import Corpus, Search, count, search
 from training.replaying.workloads import Plan, draw, knee
-from training.replaying.worths import Measuring, refitted, worths
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -227,8 +231,8 @@ def points(
 
 def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
     history = trial.history.take(cycles=slice(trial.first, None))
-    arranged = prepare(history, budget=budget, warmup=0, seed=trial.seed)
-    found = run(arranged, text, metrics=tuple(CONTENTS))
+    prepared = prepare(history, budget=budget, warmup=0, seed=trial.seed)
+    found = run(prepared, text, metrics=tuple(CONTENTS))
     return Judged(*(float(getattr(found, name).mean()) for name in Judged._fields))
 
 
@@ -556,7 +560,7 @@ def run_all(
         workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
         own = corpus.of(workload)
         for scoring in plans.scorings:
-            importance = links.importance(contents) if scoring == "inlinks" else None
+            importance = link_importance(contents) if scoring == "inlinks" else None
             how = Measuring(workload, scoring, importance, plans.pieces)
             name = f"{site or 'all changed pages'}, {scoring}"
             trial = prepared(name, own, how, plans.estimate, plans.plan.seed, plans.refit_cycles)

@@ -1,4 +1,11 @@
-"""The dense replay engine: every page has its own row, in plain numpy.
+"""The copies of all pages in a replay: which are out of date, since when, and by how many changes.
+
+Replays of policies that sample, by compiled loops: the same visits as the policy chooses by itself.
+
+The policy of a crawl plans round by round, whatever its evidence. A replay knows every outcome, so that
+whole cycles can be run through at once.
+
+The dense replay engine: every page has its own row, in plain numpy.
 
 For score functions whose terminals differ from page to page (``random``, related pages, callables), for all
 policies but ``top_k``, for `metrics.ORACLE`, and as the plain statement of what `training.replaying.grouped`
@@ -7,38 +14,348 @@ computes faster.
 
 from __future__ import annotations
 
+import itertools
+import math
+import weakref
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import HistoryError, PolicyError
+from scrapy_gp4c.page_state.groupings import Grouping
+from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.policies.by_groups import Greedy
+from scrapy_gp4c.policies.follow import Follow
+from scrapy_gp4c.policies.members import sample_pages
 from scrapy_gp4c.policies.policy import (
     Block,
     Chosen,
     Evidence,
+    Pages,
     Policy,
     PolicySettings,
     Round,
     choose,
     rounds_of,
 )
+from scrapy_gp4c.policies.sampling import RandomNodes, Sampled
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from training.replaying.arranged import ArrangedHistory
-from training.replaying.copies import Copies, measuring
+from training.replaying.baselines import Baseline
 from training.replaying.evidence import ReplayEvidence
-from training.replaying.metrics import CONTENTS, ORACLE, Floats, Tallies
-from training.replaying.peers import Peer
-from training.replaying.sampled import SampledCycles, compiled
+from training.replaying.metrics import CONTENT_BITS, CONTENTS, ORACLE, Floats, Ints, Tallies
+from training.replaying.prepared import PreparedHistory, penalties
+
+
+class Copies:
+    """Copies of P pages, all of them current at first; sums over them are kept up to date, not counted."""
+
+    def __init__(self, prepared: PreparedHistory, tallies: Collection[str]) -> None:
+        """Take a history; ``tallies``: names of the optional `metrics.Tallies` that will be asked for."""
+        self._weights = prepared.weights
+        self._stale = bool({"stale_weight", "age_weight", "penalty"} & set(tallies))
+        self._penalised = "penalty" in tallies
+        self.missed: npt.NDArray[np.int32] = np.zeros(prepared.pages, np.int32)
+        """Changes that each copy has missed: ``[P]``."""
+        self._diverged = np.zeros(prepared.pages, np.int32)
+        self.outdated = 0
+        """Copies that have missed any."""
+        self._weight = self._since = self._penalty = 0
+
+    def change(self, cycle: int, pages: Ints) -> None:
+        """Note that pages change in a cycle."""
+        before = self.missed[pages]
+        self.missed[pages] = before + 1
+        self.outdated += len(pages) - int(np.count_nonzero(before))
+        if self._stale:
+            begun = pages[before == 0]
+            self._diverged[begun] = cycle
+            weight = self.weight(begun)
+            self._weight += weight
+            self._since += weight * cycle
+        if self._penalised:
+            after = penalties(self._weights, pages, before + 1)
+            self._penalty += int((after - penalties(self._weights, pages, before)).sum())
+
+    def visit(self, pages: Ints) -> None:
+        """Renew the copies of pages that have changed."""
+        if self._stale:
+            self._weight -= self.weight(pages)
+            since = self._diverged[pages].astype(np.int64)
+            if len(self._weights.fixed):
+                since *= self._weights.fixed[pages]
+            self._since -= int(since.sum())
+        if self._penalised:
+            self._penalty -= int(penalties(self._weights, pages, self.missed[pages]).sum())
+        self.missed[pages] = 0
+        self.outdated -= len(pages)
+
+    def weight(self, pages: Ints) -> int:
+        """Fixed-point weight of some pages."""
+        return int(self._weights.fixed[pages].sum()) if len(self._weights.fixed) else len(pages)
+
+    def tallies(self, cycle: int) -> dict[str, int]:
+        """Weight, age and penalty of the copies that are out of date after a cycle."""
+        if not self._stale:
+            return {}
+        age = (cycle + 1) * self._weight - self._since
+        return {"stale_weight": self._weight, "age_weight": age, "penalty": self._penalty}
+
+
+class WeightedGains:
+    """Gains of visits times weights, for the metric ``weighted_ndcg``."""
+
+    def __init__(self, prepared: PreparedHistory, copies: Copies) -> None:
+        """Nothing visited yet; ``copies``: as they are before each cycle's visits, when `visit` is called."""
+        self._copies = copies
+        self._weights = prepared.weights.values if len(prepared.weights.values) else np.ones(prepared.pages)
+        self._gains = np.diff(prepared.gain_sums).astype(np.float64)
+        self._dcg: list[float] = []
+        self._pending: list[Floats] = []
+        self._most = 0
+
+    def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+        """Note a cycle's visits, in order, and what the best ones would have found."""
+        gained = self._gains[: len(pages)][found] * self._weights[pages[found]]
+        self._dcg.append(math.fsum(gained.tolist()))
+        pending = np.sort(self._weights[self._copies.missed > 0])[::-1]
+        self._pending.append(pending[: len(self._gains)])
+        self._most = max(self._most, len(pages))
+
+    def tallies(self) -> dict[str, npt.NDArray[Any]]:
+        """What was gained in every cycle, and what the best ranking would have."""
+        best = []
+        for pending in self._pending:
+            first = pending[: self._most]  # what a policy did not visit counts against it
+            best.append(math.fsum((self._gains[: len(first)] * first).tolist()))
+        return {"weighted_dcg": np.array(self._dcg), "weighted_best": np.array(best)}
+
+
+class ContentCopies:
+    """Which versions the copies are, for the metrics of `metrics.CONTENTS`."""
+
+    def __init__(self, prepared: PreparedHistory) -> None:
+        """All copies current after the warm-up. Raises HistoryError where nothing tells of contents."""
+        if prepared.impact is None:
+            raise HistoryError(
+                f"{' and '.join(CONTENTS)} need contents and a log of queries: give both (--query-log)"
+            )
+        self._impact = prepared.impact
+        self._first = prepared.warmup + 1
+        self.held = self._impact.version[prepared.warmup].copy()
+        """Version of each copy: ``[P]``."""
+        self._rows: list[npt.NDArray[np.int32]] = []
+
+    def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+        """Renew the copies of pages, all of a cycle's visits, whatever they found."""
+        self.held[pages] = self._impact.version[cycle, pages]
+        self._rows.append(self.held.copy())
+
+    def tallies(self) -> dict[str, npt.NDArray[Any]]:
+        """Impact and, if these are all pages of the search, quality after every cycle, in fixed point."""
+        live = self._impact.version[self._first :]
+        lost = np.array([self._impact.between(*both).sum() for both in zip(self._rows, live, strict=True)])
+        never = float(self._impact.unrefreshed(self._first - 1).mean())
+        found: dict[str, Floats] = {"impact": 1.0 - lost / never if never > 0.0 else np.ones(len(lost))}
+        if self._impact.quality is not None:
+            found["quality"] = self._impact.quality(np.array(self._rows))
+        return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in found.items()}
+
+
+def measuring(
+    prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
+) -> list[ContentCopies | WeightedGains]:
+    """What counts the tallies that are no sums over `Copies`, if asked for: told of every cycle's visits."""
+    found: list[ContentCopies | WeightedGains] = []
+    if not CONTENTS.keys().isdisjoint(tallies):
+        found.append(ContentCopies(prepared))
+    if "weighted_dcg" in tallies:
+        found.append(WeightedGains(prepared, copies))
+    return found
+
+
+MOST_NEAR: Final = 2**22
+"""Groups that all groups together may have in their rings: beyond, these are told as they are asked for."""
+
+Kinds = npt.NDArray[np.uint8]
+Missed = npt.NDArray[np.int32]
+
+
+class Rings(NamedTuple):
+    """The groups within d of each group, as the compiled loops read them."""
+
+    near: npt.NDArray[np.int32]
+    begin: npt.NDArray[np.int64]
+    of_group: int
+    """Rings of each group."""
+
+
+class SampledCycles:
+    """The cycles of one replay."""
+
+    def __init__(
+        self, run: Callable[[Round, Missed], tuple[Pages, Kinds] | None], evidence: ReplayEvidence
+    ) -> None:
+        """Take what runs through a cycle."""
+        self._run, self._evidence = run, evidence
+
+    def visit(self, round: Round, missed: Missed) -> bool:
+        """Make the visits of a cycle; False: they are left to the policy itself."""
+        found = self._run(round, missed)
+        if found is None:
+            return False
+        pages, kinds = found
+        chosen = Chosen(pages, np.full(len(pages), np.nan), None, kinds)
+        self._evidence.visit(chosen, missed[pages] > 0)
+        return True
+
+
+def compiled(policy: Policy, evidence: ReplayEvidence) -> SampledCycles | None:
+    """What runs through the cycles of a policy; None: nothing but the policy can."""
+    run: Callable[[Round, Missed], tuple[Pages, Kinds] | None]
+    if type(policy) is RandomNodes:
+        run = _Draws(evidence).random_nodes
+    elif type(policy) is Greedy:
+        run = _Greedy(policy, evidence)
+    elif type(policy) is Follow and (rings := _rings_of(policy, evidence)) is not None:
+        run = _Follow(policy, evidence, rings)
+    else:
+        return None
+    return SampledCycles(run, evidence)
+
+
+class _Draws:
+    """The draws of a cycle, and who comes first by them."""
+
+    def __init__(self, evidence: ReplayEvidence) -> None:
+        from training.replaying.kernels import dense, sampling  # compile: only when they are used
+
+        self.kernels: Any = sampling
+        self._at_least: Any = dense.at_least
+        self.evidence = evidence
+        self.drawn = np.empty(evidence.pages, np.uint64)
+        self._found = np.empty(evidence.pages + 1, np.uint32)
+
+    def draw(self) -> None:
+        self.kernels.draw(self.evidence.salt, self.drawn)
+
+    def turns(self, wanted: int) -> Pages | None:
+        """The pages whose turn as samples comes first; None: two turns may be equal, as floats are."""
+        share = min(1.0, (wanted + 8.0 * wanted**0.5 + 8.0) / len(self.drawn))
+        count = 0
+        while count < min(wanted, len(self.drawn)):
+            bound = np.uint64(2.0**64 * (1.0 - share)) if share < 1.0 else np.uint64(0)
+            count = self._at_least(self.drawn, bound, self._found)
+            share = min(1.0, 2.0 * share)
+        pages = self._found[:count]
+        # Sorting numbers takes a third of the time of sorting positions by them: each carries its position.
+        bits = np.uint64(max(1, count).bit_length())
+        mixed = np.sort(~self.drawn[pages] >> bits << bits | np.arange(count, dtype=np.uint64))[:wanted]
+        # Turns are floats: what differs by one unit of these, or less, may be one number there.
+        if (np.diff(mixed >> max(bits, np.uint64(12))) <= 1).any():
+            return None
+        return np.asarray(pages[mixed & ((np.uint64(1) << bits) - np.uint64(1))])
+
+    def random_nodes(self, round: Round, missed: Missed) -> tuple[Pages, Kinds] | None:
+        self.draw()
+        pages = self.turns(round.remaining)
+        return None if pages is None else (pages, np.full(len(pages), SAMPLE, np.uint8))
+
+
+class _Greedy:
+    def __init__(self, policy: Greedy, evidence: ReplayEvidence) -> None:
+        self._policy, self._evidence = policy, evidence
+        self._draws = _Draws(evidence)
+
+    def __call__(self, round: Round, missed: Missed) -> tuple[Pages, Kinds]:
+        grouping = self._evidence.grouping(self._policy.level)
+        pages, begin = grouping.by_group
+        filled = int(np.count_nonzero(np.diff(begin)))
+        each = self._policy.sample or sample_pages(round.remaining, filled)
+        visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
+        self._draws.draw()
+        count = self._draws.kernels.greedy(
+            each, round.remaining, self._draws.drawn, missed, (pages, begin), visits
+        )
+        if count < round.remaining and begin[0]:  # pages in no group come first
+            lone = pages[: begin[0]]
+            lone = lone[np.argsort(~self._draws.drawn[lone])][: round.remaining - count]
+            visits[0][count : count + len(lone)], visits[1][count : count + len(lone)] = lone, SAMPLE
+            count += len(lone)
+        return visits[0][:count], visits[1][:count]
+
+
+class _Follow:
+    def __init__(self, policy: Follow, evidence: ReplayEvidence, rings: Rings) -> None:
+        self._policy, self._evidence, self._rings = policy, evidence, rings
+        self._draws = _Draws(evidence)
+
+    def __call__(self, round: Round, missed: Missed) -> tuple[Pages, Kinds] | None:
+        following = self._policy.following
+        self._draws.draw()
+        turns = self._draws.turns(2 * round.remaining)
+        if turns is None:
+            return None
+        follows = self._policy.is_followed(Sampled(turns, missed[turns] > 0), round, self._evidence)
+        grouping = self._evidence.grouping(following.near)
+        visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
+        near, begin, of_group = self._rings
+        count = self._draws.kernels.follow(
+            turns,
+            follows,
+            self._draws.drawn,
+            (grouping.number, *grouping.by_group),
+            (near, begin),
+            (round.remaining, following.in_flight, of_group),
+            visits,
+        )
+        return visits[0][:count], visits[1][:count]
+
+
+_RINGS: Final[weakref.WeakKeyDictionary[Grouping, dict[int, Rings | None]]] = weakref.WeakKeyDictionary()
+
+
+def _rings_of(policy: Follow, evidence: ReplayEvidence) -> Rings | None:
+    """The rings of all groups, made once for each grouping and d; None: too many, or of single pages."""
+    near, d = policy.following.near, policy.following.d
+    if near == "links":
+        return None
+    try:
+        grouping = evidence.grouping(near)
+    except PolicyError:
+        return None  # the policy itself says so, if it asks for it
+    known = _RINGS.setdefault(grouping, {})
+    if d not in known:
+        known[d] = _all_rings(grouping, d)
+    return known[d]
+
+
+def _all_rings(grouping: Grouping, d: int) -> Rings | None:
+    assert grouping.distances is not None
+    parts: list[npt.NDArray[np.int32]] = []
+    size: list[int] = []
+    total = 0
+    for group in range(grouping.groups):
+        for ring, _ in itertools.zip_longest(grouping.distances.rings(group, d), range(abs(d) + 1)):
+            parts.append(np.empty(0, np.int32) if ring is None else ring.astype(np.int32))
+            size.append(len(parts[-1]))
+            total += size[-1]
+        if total > MOST_NEAR:
+            return None
+    begin = np.concatenate(([0], np.cumsum(size))).astype(np.int64)
+    return Rings(cast(Any, np.concatenate([np.empty(0, np.int32), *parts])), begin, abs(d) + 1)
+
 
 Watch = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]], None]
 
 
 def replay_dense(
-    arranged: ArrangedHistory,
-    function: ScoreFunction | Peer | None,
+    prepared: PreparedHistory,
+    function: ScoreFunction | Baseline | None,
     tallies: Collection[str],
     watch: Watch | None = None,
     policy: PolicyChoice = TOP_K,
@@ -55,25 +372,25 @@ def replay_dense(
 
     Raises PolicyError for a breach of the policy's contract, ScoreError for a terminal that nothing tells.
     """
-    copies = Copies(arranged, tallies)
-    beside = measuring(arranged, copies, tallies)
+    copies = Copies(prepared, tallies)
+    beside = measuring(prepared, copies, tallies)
     scoring = function if isinstance(function, ScoreFunction) else None
-    evidence = ReplayEvidence(arranged, columns_read(scoring, policy))
-    planner = _planner(arranged, function, policy, copies)
+    evidence = ReplayEvidence(prepared, columns_read(scoring, policy))
+    planner = _planner(prepared, function, policy, copies)
     sampled = None if by_rounds or evidence.is_regrouped else compiled(planner, evidence)
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
-        for cycle in range(1, arranged.warmup + 1):
-            observe(cycle, np.arange(arranged.pages), arranged.changed[cycle - 1])
-    gains = np.diff(arranged.gain_sums)
+        for cycle in range(1, prepared.warmup + 1):
+            observe(cycle, np.arange(prepared.pages), prepared.changed[cycle - 1])
+    gains = np.diff(prepared.gain_sums)
     rows = []
     for cycle, salt, changes in zip(
-        arranged.scored_cycles.tolist(), arranged.salts, arranged.changes, strict=True
+        prepared.scored_cycles.tolist(), prepared.salts, prepared.changes, strict=True
     ):
         copies.change(cycle, changes)
         pending = copies.outdated
         evidence.begin(cycle, salt)
-        _visit(planner, sampled, Round(cycle, 0, arranged.k), evidence, copies)
+        _visit(planner, sampled, Round(cycle, 0, prepared.k), evidence, copies)
         visited, found = evidence.visited_pages(), evidence.found()
         last = evidence.states["last_cycle"][visited] if {"new", "idle"} & {*tallies} else visited[:0]
         changed = visited[found]
@@ -82,7 +399,7 @@ def replay_dense(
             "changed": len(changed),
             "pending": pending,
             "dcg": gains[: len(visited)][found].sum(),
-            "new": np.count_nonzero(last == arranged.warmup),
+            "new": np.count_nonzero(last == prepared.warmup),
             "idle": np.count_nonzero(last != cycle - 1),
             "changed_weight": copies.weight(changed),
         }
@@ -112,13 +429,13 @@ def _visit(
 
 
 def _planner(
-    arranged: ArrangedHistory, function: ScoreFunction | Peer | None, policy: PolicyChoice, copies: Copies
+    prepared: PreparedHistory, function: ScoreFunction | Baseline | None, policy: PolicyChoice, copies: Copies
 ) -> Policy:
     if function is None:
         return _Oracle(copies)
-    if isinstance(function, Peer):
-        return function.make(arranged)
-    return policy.make(PolicySettings(function, arranged.seed))
+    if isinstance(function, Baseline):
+        return function.make(prepared)
+    return policy.make(PolicySettings(function, prepared.seed))
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,99 @@
-"""What a policy may look at in a replay: the columns of all pages, and what the cycle has found so far."""
+"""What the visits of the last cycles found, by directory and site: kept up to date, not counted anew.
+
+What a policy may look at in a replay: the columns of all pages, and what the cycle has found so far.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import (
-    KEPT_CYCLES,
-    NO_VISITS,
-    Directories,
-    count_changes,
-    count_visits,
-)
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
-from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import (
+    WINDOW_CYCLES,
+    Clustered,
+    Level,
+    Recent,
+    Related,
+    RoundState,
+    SiteSums,
+    Sums,
+)
 from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Planned, Scorer
 from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import Groups
-from training.replaying.arranged import ArrangedHistory
+from training.replaying.buckets import PageStates
 from training.replaying.metrics import Ints
-from training.replaying.own_states import OwnStates
+from training.replaying.prepared import PreparedHistory
 from training.replaying.ranked import Known, RankedPages, blocks
-from training.replaying.window import Window
+
+Floats = npt.NDArray[np.float64]
+
+
+class _Part(NamedTuple):
+    """Visits, or sums of several to one directory: each ``[V]``."""
+
+    group: npt.NDArray[np.intp]
+    found: Floats
+    tried: Floats
+
+
+class Window:
+    """Sums over the last `WINDOW_CYCLES` finished cycles, and over one that is not over."""
+
+    def __init__(self, directories: Directories, finished: Sequence[Array]) -> None:
+        """Take the directories, and the cycles so far, newest first: dtype `GROUP_VISITS`."""
+        self._directories = directories
+        self._sums = self._zeros()
+        self._now: list[_Part] = []
+        self._finished: list[list[_Part]] = []
+        for visits in finished[:WINDOW_CYCLES]:
+            found, tried = (visits[name].astype(np.float64) for name in ("found", "visits"))
+            self._finished.append([_Part(visits["group"].astype(np.intp), found, tried)])
+            self._add(self._sums, self._finished[-1])
+
+    def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
+        """Add visits of the cycle that is not over: their directories, and whether each found a change."""
+        self._now.append(_Part(group, changed.astype(np.float64), np.ones(len(group))))
+        self._add(self._sums, self._now[-1:])
+
+    def finish(self) -> None:
+        """That cycle is over, and the oldest one is left out."""
+        self._finished.insert(0, self._now)
+        self._now = []
+        if len(self._finished) > WINDOW_CYCLES:
+            self._add(self._sums, self._finished.pop(), -1.0)
+
+    def window(self, level: Level) -> Sums:
+        """Sums over all of these cycles, ``[G or S]``, until the next visits, and not to be written to."""
+        return self._sums[level]
+
+    def begun(self, level: Level) -> Sums:
+        """Sums over the cycle that is not over, ``[G or S]``."""
+        sums = self._zeros()
+        self._add(sums, self._now)
+        return sums[level]
+
+    def _zeros(self) -> dict[Level, Sums]:
+        sizes: dict[Level, int] = {"directory": len(self._directories), "site": self._directories.sites}
+        return {level: Sums(np.zeros(size), np.zeros(size)) for level, size in sizes.items()}
+
+    def _add(self, sums: dict[Level, Sums], parts: Sequence[_Part], sign: float = 1.0) -> None:
+        from training.replaying.kernels import dense  # compiles: only when it is used
+
+        both = tuple(sums["directory"]), tuple(sums["site"])
+        for part in parts:
+            dense.add(*part, sign, self._directories.site, *both)
+
 
 NO_GROUPS: Final = Groups(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
 """Where nobody asks for any."""
@@ -38,22 +102,22 @@ NO_GROUPS: Final = Groups(np.empty(0, np.intp), Directories(np.empty(0, np.intp)
 class _Worth:
     """What visits to the pages were worth, those of the warm-up first."""
 
-    def __init__(self, arranged: ArrangedHistory, columns: tuple[str, ...]) -> None:
-        if arranged.impact is None:
+    def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
+        if prepared.impact is None:
             raise ScoreError(
                 "the terminals dq_rate, dq_last and dq_decay need contents and a log of queries: replay a "
                 "file of contents with --query-log"
             )
-        self._impact = arranged.impact
+        self._impact = prepared.impact
         self.state = {
-            name: np.zeros(arranged.pages, dtype)
+            name: np.zeros(prepared.pages, dtype)
             for name, dtype in refresh_value.COLUMNS.items()
             if name in columns
         }
         self._held = self._impact.version[0].copy()
-        everything = np.arange(arranged.pages)
-        for cycle in range(1, arranged.warmup + 1):
-            since = {"last_cycle": np.full(arranged.pages, cycle - 1)}
+        everything = np.arange(prepared.pages)
+        for cycle in range(1, prepared.warmup + 1):
+            since = {"last_cycle": np.full(prepared.pages, cycle - 1)}
             self.observe(self.state | since, everything, cycle)
 
     def observe(self, seen: dict[str, terminals.Array], pages: Ints, cycle: int) -> None:
@@ -67,39 +131,39 @@ class _Worth:
 class ReplayEvidence:
     """All pages of a replay, block by block, and what the cycle has found so far."""
 
-    def __init__(self, arranged: ArrangedHistory, columns: tuple[str, ...]) -> None:
+    def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
         """Take a history; ``columns``: state columns that policy and score function read."""
-        self._arranged = arranged
+        self._prepared = prepared
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         self._is_related = bool(related)
-        self._group, self._directories = arranged.neighbours.groups if related else NO_GROUPS
+        self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
         self._is_predicted = any(name.startswith("surprise") for name in related)
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
-        self.states = OwnStates(arranged.first_state(tuple(kept)), arranged.pattern)
+        self.states = PageStates(prepared.first_state(tuple(kept)), prepared.pattern)
         self._worth = (
-            _Worth(arranged, columns) if not refresh_value.COLUMNS.keys().isdisjoint(columns) else None
+            _Worth(prepared, columns) if not refresh_value.COLUMNS.keys().isdisjoint(columns) else None
         )
         self._beside: dict[str, Array] = {"group": self._group} if related else {}
         if self._worth is not None:
             self._beside |= self._worth.state
-        self._neighbours = arranged.neighbours
-        if len(arranged.weights.values):
-            self._beside["weight"] = arranged.weights.values
+        self._neighbours = prepared.neighbours
+        if len(prepared.weights.values):
+            self._beside["weight"] = prepared.weights.values
         self._clusters: Grouping | None = None
         self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
-            begun = arranged.changed[max(0, arranged.warmup - WINDOW_CYCLES) : arranged.warmup]
-            self._told = [(np.arange(arranged.pages), row) for row in begun[::-1]]
+            begun = prepared.changed[max(0, prepared.warmup - WINDOW_CYCLES) : prepared.warmup]
+            self._told = [(np.arange(prepared.pages), row) for row in begun[::-1]]
             self._take_clusters()
-        warmup_visits = arranged.warmup_visits if related else []
+        warmup_visits = prepared.warmup_visits if related else []
         self._window = Window(self._directories, warmup_visits)
         self._finished = list(warmup_visits) if self._is_predicted else []
-        self._pages = np.arange(arranged.pages, dtype=np.uint32)
-        self._drawn = np.empty(arranged.pages, np.uint64)
-        self._open = np.ones(arranged.pages, np.bool_)
-        self._ranked = RankedPages(arranged, self.states, Groups(self._group, self._directories))
+        self._pages = np.arange(prepared.pages, dtype=np.uint32)
+        self._drawn = np.empty(prepared.pages, np.uint64)
+        self._open = np.ones(prepared.pages, np.bool_)
+        self._ranked = RankedPages(prepared, self.states, Groups(self._group, self._directories))
         self._best = NOBODY
-        self._visits = Found(*(np.empty(arranged.pages, one) for one in ("u4", "u1", "u1")))
+        self._visits = Found(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
     def _take_clusters(self) -> None:
         """Count by the clusters of now what the last cycles' visits found."""
@@ -109,7 +173,7 @@ class ReplayEvidence:
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
         """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
-        anew = self._arranged.neighbours.regrouping
+        anew = self._prepared.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
             copies = self.states["last_cycle"].astype(np.int64)
             self._neighbours = self._neighbours.regrouped(anew.group(copies))
@@ -123,7 +187,7 @@ class ReplayEvidence:
     @property
     def is_regrouped(self) -> bool:
         """Whether clusters and links may be others in a later cycle."""
-        return self._arranged.neighbours.regrouping is not None
+        return self._prepared.neighbours.regrouping is not None
 
     @property
     def pages(self) -> int:
@@ -132,7 +196,7 @@ class ReplayEvidence:
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
-        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._arranged.k)
+        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._prepared.k)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())

@@ -1,66 +1,237 @@
-"""The grouped replay engine: pages in equal observed state share one row, one score, one place in line.
+"""Score functions on few groups: the same numbers as those of `Expression.evaluate`, in fewer calls.
+
+Cycles of which the states are not listed: several replays go through them batched.
+
+There are few groups in a replay, so that to score them takes the calls more time than the numbers. So the
+groups of all replays that are in the same cycle are looked at together: their terminals, and what a visit
+makes of their states, are computed once for all.
+
+The grouped replay engine: pages in equal observed state share one row, one score, one place in line.
 
 A replay has few distinct states, so per cycle only the groups are scored; work on single pages is done
 for the k visited ones alone (`training.replaying.kernels`). Which state columns tell groups apart depends on
-the terminals of the score function. Staleness is kept as the change of what `ArrangedHistory.untouched` would
+the terminals of the score function. Staleness is kept as the change of what `PreparedHistory.untouched` would
 be.
 
 Functions whose groups are the same are replayed together: as long as they choose the same groups in the
 same order, a cycle is replayed once for all of them. Where they part, the replay goes on with the first
 ones, and comes back to a copy of what it was for the others. Those that a search replayed
-before are known by their trails (`training.replaying.trails`).
+before are known by their trails (`training.replaying.prefix_cache`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH
 from scrapy_gp4c.scoring.terminals import Clock
-from training.replaying.abreast import ABREAST, Abreast, Member
-from training.replaying.arranged import ArrangedHistory
-from training.replaying.kernels import compiling, memory
-from training.replaying.kernels.cycles import replay_states
-from training.replaying.kernels.memory import Work
+from training.replaying.kernels import compiling, memory, programs
+from training.replaying.kernels.cycles import replay_cycle, replay_states
+from training.replaying.kernels.memory import Facts, Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Floats, Ints, Tallies
-from training.replaying.paths import Path, begun
+from training.replaying.prefix_cache import PrefixCache, PrefixCaches, blank
+from training.replaying.prepared import PreparedHistory
 from training.replaying.states import MOST_RANKED, state_columns, states_of
-from training.replaying.trails import Trails, Trodden, blank
-from training.replaying.workspace import Workspace, by_slot, facts_of, parted, workspace_for
+from training.replaying.workspace import (
+    Path,
+    Workspace,
+    begun,
+    by_slot,
+    facts_of,
+    named,
+    parted,
+    workspace_for,
+)
+
+_COMPILED: Final = {
+    "+": programs.ADD,
+    "-": programs.SUBTRACT,
+    "*": programs.MULTIPLY,
+    "/": programs.DIVIDE,
+}
+"""Operators that a processor has. Others are left to NumPy, whose exponentials no other library gives to the
+last bit."""
+
+
+class Program:
+    """An expression, its arithmetic compiled."""
+
+    def __init__(self, expression: Expression, terminals: Sequence[str]) -> None:
+        """``terminals``: what the rows of values are."""
+        steps: list[tuple[int, int]] = []
+        constants: list[float] = []
+        self._others: dict[int, str] = {}
+        height = self._heights = 0
+        for token in reversed(expression.tokens):
+            if not isinstance(token, str):
+                steps.append((programs.CONSTANT, len(constants)))
+                constants.append(token)
+            elif token not in PRIMITIVES:
+                steps.append((programs.TERMINAL, terminals.index(token)))
+            else:
+                kind = _COMPILED.get(token, programs.OTHER)
+                if kind == programs.OTHER:
+                    self._others[len(steps)] = token
+                steps.append((kind, 0))
+                height -= PRIMITIVES[token].arity
+            height += 1
+            self._heights = max(self._heights, height)
+        self._steps = np.array(steps, np.int64).T.copy()
+        self._constants = np.array(constants, np.float64)
+
+    def evaluate(self, values: Floats, begin: int, out: Floats) -> None:
+        """Write scores to `out`, float64 ``[rows]``.
+
+        ``values``: float64 ``[terminals, any]``, finite; meant are as many as `out` has, from `begin` on. To
+        be called under ``np.errstate(**WATCH)``, as primitives are.
+        """
+        stack = np.empty((self._heights, len(out)))
+        step, height = programs.run(self._steps, 0, self._constants, values, begin, stack, 0)
+        while step in self._others:
+            primitive = PRIMITIVES[self._others[step]]
+            operands = [stack[height - 1 - number] for number in range(primitive.arity)]
+            primitive.apply(*operands, out=operands[-1])
+            height -= primitive.arity - 1
+            step, height = programs.run(self._steps, step + 1, self._constants, values, begin, stack, height)
+        out[:] = stack[0]
+
+
+MOST_BATCHED: Final = 8
+"""Replays that go batched, at most: each takes memory of its own."""
+
+
+class Member(NamedTuple):
+    """A replay, and the functions that it is one of, by number."""
+
+    path: Path
+    functions: list[int]
+
+
+class Batched:
+    """Looks at the groups of several replays in one cycle."""
+
+    def __init__(
+        self,
+        prepared: PreparedHistory,
+        names: tuple[str, ...],
+        clock: Clock,
+        expressions: Sequence[Expression],
+        facts: Facts,
+    ) -> None:
+        """``names``: of the state columns but ``last_cycle``; ``expressions``: by number."""
+        self._prepared = prepared
+        self._names = names
+        self._clock = clock
+        self._expressions = expressions
+        self._terminals = sorted({name for expression in expressions for name in expression.terminals})
+        self._programs: dict[int, Program] = {}
+        self._facts = facts
+        self._moves = np.empty(2 * prepared.k, np.int64)
+        self._keys = np.empty((len(names), 2 * prepared.k), np.int64)
+
+    def look(self, done: int, members: Sequence[Member]) -> Look:
+        """Look at the groups of all, after so many scored cycles."""
+        cycle = self._prepared.warmup + 1 + done
+        tops = [member.path.top for member in members]
+        begins = np.cumsum([0, *tops]).tolist()
+        states = np.concatenate([one.path.states[:, : one.path.top] for one in members], axis=1)
+        last_cycle = np.concatenate([one.path.slots[memory.LAST, : one.path.top] for one in members])
+        state = named(self._names, states) | {"last_cycle": last_cycle}
+        values = np.empty((len(self._terminals), len(last_cycle)))
+        columns = terminals.compute(self._terminals, state, cycle, self._clock)
+        for row, name in zip(values, self._terminals, strict=True):
+            row[:] = columns[name]
+        scores = []
+        with np.errstate(**WATCH):
+            for one, begin, top in zip(members, begins, tops, strict=False):
+                own = np.empty((len(one.functions), top))
+                for row, function in zip(own, one.functions, strict=True):
+                    self._program(function).evaluate(values, begin, row)
+                scores.append(own)
+        return Look(begins[:-1], scores, self._after(states, last_cycle, cycle))
+
+    def _program(self, function: int) -> Program:
+        if function not in self._programs:
+            self._programs[function] = Program(self._expressions[function], self._terminals)
+        return self._programs[function]
+
+    def _after(self, states: Ints, last_cycle: Ints, cycle: int) -> Ints:
+        if cycle == self._facts.cycles and not self._facts.penalised:
+            return states[:, :0]  # nobody asks for the groups after the last cycle
+        after = np.concatenate((states, states), axis=1)
+        found = np.repeat((False, True), states.shape[1])
+        state = named(self._names, after) | {"last_cycle": np.concatenate((last_cycle, last_cycle))}
+        terminals.observe(state, found, cycle)
+        return after
+
+    def parts(self, member: Member, scores: Floats) -> list[list[int]]:
+        """Places of the functions in `Member.functions`, those together that choose alike."""
+        if len(member.functions) == 1:
+            return [[0]]
+        return parted(scores, member.path.slots[memory.COUNT, : member.path.top], self._prepared.k)
+
+    def replay(self, path: Path, done: int, scores: Floats, after: Ints, begin: int) -> None:
+        """Replay the next cycle of one of them. ``scores``: by slot; ``after``: of `Look`."""
+        prepared = self._prepared
+        if 3 * path.top > path.slots.shape[1]:  # every group may become two more
+            path.grow(6 * path.top)
+        replay_cycle(
+            prepared.warmup + 1 + done, scores, prepared.salts[done],
+            prepared.drawn[prepared.drawn_start[done] : prepared.drawn_start[done + 1]],
+            self._facts, path.slots, path.work, path.counts[done], self._moves, self._keys,
+            by_slot(path.slots)[0], path.states, after, begin,
+        )  # fmt: skip
+
+
+class Look(NamedTuple):
+    """What a look at all groups tells."""
+
+    begins: list[int]
+    """First of the groups of each replay."""
+    scores: list[Floats]
+    """By replay: ``[functions, slots]``."""
+    after: Ints
+    """``[state columns, 2 * groups]``: states after a visit without a change, then after one with a change;
+    nothing where nobody asks for it."""
+
 
 compiling.tell_who_waits()
 
 
 def replay_grouped(
-    arranged: ArrangedHistory,
+    prepared: PreparedHistory,
     functions: Sequence[ScoreFunction],
     tallies: Collection[str],
-    trodden: Trodden | None = None,
+    prefix_caches: PrefixCaches | None = None,
 ) -> list[Tallies]:
     """Replay expressions by groups of equal state; the same numbers as `dense.replay_dense` for each.
 
     ``tallies``: names of the optional `Tallies` to count. Functions that did the same in every cycle have
-    the same object in the list. ``trodden``: what earlier calls for the same training set left.
+    the same object in the list. ``prefix_caches``: what earlier calls for the same training set left.
     """
     alike: dict[tuple[tuple[str, ...], Clock], dict[int, Expression]] = defaultdict(dict)
     for number, function in enumerate(functions):
         assert function.expression is not None
         alike[state_columns(function)][number] = function.expression
     found: dict[int, Tallies] = {}
-    with workspace_for(arranged) as space:
+    with workspace_for(prepared) as space:
         for (columns, clock), expressions in alike.items():
             numbers = list(expressions)
-            batch = _Batch(arranged, columns, clock, list(expressions.values()), tallies, space)
-            trails = None
-            if trodden is not None and batch.leaves_trails:
-                trails = trodden.setdefault((columns, clock, frozenset(tallies)), Trails(batch.scored))
-            for members, result in batch.replay(trails):
+            batch = _Batch(prepared, columns, clock, list(expressions.values()), tallies, space)
+            prefix_cache = None
+            if prefix_caches is not None and batch.is_cached:
+                prefix_cache = prefix_caches.setdefault(
+                    (columns, clock, frozenset(tallies)), PrefixCache(batch.scored)
+                )
+            for members, result in batch.replay(prefix_cache):
                 found |= dict.fromkeys((numbers[member] for member in members), result)
     return [found[number] for number in range(len(functions))]
 
@@ -83,7 +254,7 @@ class _Batch:
 
     def __init__(
         self,
-        arranged: ArrangedHistory,
+        prepared: PreparedHistory,
         columns: tuple[str, ...],
         clock: Clock,
         expressions: list[Expression],
@@ -91,42 +262,44 @@ class _Batch:
         space: Workspace,
     ) -> None:
         """Score the listed states, if there are any."""
-        self._arranged = arranged
+        self._prepared = prepared
         self._names = tuple(name for name in columns if name != "last_cycle")
         self._expressions = expressions
         self._tallies = tallies
-        self._facts = facts_of(arranged, tallies)
+        self._facts = facts_of(prepared, tallies)
         self._space = space
-        self.scored = arranged.cycles - arranged.warmup
-        self._moves = np.empty(2 * arranged.k, np.int64)
-        self._keys = np.empty((1, 2 * arranged.k), np.int64)
-        self._listed = states_of(arranged, columns, clock)
+        self.scored = prepared.cycles - prepared.warmup
+        self._moves = np.empty(2 * prepared.k, np.int64)
+        self._keys = np.empty((1, 2 * prepared.k), np.int64)
+        self._listed = states_of(prepared, columns, clock)
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
-        self._abreast = Abreast(arranged, self._names, clock, expressions, self._facts)
+        self._batched = Batched(prepared, self._names, clock, expressions, self._facts)
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
 
     @property
-    def leaves_trails(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether all states are listed, in few rows."""
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_RANKED
 
-    def replay(self, trails: Trails | None) -> Iterator[tuple[list[int], Tallies]]:
+    def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
         """Replay all; functions (by number) and tallies of those that did the same in every cycle."""
         left = list(range(len(self._expressions)))
-        if trails is not None:
-            known = [trails.find(scores) for scores in self._listed_scores]
+        if prefix_cache is not None:
+            known = [prefix_cache.find(scores) for scores in self._listed_scores]
             yield from (([number], tallies) for number, tallies in enumerate(known) if tallies is not None)
             left = [number for number in left if known[number] is None]
         if not left:
             return
-        trail = blank(self.scored if trails is not None else 0)
-        root = begun(self._arranged, self._names, self._listed, self._space, trail)
+        trail = blank(self.scored if prefix_cache is not None else 0)
+        root = begun(self._prepared, self._names, self._listed, self._space, trail)
         pending = [_Branch(root, False, 0, left, False)]
         while pending:
             done = max(pending[-1].done, self._listed_cycles)
             members: list[Member] = []
-            while pending and len(members) < ABREAST and max(pending[-1].done, self._listed_cycles) == done:
+            while (
+                pending and len(members) < MOST_BATCHED and max(pending[-1].done, self._listed_cycles) == done
+            ):
                 members.append(self._listed_part(pending.pop(), pending))
             while done < self.scored:
                 members = self._go_on(members, done, pending)
@@ -134,9 +307,9 @@ class _Batch:
             for path, functions in members:
                 if self._facts.penalised:
                     penalise_rest(self._facts, path.slots, path.work)
-                tallies = _tallies(self._arranged, path.counts, path.work, self._tallies)
-                if trails is not None:
-                    trails.add(self._listed_scores[functions[0]], path.trail, tallies)
+                tallies = _tallies(self._prepared, path.counts, path.work, self._tallies)
+                if prefix_cache is not None:
+                    prefix_cache.add(self._listed_scores[functions[0]], path.trail, tallies)
                 yield functions, tallies
                 self._space.give_back(path.work)
 
@@ -169,38 +342,38 @@ class _Batch:
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
         rows = self._listed.score_at[path.states[0, live]]
         if self._listed.aged:
-            rows += self._arranged.warmup + done - path.slots[memory.LAST, live]
+            rows += self._prepared.warmup + done - path.slots[memory.LAST, live]
         scores = self._listed_scores[np.ix_(functions, rows)]
-        parts = parted(scores, path.slots[memory.COUNT, live], self._arranged.k)
+        parts = parted(scores, path.slots[memory.COUNT, live], self._prepared.k)
         return [[functions[place] for place in part] for part in parts]
 
     def _go_on(self, members: list[Member], done: int, pending: list[_Branch]) -> list[Member]:
-        """Replay a cycle of which the states are not listed; those that part go abreast if there is room."""
-        look = self._abreast.look(done, members)
+        """Replay a cycle of which the states are not listed; those that part go batched if there is room."""
+        look = self._batched.look(done, members)
         after = []
-        room = ABREAST - len(members)
+        room = MOST_BATCHED - len(members)
         for member, begin, scores in zip(members, look.begins, look.scores, strict=True):
             path, functions = member
-            first, *others = self._abreast.parts(member, scores)
+            first, *others = self._batched.parts(member, scores)
             for part in others[:room]:
                 copy = path.copy(self._space)
-                self._abreast.replay(copy, done, scores[part[0]], look.after, begin)
+                self._batched.replay(copy, done, scores[part[0]], look.after, begin)
                 after.append(Member(copy, [functions[place] for place in part]))
             left = [[functions[place] for place in part] for part in others[room:]]
             room -= len(others) - len(left)
             if left:
                 self._leave(pending, path.copy(self._space), done, left)
-            self._abreast.replay(path, done, scores[first[0]], look.after, begin)
+            self._batched.replay(path, done, scores[first[0]], look.after, begin)
             after.append(Member(path, [functions[place] for place in first]))
         return after
 
     def _replay_states(self, path: Path, done: int, stop: int, scores: Floats) -> None:
         """Replay cycles of which all states are listed without coming back to Python."""
-        arranged, listed = self._arranged, self._listed
+        prepared, listed = self._prepared, self._listed
         assert listed is not None
         while done < stop:
             done = replay_states(
-                done, stop, arranged.salts, arranged.drawn, arranged.drawn_start, scores, listed.score_at,
+                done, stop, prepared.salts, prepared.drawn, prepared.drawn_start, scores, listed.score_at,
                 listed.aged, listed.after, path.states, self._facts, path.slots, path.work, path.counts,
                 self._moves, self._keys, *by_slot(path.slots), path.trail,
             )  # fmt: skip
@@ -208,13 +381,13 @@ class _Batch:
                 path.grow(4 * path.top)
 
 
-def _tallies(arranged: ArrangedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
+def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
     """Add up: what was untouched, less what was visited, plus what went stale again since."""
-    cycles = arranged.scored_cycles
+    cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 
     def standing(row: int, begun: Ints) -> Ints:
-        return np.asarray((arranged.untouched[row] + np.cumsum(begun))[cycles])
+        return np.asarray((prepared.untouched[row] + np.cumsum(begun))[cycles])
 
     every: dict[str, Ints] = {
         "dcg": counts[:, memory.DCG],
@@ -223,7 +396,7 @@ def _tallies(arranged: ArrangedHistory, counts: Ints, work: Work, wanted: Collec
         "changed_weight": weight,
     }
     if "stale_weight" in wanted or "age_weight" in wanted:
-        again = np.asarray(work.again_weight if len(arranged.weights.fixed) else work.again_count, np.int64)
+        again = np.asarray(work.again_weight if len(prepared.weights.fixed) else work.again_count, np.int64)
         every["stale_weight"] = stale = standing(1, again) - np.cumsum(weight)
         since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, memory.DIVERGED])
         every["age_weight"] = (cycles + 1) * stale - since
@@ -231,7 +404,7 @@ def _tallies(arranged: ArrangedHistory, counts: Ints, work: Work, wanted: Collec
         every["penalty"] = standing(3, np.asarray(work.penalty_change))
     pending = standing(0, np.asarray(work.again_count)) - np.cumsum(changed) + changed
     return Tallies(
-        np.full(len(cycles), arranged.k),
+        np.full(len(cycles), prepared.k),
         changed,
         pending,
         **{name: every[name] for name in wanted},

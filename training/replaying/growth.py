@@ -1,4 +1,9 @@
-"""Replay of growth: unknown pages are not visited until a page that leads to them is.
+"""How a replayed crawl of a web that grows spends its visits.
+
+What sites claimed of pages, in a replay: told cycle by cycle as the crawl was, and trusted as far as it
+held.
+
+Replay of growth: unknown pages are not visited until a page that leads to them is.
 
 The rule is that of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by
 the policy; warm-up and first visits outside it. What a visit brings is fetched in the same cycle.
@@ -14,9 +19,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.page_state.claims import (
+    CLAIM,
+    SiteClaims,
+    after_visits,
+    apply_claims,
+    before_visits,
+    pages_with_claims,
+)
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
-from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Directories, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, WARMUP
 from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.policies.policy import (
@@ -31,15 +45,113 @@ from scrapy_gp4c.policies.policy import (
     rounds_of,
 )
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
-from scrapy_gp4c.scoring import discovery, hints, terminals, weights
+from scrapy_gp4c.policies.table import load as load_policy
+from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NOBODY, GrowthHistory
-from training.replaying.claimed import Claimed
-from training.replaying.growth_crawl import GrowthCrawl
 from training.replaying.metrics import Weights
+from training.replaying.prepared import CrawlChoices
+from training.replaying.replay import policy_of
+
+HUBS: Final = "brought * t"
+"""What a crawl ranks hubs by unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class GrowthCrawl:
+    """How the replayed crawl spends its visits."""
+
+    budget: float
+    """A share of the known pages (float) or a count (int)."""
+    score_function: ScoreFunction
+    policy: PolicyChoice
+    hub_function: ScoreFunction
+    discovery: float = 0.1
+    """Share of the budget for hubs."""
+    warmup: int = 2
+    """Judged visits that every page gets outside the budget."""
+    seed: int = 0
+
+
+def growth_crawl(
+    score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
+) -> GrowthCrawl:
+    """A crawl by texts; ``policy`` None: the one that the score function's name brings along, else ``top_k``.
+
+    ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
+    """
+    function = functions.load(score).on_clock(choices.clock)
+    return GrowthCrawl(
+        choices.budget,
+        function,
+        load_policy(policy or policy_of(function)),
+        functions.load(hubs),
+        discovery,
+        choices.warmup,
+        choices.seed,
+    )
+
 
 Array = npt.NDArray[Any]
+
+
+class Claimed:
+    """The claims of a history, and what visits have told of them so far."""
+
+    def __init__(self, claims: Array, directories: Directories) -> None:
+        """Take claims, dtype `training.histories.growth.TOLD`, and how the directories make up sites."""
+        self._claims = claims
+        self._site = directories.site
+        self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
+        """How often each site was right: see `hints.lifts`."""
+
+    def begin(self, state: Columns, known: Array) -> None:
+        """Do to the columns what was claimed before cycle 1, of the pages that are known."""
+        apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
+
+    def _of_cycles(self, chosen: Array, known: Array) -> Array:
+        """Claims about known pages, dtype `CLAIM`."""
+        own = self._claims[chosen & known[self._claims["page"]]]
+        claimed = np.zeros(len(own), CLAIM)
+        for name in ("page", "kind", "value"):
+            claimed[name] = own[name]
+        return claimed
+
+    def before(
+        self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
+    ) -> Visited:
+        """Do to the columns what comes before the visits of a cycle.
+
+        ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
+        changed; ``known``: of all pages; ``new``: those that the cycle has found.
+        """
+        claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
+        outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
+        visited = Visited(np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed)
+        told = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
+        added = hints.counted(told.told, self._site[told.group], len(self.trust))
+        self.trust = hints.decayed(self.trust, added)
+        return visited
+
+    def site_claims(self, state: Columns, cycle: int) -> SiteClaims:
+        """What claims are worth in a cycle, by what the cycles before it have told."""
+        pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
+        return SiteClaims(self.trust, pages, cycle)
+
+
+class Visited:
+    """Visits of a cycle, and its claims."""
+
+    def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
+        """Take what `before_visits` takes."""
+        self.rows, self.outcome, self._claimed = rows, outcome, claimed
+
+    def after(self, state: Columns, cycle: int) -> None:
+        """Do to the columns what comes after the visits, which have dated ``last_cycle``."""
+        after_visits(state, self.rows, self.outcome, self._claimed, cycle, np.zeros(len(self.rows)))
+
+
 Bools = npt.NDArray[np.bool_]
 
 
@@ -98,7 +210,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
 
 
 _KEPT: Final = ("group", "found_by", *hints.COLUMNS, *weights.COLUMNS)
-"""Columns that `growth.observe` and `terminals.observe` leave alone."""
+"""Columns that `discovery.observe` and `terminals.observe` leave alone."""
 
 
 class Web:

@@ -22,7 +22,7 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
 from training.histories.history import ChangeHistory
 from training.replaying import states
-from training.replaying.arranged import DEFAULTS, ArrangedHistory, CrawlChoices, Ties, prepare_for
+from training.replaying.baselines import BASELINES, Baseline
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import (
     CONTENTS,
@@ -36,10 +36,10 @@ from training.replaying.metrics import (
     Tallies,
     measure,
 )
-from training.replaying.peers import PEERS, Peer
+from training.replaying.prepared import DEFAULTS, CrawlChoices, PreparedHistory, Ties, prepare_for
 
 if TYPE_CHECKING:
-    from training.replaying.trails import Trodden  # with compiled loops, see `run_all`
+    from training.replaying.prefix_cache import PrefixCaches  # with compiled loops, see `run_all`
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
@@ -81,7 +81,7 @@ class ReplayResult:
 
 def replay(
     history: ChangeHistory,
-    score_function: str | Expression | ScoreFunction | Peer,
+    score_function: str | Expression | ScoreFunction | Baseline,
     *,
     budget: float,
     warmup: int = DEFAULTS.warmup,
@@ -94,8 +94,8 @@ def replay(
     """Replay `score_function` on `history`.
 
     ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the
-    truth: an upper bound of the change rate in every cycle), a name of `training.replaying.peers.PEERS`, an
-    Expression or a loaded ScoreFunction. The policy is the one that a name brings along, else ``top_k``.
+    truth: an upper bound of the change rate in every cycle), a name of `baselines.BASELINES`, an Expression
+    or a loaded ScoreFunction. The policy is the one that a name brings along, else ``top_k``.
     ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
     visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
     ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
@@ -106,41 +106,41 @@ def replay(
     Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
     score function that cannot be used.
     """
-    arranged = prepare_for(history, CrawlChoices(budget, warmup, ties, clock, seed))
-    return run(arranged, score_function, clock=clock, engine=engine, metrics=metrics)
+    prepared = prepare_for(history, CrawlChoices(budget, warmup, ties, clock, seed))
+    return run(prepared, score_function, clock=clock, engine=engine, metrics=metrics)
 
 
 def run(
-    arranged: ArrangedHistory,
-    score_function: str | Expression | ScoreFunction | Peer,
+    prepared: PreparedHistory,
+    score_function: str | Expression | ScoreFunction | Baseline,
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
 ) -> ReplayResult:
-    """Replay on what `prepare` arranged; parameters and errors as for `replay`.
+    """Replay on what `prepare` prepared; parameters and errors as for `replay`.
 
     ``policy``: text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; None: as
     the function says, else ``top_k``, which alone has a fast path. It is nothing to oracle and peers. Raises
     PolicyError for one that cannot be read or breaks its contract.
     """
-    return run_all(arranged, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
+    return run_all(prepared, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
 
 def run_all(
-    arranged: ArrangedHistory,
-    score_functions: Sequence[str | Expression | ScoreFunction | Peer],
+    prepared: PreparedHistory,
+    score_functions: Sequence[str | Expression | ScoreFunction | Baseline],
     *,
     clock: Clock | None = None,
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
-    trodden: Trodden | None = None,
+    prefix_caches: PrefixCaches | None = None,
 ) -> list[ReplayResult]:
     """Replay several score functions, each as `run` does; together they share the cycles that are equal.
 
-    ``trodden``: a dictionary, empty at first, by which calls for one training set know what others replayed.
+    ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
     """
     wanted = tuple(metrics)
     for given, known, what in (
@@ -173,16 +173,16 @@ def run_all(
     if grouped:
         from training.replaying.grouped import replay_grouped  # compiles: only when it is used
 
-        found = replay_grouped(arranged, list(grouped.values()), needs, trodden)
+        found = replay_grouped(prepared, list(grouped.values()), needs, prefix_caches)
         tallies = dict(zip(grouped, found, strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
             tallies[number] = replay_dense(
-                arranged, function, needs, policy=choosers[number], by_rounds=engine == "dense"
+                prepared, function, needs, policy=choosers[number], by_rounds=engine == "dense"
             )
-    measured = {id(own): measure(own, arranged.weights) for own in tallies.values()}
+    measured = {id(own): measure(own, prepared.weights) for own in tallies.values()}
     return [
-        _result(arranged, function, "grouped" if number in grouped else "dense", own, measured[id(own)])
+        _result(prepared, function, "grouped" if number in grouped else "dense", own, measured[id(own)])
         for number, function in enumerate(functions)
         for own in [tallies[number]]
     ]
@@ -212,7 +212,7 @@ def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
     return (*METRICS, *(name for name in CONTENTS if name == IMPACT or impact.quality is not None))
 
 
-def policy_of(function: ScoreFunction | Peer | None) -> str:
+def policy_of(function: ScoreFunction | Baseline | None) -> str:
     """Text of the policy that a function goes with if none is given."""
     own = function.policy if isinstance(function, ScoreFunction) else None
     return own or TOP_K.text
@@ -224,8 +224,8 @@ def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
 
 
 def _result(
-    arranged: ArrangedHistory,
-    function: ScoreFunction | Peer | None,
+    prepared: PreparedHistory,
+    function: ScoreFunction | Baseline | None,
     engine: Engine,
     tallies: Tallies,
     measured: dict[str, Floats],
@@ -233,9 +233,9 @@ def _result(
     """One result, of copies: whoever writes to it must not change another's."""
     return ReplayResult(
         ORACLE if function is None else function.text,
-        arranged.k,
+        prepared.k,
         engine,
-        arranged.scored_cycles,
+        prepared.scored_cycles,
         tallies.visited.copy(),
         tallies.changed.copy(),
         tallies.pending.copy(),
@@ -244,17 +244,17 @@ def _result(
 
 
 def load(
-    given: str | Expression | ScoreFunction | Peer, clock: Clock | None = None
-) -> ScoreFunction | Peer | None:
+    given: str | Expression | ScoreFunction | Baseline, clock: Clock | None = None
+) -> ScoreFunction | Baseline | None:
     """What is to be replayed, on a clock; None: the oracle. Raises ScoreError or ExpressionError."""
     if isinstance(given, str):
         if given == ORACLE:
             return None
         try:
-            given = PEERS[given] if given in PEERS else functions.load(given)
+            given = BASELINES[given] if given in BASELINES else functions.load(given)
         except ExpressionError as error:
             raise ExpressionError(
-                f"{error}\n(nor one of {', '.join((ORACLE, *PEERS))}, which a replay also knows)"
+                f"{error}\n(nor one of {', '.join((ORACLE, *BASELINES))}, which a replay also knows)"
             ) from None
     elif isinstance(given, Expression):
         given = functions.of_expression(given)
@@ -265,4 +265,4 @@ def load(
                 f"the score function {given.text!r} reads {', '.join(unknown)}: what visits brought and what "
                 "sites claim are nothing that a history of changes tells: leave it out, or use --growth"
             )
-    return given if isinstance(given, Peer) else given.on_clock(clock)
+    return given if isinstance(given, Baseline) else given.on_clock(clock)

@@ -18,15 +18,9 @@ import numpy.typing as npt
 from scrapy_gp4c.scoring import refresh_value, terminals, weights
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import (
-    ROUND,
-    STATE,
-    TERMINALS,
-    Array,
-    Clock,
-)
-from training.replaying.arranged import ArrangedHistory
+from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
 from training.replaying.metrics import Floats, Ints
+from training.replaying.prepared import PreparedHistory
 
 MOST_ROWS: Final = 65_536
 """Rows (states times cycles since the last visit) that may be listed."""
@@ -124,7 +118,7 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
     return WITH_G if "G" in columns else tuple(name for name in STATE if name in columns), clock
 
 
-def states_of(arranged: ArrangedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
+def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
     """The states that tell pages apart by `state_columns`, or None if not even one cycle's are few.
 
     Terminals of the visits clock depend on the cycle through t alone, so that a state last visited in
@@ -132,29 +126,29 @@ def states_of(arranged: ArrangedHistory, columns: tuple[str, ...], clock: Clock)
     """
     if clock != "visits":
         return None
-    if columns not in arranged.states:
-        arranged.states[columns] = _list(arranged, columns)
-    found: States | None = arranged.states[columns]
+    if columns not in prepared.states:
+        prepared.states[columns] = _list(prepared, columns)
+    found: States | None = prepared.states[columns]
     return found
 
 
-def ranking(arranged: ArrangedHistory, function: ScoreFunction) -> bytes | None:
+def ranking(prepared: PreparedHistory, function: ScoreFunction) -> bytes | None:
     """Equal for functions that rank all pages alike in every replay; None where that is not easily told."""
     if not function.terminals or not are_groups(function):
         return None
     assert function.expression is not None
-    states = states_of(arranged, *state_columns(function))
+    states = states_of(prepared, *state_columns(function))
     return None if states is None else states.ranking(function.expression)
 
 
-def _list(arranged: ArrangedHistory, needed: tuple[str, ...]) -> States | None:
+def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
     aged = "last_cycle" in needed
     columns = tuple(name for name in needed if name != "last_cycle")
     found = _Numbers(columns)
-    first = found.of(arranged.first_state(columns), arranged.pattern_outcomes.shape[1], 0)
+    first = found.of(prepared.first_state(columns), prepared.pattern_outcomes.shape[1], 0)
     after: list[tuple[int, int]] = []
     cycles = rows = 0
-    while cycles < arranged.cycles - arranged.warmup:
+    while cycles < prepared.cycles - prepared.warmup:
         # One cycle more: every state so far may have gone one cycle longer without a visit.
         begin = len(after)
         added = len(found.states) if aged else len(found.states) - begin
@@ -191,7 +185,7 @@ def _list(arranged: ArrangedHistory, needed: tuple[str, ...]) -> States | None:
         score_at,
         table,
         len(at),
-        cycles == arranged.cycles - arranged.warmup,
+        cycles == prepared.cycles - prepared.warmup,
     )
 
 

@@ -3,6 +3,8 @@
 Taking memory over saves the operating system the trouble of clearing it, and keeps it in the processor's
 caches. Replays of one size share all scratch memory; what a replay still needs after a cycle (its page
 lists and sums) it has for itself, so that it can be copied and go on in more than one way.
+
+Replays on their way: groups of pages, their states, and what was counted so far.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring.terminals import Array
-from training.replaying.arranged import ArrangedHistory
+from scrapy_gp4c.scoring.terminals import STATE, Array
 from training.replaying.kernels import memory
+from training.replaying.kernels.choice import tell_apart
 from training.replaying.kernels.memory import Facts, Work
-from training.replaying.kernels.order import tell_apart
 from training.replaying.metrics import Floats, Ints
+from training.replaying.prepared import PreparedHistory
+from training.replaying.states import States
 
 FIRST: Final = memory.NOWHERE + 1
 """The slot of the first warm-up pattern."""
@@ -30,17 +34,17 @@ class Workspace:
     """Memory for replays of one size."""
 
     def __init__(self, pages: int, k: int, cycles: int, warmup: int) -> None:
-        """Take the sizes of a `ArrangedHistory`."""
+        """Take the sizes of a `PreparedHistory`."""
         self._spare = [_new_work(pages, k, cycles, warmup)]
         self._like = self._spare[0]
 
-    def begin(self, arranged: ArrangedHistory) -> Work:
+    def begin(self, prepared: PreparedHistory) -> Work:
         """Memory for a replay, all pages in their groups after the warm-up; to be given back."""
         work = self._take()
-        work.arena[: arranged.pages] = arranged.pattern_pages
+        work.arena[: prepared.pages] = prepared.pattern_pages
         work.sizes[:] = 0
-        work.sizes[memory.TAIL] = arranged.pages
-        work.sizes[memory.TOP] = FIRST + len(arranged.pattern_start) - 1
+        work.sizes[memory.TAIL] = prepared.pages
+        work.sizes[memory.TOP] = FIRST + len(prepared.pattern_start) - 1
         for name in _SUMS:
             getattr(work, name)[:] = 0
         return work
@@ -72,9 +76,9 @@ _LAST: Final[dict[tuple[int, ...], Workspace]] = {}
 
 
 @contextmanager
-def workspace_for(arranged: ArrangedHistory) -> Iterator[Workspace]:
+def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
     """Memory for such replays, nobody else's for the time: other threads take memory of their own."""
-    key = (arranged.pages, arranged.k, arranged.cycles, arranged.warmup)
+    key = (prepared.pages, prepared.k, prepared.cycles, prepared.warmup)
     space = _LAST.pop(key, None) or Workspace(*key)
     _LAST.clear()
     yield space
@@ -103,24 +107,24 @@ def parted(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
     return list(parts.values())
 
 
-def facts_of(arranged: ArrangedHistory, tallies: Collection[str]) -> Facts:
+def facts_of(prepared: PreparedHistory, tallies: Collection[str]) -> Facts:
     """What stays the same in replays that count the optional `tallies`."""
-    weights = arranged.weights
+    weights = prepared.weights
     return Facts(
-        arranged.words.reshape(-1),
-        arranged.words.shape[1],
-        np.diff(arranged.gain_sums),
+        prepared.words.reshape(-1),
+        prepared.words.shape[1],
+        np.diff(prepared.gain_sums),
         # Of arrays that cannot be written to, as this one in the process that made it, numba makes code anew.
-        arranged.gain_sums.copy(),
+        prepared.gain_sums.copy(),
         weights.fixed,
         weights.values,
         weights.penalties,
         2.0**weights.penalty_bits,
-        arranged.pages,
-        arranged.cycles,
-        arranged.warmup,
-        arranged.k,
-        arranged.ties == "random",
+        prepared.pages,
+        prepared.cycles,
+        prepared.warmup,
+        prepared.k,
+        prepared.ties == "random",
         "dcg" in tallies,
         "age_weight" in tallies,
         "penalty" in tallies,
@@ -157,3 +161,75 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
         again_weight=np.empty(cycles + 2, np.int64),
         penalty_change=np.empty(cycles + 2, np.int64),
     )
+
+
+SLOTS: Final = 1000
+"""Slots that a replay begins with; the more of them, the longer it takes to copy it."""
+
+
+@dataclass
+class Path:
+    """A replay on its way."""
+
+    work: Work
+    slots: Array
+    """int32 ``[memory.FIELDS, slots]``"""
+    states: Ints
+    """``[state columns, slots]``, floats as their bits: what tells groups apart. ``[1, slots]``, numbers
+    of listed states, in cycles for which these are listed."""
+    counts: Ints
+    """``[scored cycles, memory.COUNTS]``"""
+    trail: Array
+    """`training.replaying.prefix_cache.blank`; nothing where no trail is wanted."""
+
+    @property
+    def top(self) -> int:
+        """Slots ever used."""
+        return int(self.work.sizes[memory.TOP])
+
+    def grow(self, capacity: int) -> None:
+        """Make room for so many slots."""
+        self.slots, self.states = (_roomy(rows, capacity, self.top) for rows in (self.slots, self.states))
+
+    def copy(self, space: Workspace) -> Path:
+        """Another replay that has come as far."""
+        slots, states = (_roomy(rows, rows.shape[1], self.top) for rows in (self.slots, self.states))
+        return Path(space.copy(self.work), slots, states, self.counts.copy(), self.trail.copy())
+
+
+def begun(
+    prepared: PreparedHistory, names: tuple[str, ...], listed: States | None, space: Workspace, trail: Array
+) -> Path:
+    """A replay after the warm-up: one group per pattern. ``names``: of the state columns."""
+    patterns = len(prepared.pattern_start) - 1
+    used = FIRST + patterns
+    capacity = used + SLOTS
+    slots = np.zeros((memory.FIELDS, capacity), np.int32)
+    slots[memory.START, FIRST:used] = prepared.pattern_start[:-1]
+    slots[memory.LENGTH : memory.COUNT + 1, FIRST:used] = np.diff(prepared.pattern_start)
+    slots[memory.LAST, FIRST:used] = prepared.warmup
+    if listed is not None:
+        states = np.zeros((1, capacity), np.int64)
+        states[0, FIRST:used] = listed.first
+    else:
+        states = np.zeros((len(names), capacity), np.int64)
+        columns = named(names, states[:, FIRST:used])
+        for name, values in prepared.first_state(names).items():
+            columns[name][:] = values
+    counts = np.zeros((prepared.cycles - prepared.warmup, memory.COUNTS), np.int64)
+    return Path(space.begin(prepared), slots, states, counts, trail)
+
+
+def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:
+    """The columns of some states by name, as views."""
+    return {
+        name: values.view(np.float64) if STATE[name] == "<f8" else values
+        for name, values in zip(names, states, strict=True)
+    }
+
+
+def _roomy(rows: Array, capacity: int, used: int) -> Array:
+    """The first `used` columns, and zeros up to `capacity` of them."""
+    roomy = np.zeros((len(rows), capacity), rows.dtype)
+    roomy[:, :used] = rows[:, :used]
+    return roomy

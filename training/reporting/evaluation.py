@@ -16,8 +16,8 @@ from scrapy_gp4c.scoring.named import NAMED
 from training.comparing.evaluation import Evaluation, Result
 from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.statistics import Mean
+from training.replaying.baselines import BASELINES
 from training.replaying.metrics import CONTENTS, KNOWN, METRICS, TRIO, WEIGHTED
-from training.replaying.peers import PEERS
 from training.replaying.replay import policy_of
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
@@ -122,7 +122,7 @@ def show_leaderboard(board: Leaderboard, console: Console) -> None:
     )
     console.print(leaderboard_table(board))
     shown = {row.name for row in board.rows}
-    left_out = [name for name in NAMED if name not in shown] if shown.issuperset(PEERS) else []
+    left_out = [name for name in NAMED if name not in shown] if shown.issuperset(BASELINES) else []
     measured = [name for name in left_out if "dq_" in NAMED[name].expression]
     unnamed = [name for name in left_out if name not in measured]
     for why, names in (("the history has no page names", unnamed), ("no log of queries is given", measured)):

@@ -14,8 +14,8 @@ from matplotlib.ticker import PercentFormatter
 
 from scrapy_gp4c.errors import HistoryError
 from training.comparing.leaderboard import FRONT, Leaderboard
+from training.replaying.baselines import BASELINES
 from training.replaying.metrics import METRICS, ORACLE
-from training.replaying.peers import PEERS
 from training.reporting.figures import OPTIONS, STYLES, save
 
 SUFFIXES: Final = (".png", ".svg")
@@ -60,7 +60,7 @@ def of_leaderboard(board: Leaderboard) -> Scatter:
             row.name,
             row.metrics[x].mean.mean,
             row.metrics[y].mean.mean,
-            "policies of others" if row.name in PEERS else "named functions",
+            "policies of others" if row.name in BASELINES else "named functions",
             row.on_front,
         )
         for row in board.rows

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from scrapy_gp4c.scoring import draws
-from training.replaying.kernels.compiled import inner, outer
+from training.replaying.kernels.compiling import inner, outer
 
 mix = inner(draws.mix)
 GOLDEN = np.uint64(draws.GOLDEN)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
-from training.replaying.kernels.choice import choose
-from training.replaying.kernels.compiled import flat, inner, outer
+from training.replaying.kernels.choice import choose, foremost
+from training.replaying.kernels.compiling import flat, inner, outer
 from training.replaying.kernels.memory import (
     COUNT,
     FREE,
@@ -25,8 +25,7 @@ from training.replaying.kernels.memory import (
     TOP,
     TRACKED,
 )
-from training.replaying.kernels.order import foremost
-from training.replaying.kernels.trails import note
+from training.replaying.kernels.prefix_cache import write_prefix
 from training.replaying.kernels.visits import visit
 
 
@@ -97,7 +96,7 @@ def replay_states(
     `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
     its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
     int64 ``[1, slots]``, state by slot. For work: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of`
-    and `by_slot` (int64 and float64 ``[slots]``). `trail`: see `trails.note`; empty: not wanted.
+    and `by_slot` (int64 and float64 ``[slots]``). `trail`: see `write_prefix`; empty: not wanted.
     """
     for i in range(done, stop):
         cycle = facts.warmup + 1 + i
@@ -115,7 +114,7 @@ def replay_states(
                 live += 1
         order = foremost(by_slot[:top], slots[COUNT], facts.k, orders)
         if trail.size:
-            note(order, orders[0, : live - order.size], row_of, by_slot, trail[i])
+            write_prefix(order, orders[0, : live - order.size], row_of, by_slot, trail[i])
         moved = advance(
             cycle, order, by_slot[:top], salts[i], drawn[drawn_start[i] : drawn_start[i + 1]],
             facts, slots, work, counts[i], used,

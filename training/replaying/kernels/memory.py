@@ -19,10 +19,10 @@ LANES = 4
 
 
 class Facts(NamedTuple):
-    """What stays the same in a replay; see `truth.ArrangedHistory`."""
+    """What stays the same in a replay; see `truth.PreparedHistory`."""
 
     words: Array
-    """``[P * width]``: `ArrangedHistory.words`, page after page"""
+    """``[P * width]``: `PreparedHistory.words`, page after page"""
     width: int
     gains: Array
     gain_sums: Array

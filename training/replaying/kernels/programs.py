@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from scrapy_gp4c.scoring.primitives import TINY
-from training.replaying.kernels.compiled import inner, outer
+from training.replaying.kernels.compiling import inner, outer
 
 ADD, SUBTRACT, MULTIPLY, DIVIDE, OTHER, TERMINAL, CONSTANT = range(7)
 """What a step of a program does; the last two put a row on the stack, the one whose number is given."""

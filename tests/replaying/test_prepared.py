@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 
 from training.histories.models import generate
-from training.replaying.arranged import DEFAULTS, KEEP, CrawlChoices, prepare, prepare_for
+from training.replaying.prepared import DEFAULTS, KEEP, CrawlChoices, prepare, prepare_for
 
 
 def test_those_used_last_are_kept() -> None:
-    """As many as `KEEP`, whatever was arranged first."""
+    """As many as `KEEP`, whatever was prepared first."""
     history = generate("poisson", 50, 6, 1)
     first, *others = [prepare(history, budget=0.1, seed=seed) for seed in range(KEEP)]
     assert prepare(history, budget=0.1, seed=0) is first
@@ -34,7 +34,7 @@ def test_the_clock_makes_no_difference_to_what_is_arranged() -> None:
 
 
 def test_a_history_that_is_gone_is_not_mistaken_for_another() -> None:
-    """What was arranged goes with its history: numbers of objects are used again."""
+    """What was prepared goes with its history: numbers of objects are used again."""
     gc.freeze()  # what other tests have left is not looked through each time
     for seed in range(20):
         history = generate("poisson", 50, 6, seed)

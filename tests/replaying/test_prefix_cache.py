@@ -17,12 +17,12 @@ from training.evolution.fitness import TextFitness, load_fitness, values_of
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
-from training.replaying import grouped, trails
-from training.replaying.arranged import prepare
+from training.replaying import grouped, prefix_cache
 from training.replaying.grouped import replay_grouped
 from training.replaying.metrics import METRICS
+from training.replaying.prefix_cache import PrefixCaches
+from training.replaying.prepared import prepare
 from training.replaying.replay import run, run_all
-from training.replaying.trails import Trodden
 
 TRUTH = prepare(generate("brdc12-like", 2000, 19, 1), budget=0.05)
 
@@ -49,15 +49,15 @@ def test_what_is_known_from_trails_is_what_a_replay_finds(seed, sizes, ties, wid
         grown = [expression_of(gp.genGrow(primitives, 0, 3)) for _ in range(40)]
     texts = [expression.text for expression in grown if expression.terminals]
     texts += ["t * X", "t * X + max(n, 5)", "X - 0 * t", "t - t", "2 * t * X", "gad * t", "t * X"]
-    trodden: Trodden = {}
+    prefix_caches: PrefixCaches = {}
     with (
-        mock.patch.object(trails, "WIDTH", width),
-        mock.patch.object(trails, "MOST", most),
-        mock.patch.object(trails, "ROOM", room),
+        mock.patch.object(prefix_cache, "WIDTH", width),
+        mock.patch.object(prefix_cache, "MOST", most),
+        mock.patch.object(prefix_cache, "ROOM", room),
     ):
         for begin in range(0, len(texts), 6):
             some = texts[begin : begin + 6]
-            for text, result in zip(some, run_all(truth, some, trodden=trodden), strict=True):
+            for text, result in zip(some, run_all(truth, some, prefix_caches=prefix_caches), strict=True):
                 alone = run(truth, text, engine="dense")
                 for metric in METRICS:
                     np.testing.assert_array_equal(getattr(result, metric), getattr(alone, metric), metric)
@@ -65,10 +65,10 @@ def test_what_is_known_from_trails_is_what_a_replay_finds(seed, sizes, ties, wid
 
 def test_who_chooses_as_another_did_is_not_replayed():
     """Another order of states that no page is in, or of groups that are not chosen, changes nothing."""
-    trodden: Trodden = {}
+    prefix_caches: PrefixCaches = {}
 
     def found(*texts):
-        return replay_grouped(TRUTH, [load(text) for text in texts], {"dcg"}, trodden)
+        return replay_grouped(TRUTH, [load(text) for text in texts], {"dcg"}, prefix_caches)
 
     product, age, _ = found("t * X", "t", "n * X")
     with (
@@ -82,19 +82,19 @@ def test_who_chooses_as_another_did_is_not_replayed():
 
 def test_trails_are_of_the_tallies_that_were_counted():
     """What was replayed for the change rate alone is replayed again for NDCG."""
-    trodden: Trodden = {}
-    rate = run_all(TRUTH, ["t * X"], metrics=("change_rate",), trodden=trodden)[0]
-    both = run_all(TRUTH, ["t * X"], metrics=("change_rate", "ndcg"), trodden=trodden)[0]
+    prefix_caches: PrefixCaches = {}
+    rate = run_all(TRUTH, ["t * X"], metrics=("change_rate",), prefix_caches=prefix_caches)[0]
+    both = run_all(TRUTH, ["t * X"], metrics=("change_rate", "ndcg"), prefix_caches=prefix_caches)[0]
     assert rate.ndcg is None
     np.testing.assert_array_equal(both.ndcg, run(TRUTH, "t * X").ndcg)
-    assert len(trodden) == 2
+    assert len(prefix_caches) == 2
 
 
 def test_no_trail_is_left_where_states_are_too_many_to_list():
     """With terminals that remember every outcome, functions are replayed as ever."""
-    trodden: Trodden = {}
-    run_all(TRUTH, ["gad * t", "aad * gad"], trodden=trodden)
-    assert not trodden
+    prefix_caches: PrefixCaches = {}
+    run_all(TRUTH, ["gad * t", "aad * gad"], prefix_caches=prefix_caches)
+    assert not prefix_caches
 
 
 def test_a_search_takes_no_heed_of_where_a_trail_was_left():

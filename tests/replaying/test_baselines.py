@@ -1,7 +1,12 @@
-"""Policies of others in a replay: what they remember, how they step, and that all spend the same."""
+"""Optimal visits per cycle: they spend the budget, meet the first-order condition, and nothing beats them.
+
+Policies of others in a replay: what they remember, how they step, and that all spend the same.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -13,11 +18,108 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring import rates
 from tests.support.policies import HEARD
 from training.histories.history import ChangeHistory
-from training.replaying.allocations import HARMONIC, allocate
-from training.replaying.arranged import ArrangedHistory, prepare
+from training.replaying.baselines import (
+    BASELINES,
+    HARMONIC,
+    POISSON_FRESHNESS,
+    REGULAR_FRESHNESS,
+    Adaptive,
+    Allocated,
+    Floats,
+    Objective,
+    allocate,
+)
 from training.replaying.metrics import METRICS
-from training.replaying.peers import PEERS, Adaptive, Allocated
+from training.replaying.prepared import PreparedHistory, prepare
 from training.replaying.replay import replay, run
+
+
+def poisson_freshness(rate: float, visits: float) -> float:
+    """Share of time in which a copy is current, visits being a Poisson process (Azar et al. 2018)."""
+    return visits / (visits + rate)
+
+
+def harmonic_staleness(rate: float, visits: float) -> float:
+    """Mean harmonic penalty, visits being a Poisson process, negative (Kolobov et al. 2019)."""
+    return -math.log((visits + rate) / visits)
+
+
+def regular_freshness(rate: float, visits: float) -> float:
+    """Share of time in which a copy is current, visits being regular (Cho & Garcia-Molina 2003)."""
+    return visits / rate * (1 - math.exp(-rate / visits))
+
+
+VALUES: dict[str, tuple[Objective, Callable[[float, float], float]]] = {
+    "azar": (POISSON_FRESHNESS, poisson_freshness),
+    "lambda-crawl": (HARMONIC, harmonic_staleness),
+    "cho-garcia-molina": (REGULAR_FRESHNESS, regular_freshness),
+}
+objectives = st.sampled_from(list(VALUES))
+change_rates = st.lists(st.floats(0.0003, 3.0), min_size=2, max_size=40).map(np.array)
+shares = st.floats(0.005, 0.995)
+
+
+@given(objectives, change_rates, shares)
+@settings(deadline=None)
+def test_visits_add_up_to_the_budget(name: str, rates: Floats, share: float) -> None:
+    """And no page is visited less than never or more than once a cycle."""
+    visits = allocate(VALUES[name][0], rates, share * len(rates))
+    assert visits.sum() == pytest.approx(share * len(rates), rel=1e-8)
+    assert ((visits >= 0) & (visits <= 1)).all()
+
+
+@given(objectives, change_rates, shares)
+@settings(deadline=None)
+def test_the_first_order_condition_holds(name: str, rates: Floats, share: float) -> None:
+    """All pages between the bounds gain the same; those never visited would gain less, those always, more."""
+    objective = VALUES[name][0]
+    visits = allocate(objective, rates, share * len(rates))
+    between = (visits > 0) & (visits < 1)
+    always, never = visits == 1, visits == 0
+    prices = objective.gain(rates[between], visits[between])
+    least = prices.min() if len(prices) else objective.gain(rates[always], visits[always]).min()
+    most = prices.max() if len(prices) else least
+    assert most <= least * (1 + 1e-6)
+    assert (objective.gain(rates[always], visits[always]) >= most * (1 - 1e-6)).all()
+    assert (objective.gain(rates[never], np.full(never.sum(), 1e-9)) <= least * (1 + 1e-6)).all()
+
+
+@given(objectives, st.floats(0.001, 3.0), st.floats(0.02, 1.0))
+def test_the_gain_is_the_derivative_of_the_objective(name: str, rate: float, visits: float) -> None:
+    """By a central difference."""
+    objective, value = VALUES[name]
+    step = 1e-5 * visits
+    slope = (value(rate, visits + step) - value(rate, visits - step)) / (2 * step)
+    assert objective.gain(np.array([rate]), np.array([visits]))[0] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+@given(objectives, change_rates, shares, st.data())
+@settings(deadline=None)
+def test_no_other_way_to_spend_the_budget_is_better(
+    name: str, rates: Floats, share: float, data: st.DataObject
+) -> None:
+    """Moving some visits from one page to another, within the bounds, gains nothing."""
+    objective, value = VALUES[name]
+    visits = np.maximum(allocate(objective, rates, share * len(rates)), 1e-12)
+    giver, taker = (data.draw(st.integers(0, len(rates) - 1)) for _ in range(2))
+    moved = data.draw(st.floats(0.0, 0.9)) * min(visits[giver], 1.0 - visits[taker])
+    before = value(rates[giver], visits[giver]) + value(rates[taker], visits[taker])
+    after = value(rates[giver], visits[giver] - moved) + value(rates[taker], visits[taker] + moved)
+    assert giver == taker or after <= before + 1e-9
+
+
+def test_pages_that_change_too_often_are_not_visited_for_freshness() -> None:
+    """What Cho & Garcia-Molina found: the copy is outdated again at once, so the visit goes elsewhere."""
+    visits = allocate(REGULAR_FRESHNESS, np.array([0.01, 0.1, 50.0]), 0.2)
+    assert visits[2] == 0
+    assert 0 < visits[0] < visits[1]
+
+
+@given(objectives, change_rates)
+def test_a_budget_for_all_visits_all(name: str, rates: Floats) -> None:
+    """In every cycle."""
+    assert allocate(VALUES[name][0], rates, len(rates)).tolist() == [1.0] * len(rates)
+
 
 PAGES, CYCLES, WARMUP, K = 40, 16, 2, 6
 
@@ -29,7 +131,7 @@ def history(seed: int, pages: int = PAGES, cycles: int = CYCLES) -> ChangeHistor
     return ChangeHistory(rng.random((cycles, pages)) < probability, np.zeros(pages, np.int32))
 
 
-@given(name=st.sampled_from(list(PEERS)), seed=st.integers(0, 2**32), k=st.integers(1, PAGES))
+@given(name=st.sampled_from(list(BASELINES)), seed=st.integers(0, 2**32), k=st.integers(1, PAGES))
 @settings(deadline=None, max_examples=60)
 def test_every_peer_spends_exactly_the_budget(name: str, seed: int, k: int) -> None:
     """Whatever its own bookkeeping would have spent."""
@@ -60,7 +162,7 @@ def stormcrawler(interval: float, found: bool, first: float) -> float:
 STEPS: Final = {"nutch": nutch, "stormcrawler": stormcrawler}
 
 
-def arranged(pages: int, k: int) -> ArrangedHistory:
+def prepared(pages: int, k: int) -> PreparedHistory:
     """A history of so many pages, of which k are visited per cycle."""
     return prepare(
         ChangeHistory(np.zeros((WARMUP + 2, pages), bool), np.zeros(pages, int)), budget=k, warmup=WARMUP
@@ -76,7 +178,7 @@ def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[li
     """Page by page, by the crawler's own rule, within its bounds scaled to cycles."""
     pages = 30
     first = pages / k
-    peer = PEERS[name].make(arranged(pages, k))
+    peer = BASELINES[name].make(prepared(pages, k))
     assert isinstance(peer, Adaptive)
     expected = [first] * 3
     for cycle, outcomes in enumerate(found, 1):
@@ -91,7 +193,7 @@ def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[li
 
 def test_rates_are_those_of_the_terminal() -> None:
     """An allocating peer knows of every page what the terminal `rate` says, and allots by that."""
-    peer = PEERS["lambda-crawl"].make(arranged(4, 2))
+    peer = BASELINES["lambda-crawl"].make(prepared(4, 2))
     assert isinstance(peer, Allocated)
     peer.observe(1, np.arange(4), np.array([True, False, False, False]))
     peer.observe(3, np.array([2, 0]), np.array([False, True]))
@@ -112,7 +214,7 @@ def test_rates_are_those_of_the_terminal() -> None:
 def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
     """Pages that a peer visits in every scored cycle: the most overdue first, ties by page number."""
     pages = changed.shape[1]
-    peer = PEERS[name].make(arranged(pages, K))
+    peer = BASELINES[name].make(prepared(pages, K))
     assert isinstance(peer, Adaptive | Allocated)
     last, visited = [0] * pages, []
     for cycle in range(1, len(changed) + 1):
@@ -129,7 +231,7 @@ def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
     return visited
 
 
-@given(name=st.sampled_from(list(PEERS)), seed=st.integers(0, 2**32))
+@given(name=st.sampled_from(list(BASELINES)), seed=st.integers(0, 2**32))
 @settings(deadline=None, max_examples=40)
 def test_the_most_overdue_pages_are_visited_first(name: str, seed: int) -> None:
     """A replay finds, cycle by cycle, what a plain loop over pages finds."""
@@ -161,9 +263,9 @@ def test_a_policy_that_observes_is_told_of_every_cycle() -> None:
     """Of the warm-up cycles with all pages, of the others with the visits in their order; only then comes the
     next plan."""
     recorded = history(5)
-    arranged = prepare(recorded, budget=K, warmup=WARMUP)
+    prepared = prepare(recorded, budget=K, warmup=WARMUP)
     HEARD.clear()
-    run(arranged, "age", policy="tests.support.policies.listening")
+    run(prepared, "age", policy="tests.support.policies.listening")
     cycles, pages, found = zip(*HEARD, strict=True)
     assert list(cycles) == list(range(1, CYCLES + 1))
     assert [len(one) for one in pages] == [PAGES] * WARMUP + [K] * (CYCLES - WARMUP)

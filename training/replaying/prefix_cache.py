@@ -1,10 +1,9 @@
-"""Trails of replays that are over: who would choose alike in every cycle need not be replayed.
+"""Prefix cache of replays: a function that chooses as an earlier one did is not replayed again.
 
-What a replay does follows from the order in which its function puts the groups of each cycle, as far as
-pages are chosen. A search asks for many functions that differ where it does not matter, often in later
-generations, when those they are like have been replayed long ago. So it keeps, of each replay of which all
-states are listed, that order: a trail. Trails that part make a tree, and a function is led through it by its
-scores.
+The order in which a function ranks the groups of each cycle, as far as pages are chosen, determines its
+replay. A learning run evaluates many functions that differ only where it does not matter. The cache keeps
+this order, a trail, of each replay whose states are all listed. Trails share their first cycles and so form
+a tree; the scores of a function lead through it.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from typing import Final
 import numpy as np
 
 from scrapy_gp4c.scoring.terminals import Array, Clock
-from training.replaying.kernels.trails import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
+from training.replaying.kernels.prefix_cache import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
 from training.replaying.metrics import Floats, Tallies
 
 WIDTH: Final = 510
 """Groups of a cycle up to which a replay leaves a trail; there are 50 mostly."""
 MOST: Final = 16_384
-"""Trails that are kept."""
+"""PrefixCache that are kept."""
 ROOM: Final = 2**22
 """Rows that are kept, of 2 bytes; a trail takes some hundred."""
 
-Trodden = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "Trails"]
-"""The trails on one training set, by state columns, clock, and tallies that were counted."""
+PrefixCaches = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "PrefixCache"]
+"""The prefix caches of one training set, by state columns, clock, and tallies that were counted."""
 
 
-class Trails:
-    """All trails by the same listed states, as many as there is room for; then it begins anew."""
+class PrefixCache:
+    """Trails of replays by the same listed states; begins anew when it is full."""
 
     def __init__(self, cycles: int) -> None:
         """``cycles``: those that are scored."""

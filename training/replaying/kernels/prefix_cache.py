@@ -1,4 +1,4 @@
-"""Trails of replays: what decided, cycle by cycle, which groups were chosen; and who follows which."""
+"""PrefixCache of replays: what decided, cycle by cycle, which groups were chosen; and who follows which."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.replaying.kernels.compiled import inner, outer
+from training.replaying.kernels.compiling import inner, outer
 
 CHOSEN, LIVE, FIRST = range(3)
 """In a cycle of a trail: how many groups are foremost, how many there are; then the rows of their states, the
@@ -18,7 +18,7 @@ the branch of the same that came before; -1: there is none."""
 
 
 @inner
-def note(order, others, row_of, scores, trail):
+def write_prefix(order, others, row_of, scores, trail):
     """Write a cycle of a trail. `order`: what `order.foremost` gave, `others`: the slots of all other groups.
 
     `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; where there are more, `LIVE` is -1.
@@ -41,8 +41,8 @@ def note(order, others, row_of, scores, trail):
 def follow(scores, rows, starts, links):
     """The trail that agrees longest with a function of these `scores`, by row, and for how many cycles.
 
-    `rows`: all trails, as `note` writes them. `starts[trail, cycle]`: where in `rows` a cycle is, from that
-    on in which the trail leaves another. `links`: int32 ``[LINKS, trails]``. All are branches of the first.
+    `rows`: all trails, as `write_prefix` writes them. `starts[trail, cycle]`: where in `rows` a cycle
+    is, from that on in which the trail leaves another. `links`: int32 ``[LINKS, trails]``.
     """
     path = 0
     cycle = _agreed(scores, rows, starts[0], np.int64(0))

@@ -1,25 +1,150 @@
-"""Compiled loops of policies that sample make the visits that the policies choose, in the same order."""
+"""Copies in a replay: sums that are kept up to date are those of recounting.
+
+Compiled loops of policies that sample make the visits that the policies choose, in the same order.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.index.queries import parse_query_log
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.policy import PolicySettings, Round
 from scrapy_gp4c.scoring import functions
+from tests.support.contents import contents_of, random_pages
 from training.histories.history import ChangeHistory
-from training.replaying import sampled
-from training.replaying.arranged import prepare
-from training.replaying.dense import replay_dense
+from training.replaying import dense
+from training.replaying.dense import ContentCopies, Copies, replay_dense
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.kernels import sampling
-from training.replaying.metrics import Ints
+from training.replaying.metrics import CONTENT_BITS, Ints
+from training.replaying.prepared import prepare
+from training.replaying.refresh_value import Measuring, measured
+
+PAGES = 5
+CYCLES = 8
+PAGE_SETS = st.lists(st.sets(st.integers(0, PAGES - 1)), min_size=CYCLES, max_size=CYCLES)
+WEIGHTS = st.none() | st.lists(
+    st.integers(0, 8).map(lambda eighths: eighths / 8), min_size=PAGES, max_size=PAGES
+).filter(any)
+
+
+def array(pages: set[int]) -> np.ndarray:
+    """Page numbers, ascending."""
+    return np.array(sorted(pages), np.int64)
+
+
+@given(PAGE_SETS, PAGE_SETS, WEIGHTS, st.booleans())
+def test_sums_kept_up_to_date_are_those_of_recounting(
+    changes: list[set[int]], visits: list[set[int]], weight: list[float] | None, everything: bool
+) -> None:
+    """Weight, age and penalty of all copies, after every change and visit; with weights and without."""
+    history = ChangeHistory(np.zeros((CYCLES, PAGES), bool), np.zeros(PAGES, int), weight)
+    prepared = prepare(history, budget=1, warmup=0)
+    copies = Copies(prepared, ("stale_weight", "age_weight", "penalty") if everything else ("age_weight",))
+    missed = [0] * PAGES
+    first = [0] * PAGES
+    each = [1.0] * PAGES if weight is None else weight
+    unit = 2.0**prepared.weights.bits
+    for cycle, (changed, visited) in enumerate(zip(changes, visits, strict=True), start=1):
+        for page in changed:
+            first[page] = first[page] if missed[page] else cycle
+            missed[page] += 1
+        copies.change(cycle, array(changed))
+        assert copies.outdated == sum(map(bool, missed))
+        renewed = {page for page in visited if missed[page]}
+        copies.visit(array(renewed))
+        for page in renewed:
+            missed[page] = 0
+        stale = [page for page in range(PAGES) if missed[page]]
+        told = copies.tallies(cycle)
+        assert copies.missed.tolist() == missed
+        assert copies.outdated == len(stale)
+        assert told["stale_weight"] == sum(each[page] for page in stale) * unit
+        assert told["age_weight"] == sum(each[page] * (cycle - first[page] + 1) for page in stale) * unit
+        penalty = sum(
+            Fraction(each[page]) * sum(Fraction(1, i) for i in range(1, missed[page] + 1)) for page in stale
+        )
+        found = math.ldexp(told["penalty"], -prepared.weights.penalty_bits)
+        assert found == pytest.approx(float(penalty) if everything else 0.0, abs=1e-12)
+    copies.visit(array({page for page in range(PAGES) if missed[page]}))
+    assert not any(copies.tallies(CYCLES).values())
+
+
+@given(st.sets(st.integers(0, PAGES - 1)), WEIGHTS)
+def test_weights_of_pages_add_up(pages: set[int], weight: list[float] | None) -> None:
+    """In fixed point; a count of pages where all weigh the same."""
+    history = ChangeHistory(np.zeros((2, PAGES), bool), np.zeros(PAGES, int), weight)
+    prepared = prepare(history, budget=1, warmup=0)
+    found = Copies(prepared, ()).weight(array(pages))
+    wanted = len(pages) if weight is None else sum(weight[page] for page in pages)
+    assert found == wanted * 2**prepared.weights.bits
+
+
+def test_what_nobody_asks_for_is_not_summed() -> None:
+    """Change rates alone need to know only which copies are out of date."""
+    prepared = prepare(ChangeHistory(np.ones((3, 2), bool), np.zeros(2, int)), budget=1, warmup=0)
+    copies = Copies(prepared, ())
+    copies.change(1, np.array([0, 1]))
+    copies.visit(np.array([1]))
+    assert (copies.outdated, copies.missed.tolist()) == (1, [1, 0])
+    assert copies.tallies(1) == {}
+
+
+LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
+
+
+def test_copies_of_contents_lose_what_their_versions_lose(tmp_path: Path) -> None:
+    """Impact by its definition from the versions held; quality of a search of just these."""
+    history = measured(contents_of(tmp_path, random_pages(7)), Measuring(LOG))
+    impact = history.impact
+    assert impact is not None
+    prepared = prepare(history, budget=2, warmup=2)
+    rng = np.random.default_rng(1)
+    copies = ContentCopies(prepared)
+    held = impact.version[2].copy()
+    rows = []
+    for cycle in range(3, history.cycles + 1):
+        pages = rng.permutation(history.pages)[:2]
+        copies.visit(cycle, pages, history.changed[cycle - 1, pages])
+        held[pages] = impact.version[cycle, pages]
+        assert copies.held.tolist() == held.tolist()
+        rows.append(held.copy())
+    never = [impact.between(impact.version[2], live).sum() for live in impact.version[3:]]
+    lost = [impact.between(row, live).sum() for row, live in zip(rows, impact.version[3:], strict=True)]
+    told = {name: np.ldexp(row.astype(float), -CONTENT_BITS) for name, row in copies.tallies().items()}
+    assert told["impact"] == pytest.approx(1 - np.array(lost) / np.mean(never), abs=1e-9)
+    assert impact.quality is not None
+    assert told["quality"] == pytest.approx(impact.quality(np.array(rows)), abs=1e-9)
+    assert told["quality"].min() < 1.0
+
+
+def test_where_nothing_is_to_be_gained_nothing_is_lost(tmp_path: Path) -> None:
+    """Contents whose changes no query sees: every copy is as good as the page."""
+    log = parse_query_log(["z\t1"], "log")
+    history = measured(contents_of(tmp_path, [{0: "a", 1: "b", 2: "c"}, {0: "z"}]), Measuring(log))
+    copies = ContentCopies(prepare(history, budget=1, warmup=1))
+    copies.visit(2, np.array([1]), np.array([False]))
+    told = copies.tallies()
+    assert told["impact"].tolist() == told["quality"].tolist() == [2**CONTENT_BITS]
+
+
+def test_contents_are_needed() -> None:
+    """The error names the metrics and the option."""
+    prepared = prepare(ChangeHistory(np.ones((3, 2), bool), np.zeros(2, int)), budget=1)
+    with pytest.raises(HistoryError, match=r"impact and quality need contents.*--query-log"):
+        ContentCopies(prepared)
+
 
 POLICIES = (
     "rns", "gsb", "gsb(level='directory')", "gsb(level='cluster', sample=40)", "gsb(sample=1)", "db",
@@ -51,9 +176,9 @@ def visits(found: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[t
     def watch(cycle: int, pages: Ints, changed: np.ndarray) -> None:
         told.append((cycle, pages.tolist()))
 
-    arranged = prepare(found, budget=k, warmup=1)
+    prepared = prepare(found, budget=k, warmup=1)
     choice = table.load(policy)
-    replay_dense(arranged, functions.load("t * X"), (), watch, choice, by_rounds=by_rounds)
+    replay_dense(prepared, functions.load("t * X"), (), watch, choice, by_rounds=by_rounds)
     return told
 
 
@@ -82,9 +207,9 @@ def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> No
 
 def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
     """Of the first scored cycle."""
-    arranged = prepare(found, budget=5, warmup=1)
-    made = ReplayEvidence(arranged, columns)
-    made.begin(2, arranged.salts[0])
+    prepared = prepare(found, budget=5, warmup=1)
+    made = ReplayEvidence(prepared, columns)
+    made.begin(2, prepared.salts[0])
     return made
 
 
@@ -93,7 +218,7 @@ def test_only_what_has_a_loop_is_compiled() -> None:
     given_ = PolicySettings(functions.load("t"), 1)
     own = evidence(history(3, 30))
     has_loop = {
-        text: sampled.compiled(table.load(text).make(given_), own) is not None
+        text: dense.compiled(table.load(text).make(given_), own) is not None
         for text in ("rns", "db", "cb", "gsb", "lb", "groups", "top_k", "rr", "rounds")
     }
     assert [text for text in has_loop if has_loop[text]] == ["rns", "db", "cb", "gsb"]
@@ -103,26 +228,26 @@ def test_equal_turns_and_too_many_rings_are_left_to_the_policy(monkeypatch: pyte
     """The loop decides by whole draws, a turn is a float of them; and rings are not listed beyond a limit."""
     found = history(4, 30)
     own = evidence(found)
-    drawing = sampled._Draws(own)
+    drawing = dense._Draws(own)
     drawing.draw()
     assert drawing.turns(30) is not None
     drawing.drawn[3] = drawing.drawn[7] + np.uint64(1)
     assert drawing.turns(30) is None
-    run = sampled.SampledCycles(lambda round, missed: None, own)
+    run = dense.SampledCycles(lambda round, missed: None, own)
     assert not run.visit(Round(2, 0, 5), np.zeros(30, np.int32))
     assert own.visited == 0
-    monkeypatch.setattr(sampled, "MOST_NEAR", 20)
+    monkeypatch.setattr(dense, "MOST_NEAR", 20)
     order = np.array([[(a + b) % 9 for b in range(9)] for a in range(9)])
     grouping = Grouping(np.arange(30) % 9, 9, ClusterRanks(order))
-    assert sampled._all_rings(grouping, 0) is not None
-    assert sampled._all_rings(grouping, 2) is None
+    assert dense._all_rings(grouping, 0) is not None
+    assert dense._all_rings(grouping, 2) is None
 
 
 def test_rings_are_those_that_the_grouping_tells() -> None:
     """Every group has as many, some of them empty."""
     grouping = history(5, 60).neighbours.grouping("tree")
     for d in (0, 2, -3):
-        rings = sampled._all_rings(grouping, d)
+        rings = dense._all_rings(grouping, d)
         assert rings is not None
         assert rings.of_group == abs(d) + 1
         assert grouping.distances is not None
@@ -177,9 +302,9 @@ def test_an_engine_that_is_asked_for_plans_by_rounds(monkeypatch: pytest.MonkeyP
         return replay_dense(*given_, **choices)  # type: ignore[arg-type]
 
     monkeypatch.setattr(replay, "replay_dense", note)
-    arranged = prepare(found, budget=5, warmup=1)
-    one = replay.run(arranged, "t", policy="db", engine="dense")
-    other = replay.run(arranged, "t", policy="db")
+    prepared = prepare(found, budget=5, warmup=1)
+    one = replay.run(prepared, "t", policy="db", engine="dense")
+    other = replay.run(prepared, "t", policy="db")
     assert asked == [True, False]
     for field in dataclasses.fields(one):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))

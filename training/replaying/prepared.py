@@ -56,8 +56,8 @@ PREFIX_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True)
-class ArrangedHistory:
-    """A history arranged for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
+class PreparedHistory:
+    """A history prepared for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
 
     changed: npt.NDArray[np.bool_]
     """``[D, P]``: the history itself; row c - 1 tells what changed between cycles c - 1 and c."""
@@ -95,15 +95,15 @@ class ArrangedHistory:
     """What refreshing the pages is worth."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Needed state columns -> what `training.replaying.states` lists for them. These do not travel."""
-    cells: dict[bool, Any] = field(default_factory=dict)
-    """Whether directories count -> the `training.replaying.cells` after the warm-up."""
+    buckets: dict[bool, Any] = field(default_factory=dict)
+    """Whether directories count -> the `training.replaying.buckets` after the warm-up."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
     """What `training.evolution.learning.compare` found out."""
 
     def __getstate__(self) -> dict[str, object]:
         """What to pickle: the same before and after replays."""
         names = (own.name for own in fields(self))
-        return {name: {} if name in ("states", "cells", "means") else getattr(self, name) for name in names}
+        return {name: {} if name in ("states", "buckets", "means") else getattr(self, name) for name in names}
 
     @cached_property
     def changes(self) -> list[Ints]:
@@ -147,7 +147,7 @@ class ArrangedHistory:
 
 
 _KEPT: Final[weakref.WeakValueDictionary[int, ChangeHistory]] = weakref.WeakValueDictionary()
-_ARRANGED: Final[dict[int, dict[tuple[CrawlChoices, type], ArrangedHistory]]] = {}
+_PREPARED: Final[dict[int, dict[tuple[CrawlChoices, type], PreparedHistory]]] = {}
 KEEP: Final = 8
 """Arrangements kept per history, those used last: more than any caller goes through in turn (a decision needs
 `comparing.decision.REPLAYS`). Of a history of 417,048 pages and 57 cycles each takes 30 MB of its own."""
@@ -160,31 +160,31 @@ def prepare(
     warmup: int = DEFAULTS.warmup,
     ties: Ties = DEFAULTS.ties,
     seed: int = DEFAULTS.seed,
-) -> ArrangedHistory:
-    """Arrange `history` for replays with these choices, or return what an earlier call arranged.
+) -> PreparedHistory:
+    """Arrange `history` for replays with these choices, or return what an earlier call prepared.
 
     Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
     """
     return prepare_for(history, CrawlChoices(budget, warmup, ties, None, seed))
 
 
-def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
+def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
     """`prepare` for a crawl, whatever its clock and policy."""
     choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:
         _KEPT[key] = history
-        _ARRANGED[key] = {}
-        weakref.finalize(history, _ARRANGED.pop, key, None)
-    kept = _ARRANGED[key]
-    arranged = kept.pop(choice, None) or _arrange(history, crawl)
+        _PREPARED[key] = {}
+        weakref.finalize(history, _PREPARED.pop, key, None)
+    kept = _PREPARED[key]
+    prepared = kept.pop(choice, None) or _arrange(history, crawl)
     while len(kept) >= KEEP:
         kept.pop(next(iter(kept)))
-    kept[choice] = arranged
-    return arranged
+    kept[choice] = prepared
+    return prepared
 
 
-def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
+def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
     budget, warmup, ties, _, seed, _ = crawl
     changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
     cycles, pages = changed.shape
@@ -207,7 +207,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> ArrangedHistory:
         drawn, drawn_start = _prefixes(pages, k, salts)
     else:
         drawn, drawn_start = np.empty(0, np.uint32), np.zeros(scored + 1, np.int64)
-    return ArrangedHistory(
+    return PreparedHistory(
         changed,
         words,
         weights,

@@ -4,18 +4,32 @@ SBR (Cho & Garcia-Molina 2000) and EBR (Wolf et al. 2002) as Pandey & Olston 200
 pages change as Poisson processes; x_p refreshes of page p in T cycles leave its copy current for the share
 x / (lambda T) (1 - exp(-lambda T / x)) of the time. `allocate_visits` makes the weighted sum of these most,
 exactly; `slots` turns the numbers into cycles (the transportation problem of Wolf et al., section 4).
+
+SBR and EBR as policies of a replay: they know all updates beforehand, as Pandey & Olston 2005 let them.
+
+Section 6.1.1, staleness-based: pages are current as often as can be, an update counting if it differs by at
+least tau. Section 6.1.2, embarrassment-based: a page weighs by its clicks and by how many of its updates
+differ so much. Both plan all refreshes at once (`refreshing`); what they leave over goes by age.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
+
+from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.parameters import share
+from scrapy_gp4c.policies.policy import Chosen, Evidence, Round
+from training.replaying.baselines import Baseline
+from training.replaying.prepared import PreparedHistory
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -70,12 +84,12 @@ def slots(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
     wanted = np.clip(np.ceil((nth - phase[page]) * cycles / visits[page]).astype(np.int64), 1, cycles)
     order = np.lexsort((page, wanted))
-    ends = np.concatenate(([0], _made(np.bincount(wanted, minlength=cycles + 1)[1:], budget)))
+    ends = np.concatenate(([0], _visits_made(np.bincount(wanted, minlength=cycles + 1)[1:], budget)))
     rows = [page[order[first:end]] for first, end in pairwise(ends.tolist())]
     return [np.sort(row) for row in _told_apart(rows)]
 
 
-def _made(wanted: Ints, budget: int) -> Ints:
+def _visits_made(wanted: Ints, budget: int) -> Ints:
     """Visits made up to the end of every cycle: the total shift is the sum of |made - wanted so far|."""
     cycles, total = len(wanted), int(wanted.sum())
     if (wanted <= budget).all():
@@ -130,3 +144,113 @@ def _swapped(rows: list[Ints], sets: list[set[int]], cycle: int, page: int) -> i
 def whole_budget(share: float, pages: int) -> int:
     """Visits per cycle of a share of the pages, at least 1."""
     return max(1, math.floor(share * pages + 0.5))
+
+
+SOURCE: Final = "Pandey & Olston 2005"
+MEANINGS: Final = {
+    "sbr": "as often as keeps most copies current, by updates that differ by tau; knows all updates",
+    "ebr": "the same where users look, by the clicks of a search; knows all updates",
+}
+"""Name -> what a policy puts first."""
+_PARAMETERS: Final = {"tau": share(0.0)}
+_ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
+
+
+class Known(NamedTuple):
+    """What is known of P pages."""
+
+    page: Ints
+    """``[updates]``: page of each update, ascending."""
+    difference: Floats
+    """``[updates]``: share of the shingles in which it differs."""
+    clicks: Floats
+    """``[P]``: how often users look at each page."""
+    cycles: int
+    """In which these are all updates."""
+
+
+def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
+    """Mean of the values of each page, 0 where it has none: ``[P]``."""
+    total = np.bincount(page, values, pages)
+    return np.asarray(total / np.maximum(np.bincount(page, minlength=pages), 1))
+
+
+def allotted(known: Known, policy: str, tau: float, budget: int, cycles: int) -> Ints:
+    """Refreshes of every page in so many cycles, ``budget`` a cycle in all: ``[P]``."""
+    pages = len(known.clicks)
+    counted = known.difference >= tau if tau > 0.0 else np.ones(len(known.page), np.bool_)
+    if policy == "sbr":
+        rates = change_rates(np.bincount(known.page[counted], minlength=pages), known.cycles)
+        weights = np.ones(pages)
+    else:
+        rates = change_rates(np.bincount(known.page, minlength=pages), known.cycles)
+        weights = mean_by_page(known.page, counted.astype(float), pages) * known.clicks
+    return allocate_visits(rates, weights, budget, cycles)
+
+
+def in_cycles(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
+    """The pages to refresh in each cycle, ``visits`` times each; the phases are drawn once."""
+    return slots(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
+
+
+def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
+    """Planned pages, and those visited longest ago up to the budget; ``last``: last visits, ``[P]``."""
+    left = budget - len(planned)
+    if left <= 0:
+        return planned[:budget]
+    oldest = np.argsort(last, kind="stable")
+    oldest = oldest[~np.isin(oldest, planned)]
+    return np.concatenate((planned, oldest[:left]))
+
+
+class Timetable:
+    """Visits the pages of a timetable; the rest of the budget goes by age."""
+
+    rounds = 1
+
+    def __init__(self, name: str, rows: list[Ints], first: int, pages: int) -> None:
+        """Take the pages of every cycle from `first` on."""
+        self.name = name
+        self._rows, self._first = rows, first
+        self._last = np.zeros(pages, np.int64)
+
+    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        """The cycle's row."""
+        chosen = with_oldest(self._rows[round.cycle - self._first], self._last, round.remaining)
+        return Chosen(chosen.astype(np.uint32), np.full(len(chosen), np.nan), None)
+
+    def observe(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+        """Note the visits."""
+        self._last[pages] = cycle
+
+
+def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) -> Timetable:
+    impact = prepared.impact
+    if impact is None or impact.difference is None or impact.clicks is None:
+        raise PolicyError(
+            f"the policy {text!r} needs all pages of a file of contents and a log of queries: replay one "
+            "with --query-log"
+        )
+    page, cycle = np.nonzero(prepared.changed.T)
+    known = Known(page, impact.difference[cycle, page].astype(np.float64), impact.clicks(), prepared.cycles)
+    scored = prepared.cycles - prepared.warmup
+    visits = allotted(known, policy, tau, prepared.k, scored)
+    rows = in_cycles(visits, prepared.k, scored, prepared.seed)
+    return Timetable(text, rows, prepared.warmup + 1, prepared.pages)
+
+
+def is_replays(given: str) -> bool:
+    """Tell whether a policy's text is one of these, which no crawl has."""
+    return given.partition("(")[0].strip() in MEANINGS
+
+
+def load(given: str) -> Baseline | None:
+    """Read ``sbr(tau=0.3)`` or ``ebr(tau=0.5)``; None for other texts. Raises PolicyError."""
+    if not is_replays(given):
+        return None
+    text = given.strip()
+    refused = PolicyError(f"the policy of others is {_ACCEPTED}; found {text[:80]!r}")
+    name, arguments = table.parse(text, MEANINGS, refused)
+    table.check_arguments(text, name, _PARAMETERS, arguments)
+    tau = float(arguments.get("tau", 0.0))
+    return Baseline(text, partial(_timetable, text, name, tau), SOURCE, MEANINGS[name])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.primitives import WATCH
 from training.evolution.variation import drawing_from, expression_of, primitive_set
-from training.replaying.programs import Program
+from training.replaying.grouped import Program
 
 NUMBERS = np.array(
     [

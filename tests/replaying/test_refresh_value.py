@@ -1,0 +1,249 @@
+"""Links between texts: what is a link, where it leads, what counts.
+
+What refreshes are worth, in replays of contents.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import HistoryError, ScoreError
+from scrapy_gp4c.index.impact import Refreshes, impacts
+from scrapy_gp4c.index.queries import parse_query_log
+from scrapy_gp4c.index.scores import Postings
+from scrapy_gp4c.words.tokens import tokens
+from tests.support.contents import contents_of, random_pages
+from training.histories.contents import ContentHistory
+from training.histories.history import ChangeHistory
+from training.replaying.refresh_value import Measuring, known, link_importance, measured, read_importance
+from training.replaying.replay import replay
+from training.replaying.search import count
+
+
+def counted(texts: dict[str, str | None], sites: list[int] | None = None) -> dict[str, float]:
+    """Importance by page name; ``texts``: name -> text in cycle 0."""
+    pages = len(texts)
+    numbers = np.arange(pages, dtype=np.int32)
+    history = ChangeHistory(np.ones((1, pages), bool), sites or np.zeros(pages, int), page_names=list(texts))
+    contents = ContentHistory(
+        history, np.array([numbers, numbers]), np.arange(pages + 1, dtype=np.int32), list(texts.values())
+    )
+    return dict(zip(texts, link_importance(contents).tolist(), strict=True))
+
+
+def linked(page: str, target: str, others: tuple[str, ...]) -> set[str]:
+    """The pages that count one more for a link of a page."""
+    found = counted({page: f"see [here]({target})", **dict.fromkeys(others, "")})
+    assert set(found.values()) <= {1.0, 2.0}
+    return {name for name, number in found.items() if number == 2.0}
+
+
+DOCS = "docs"
+"""The folder that links from the root may leave out."""
+OTHERS = (f"{DOCS}/a.md", f"{DOCS}/b/index.md", "c.rst", f"{DOCS}/guide/d.html", "README.md")
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ("a.md", {f"{DOCS}/a.md"}),
+        ("A.MD", {f"{DOCS}/a.md"}),
+        ("./a", {f"{DOCS}/a.md"}),
+        ("a/", {f"{DOCS}/a.md"}),
+        ("a#part", {f"{DOCS}/a.md"}),
+        ("a.html?x=1", {f"{DOCS}/a.md"}),
+        ("../a", {f"{DOCS}/a.md"}),
+        ("d", {f"{DOCS}/guide/d.html"}),
+        ("%61.md", {f"{DOCS}/a.md"}),
+        ("b/", {f"{DOCS}/b/index.md"}),
+        ("b/index.html", {f"{DOCS}/b/index.md"}),
+        (f"/{DOCS}/b", {f"{DOCS}/b/index.md"}),
+        ("/a", {f"{DOCS}/a.md"}),
+        ("/c.html", {"c.rst"}),
+        ("../c.rst", {"c.rst"}),
+        ("/", {"README.md"}),
+        ("#part", set()),
+        ("guide", set()),
+        ("elsewhere.md", set()),
+        (f"https://example.com/{DOCS}/a.md", set()),
+        (f"//example.com/{DOCS}/a.md", set()),
+        (f"//[example.com/{DOCS}/a.md", set()),
+        ("../../../c.rst", set()),
+    ],
+)
+def test_where_a_link_leads(target: str, wanted: set[str]) -> None:
+    """Beside the page, below it, from the root or from docs; hosts are elsewhere, the page itself nowhere."""
+    assert linked(f"{DOCS}/guide.md", target, OTHERS) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[to](b.md)",
+        "[to]( b.md 'title')",
+        "[to](<b.md>)",
+        '<a class=x href="b.html">to</a>',
+        "<a href='b'>to</a>",
+        "[to]: b.md",
+        "text\n  [to]: ./b",
+        "`to <b.rst>`_",
+        "![image](b)",
+    ],
+)
+def test_what_is_a_link(text: str) -> None:
+    """In Markdown, HTML and reStructuredText."""
+    assert counted({"a": text, "b": ""}) == {"a": 1.0, "b": 2.0}
+
+
+@pytest.mark.parametrize("text", ["b.md", "(b.md)", "[b.md]", "`b.md`", "href=b.md", "[to] b.md", None])
+def test_what_is_none(text: str | None) -> None:
+    """Names alone are text; a page that is not there links to nothing."""
+    assert counted({"a": text, "b": ""}) == {"a": 1.0, "b": 1.0}
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=8), min_size=5, max_size=5))
+def test_pages_that_link_are_counted_once_each(targets: list[list[int]]) -> None:
+    """However often they link; links to themselves and from other sites do not count."""
+    sites = [0, 0, 0, 1, 1]
+    texts: dict[str, str | None] = {
+        f"p{page}.md": " ".join(f"[x](p{target})" for target in own) for page, own in enumerate(targets)
+    }
+    wanted = [
+        1.0
+        + sum(page in targets[other] and sites[page] == sites[other] for other in range(5) if other != page)
+        for page in range(5)
+    ]
+    assert list(counted(texts, sites).values()) == wanted
+
+
+@example("//[")
+@example("http:////]")
+@given(st.text("ab./:[]%#?@\u2100 <>\"'()", max_size=12))
+def test_no_text_of_a_link_is_an_error(target: str) -> None:
+    """What people write into links need not be an address."""
+    for text in (f"[x]({target})", f"<a href='{target}'>", f"[x]: {target}"):
+        found = counted({"a.md": text, "b.md": ""})
+        assert found["a.md"] == 1.0
+        if "b" not in target:
+            assert found["b.md"] == 1.0
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=3), st.lists(st.sampled_from("xyz"), min_size=1))
+def test_a_relative_link_is_resolved_as_a_path(folder: list[str], steps: list[str]) -> None:
+    """Up as many folders as the page is deep, then down: the page that stands there."""
+    page, target = "/".join([*folder, "page.md"]), "/".join([*steps, "target.md"])
+    found = counted({page: f"[x]({'../' * len(folder)}{PurePosixPath(target)})", target: ""})
+    assert found[target] == 2.0
+
+
+def test_only_the_first_cycle_counts() -> None:
+    """Importance is known before the crawl begins."""
+    history = ChangeHistory(np.array([[True, False]]), np.zeros(2, int), page_names=["a", "b"])
+    version = np.array([[0, 2], [1, 2]], np.int32)
+    later = ContentHistory(history, version, np.array([0, 2, 3], np.int32), ["", "[x](b)", ""])
+    assert link_importance(later).tolist() == [1.0, 1.0]
+
+
+LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> ChangeHistory:
+    """Eight pages over six cycles, measured."""
+    return measured(contents_of(tmp_path, random_pages(7)), Measuring(LOG))
+
+
+def test_every_pair_is_what_the_estimator_makes_of_the_two_texts(tmp_path: Path) -> None:
+    """Told from the texts, term by term; a page that is gone has none."""
+    contents = contents_of(tmp_path, random_pages(7))
+    impact = measured(contents, Measuring(LOG)).impact
+    estimator = known(count(contents).of(LOG), Measuring(LOG))
+    page = contents.history.pages - 1
+    texts = contents.texts[contents.first_version[page] : contents.first_version[page + 1]]
+    for old in range(len(texts)):
+        for new in range(old + 1, len(texts)):
+            sides = [tokens(texts[side] or "") for side in (old, new)]
+            terms = np.array([i for i, term in enumerate(LOG.terms) if any(term in words for words in sides)])
+            before, after = (
+                Postings(
+                    terms,
+                    np.array([words.count(LOG.terms[term]) for term in terms]),
+                    np.full(len(terms), len(words)),
+                )
+                for words in sides
+            )
+            wanted = impacts(estimator, Refreshes(np.zeros(len(terms), int), before, after), 1)[0]
+            found = impact.between(np.array([old]), np.array([new]), np.array([page]))[0]
+            assert found == pytest.approx(wanted, rel=1e-6)
+    assert impact.gain.max() > 0
+
+
+def test_a_replay_measures_its_own_visits(history: ChangeHistory) -> None:
+    """The terminals against a plain walk through a page's visits; quality is 1 where all are visited."""
+    impact = history.impact
+    everything = replay(history, "t", budget=1.0, warmup=1, metrics=("impact", "quality"))
+    assert everything.quality.tolist() == everything.impact.tolist() == [1.0] * 5
+    x = []
+    for cycle in range(1, history.cycles):
+        x.append(impact.between(impact.version[cycle - 1], impact.version[cycle]))
+    mean = np.mean(x, axis=0)
+    fade = 0.5 ** (np.arange(len(x))[::-1] / 4)
+    decayed = fade @ np.array(x) / fade.sum()
+    # In the last cycle the budget is one page: that of the highest value.
+    for terminal, values in (("dq_rate", mean), ("dq_last", x[-1]), ("dq_decay", decayed)):
+        one = replay(history, terminal, budget=1, warmup=5, ties="order", metrics=("impact", "change_rate"))
+        best = int(np.argmax(values))
+        last = impact.version[5].copy()
+        last[best] = impact.version[6, best]
+        lost = impact.between(last, impact.version[6]).sum() / impact.unrefreshed(5).mean()
+        assert one.impact[-1] == pytest.approx(1 - lost, abs=1e-9), terminal
+
+
+def test_parts_of_a_history_keep_what_their_refreshes_are_worth(history: ChangeHistory) -> None:
+    """Quality is of all pages and the last cycles alone."""
+    pages = np.array([5, 7])
+    part = history.take(pages, slice(2, 6))
+    assert part.impact.version.tolist() == history.impact.version[2:7, pages].tolist()
+    both = part.impact.version[0], part.impact.version[-1]
+    assert part.impact.between(*both).tolist() == history.impact.between(*both, pages).tolist()
+    assert part.impact.quality is None
+    assert history.take(cycles=slice(0, 4)).impact.quality is None
+    assert history.take(cycles=slice(2, 6)).impact.quality is not None
+
+
+def test_without_contents_nothing_is_measured() -> None:
+    """The message names what is missing."""
+    history = ChangeHistory(np.eye(4, dtype=bool), np.zeros(4, int))
+    with pytest.raises(ScoreError, match=r"dq_rate.* need contents and a log of queries"):
+        replay(history, "user-centric", budget=1)
+    with pytest.raises(HistoryError, match="need contents and a log of queries"):
+        replay(history, "t", budget=1, metrics=("impact",))
+
+
+def test_links_between_texts_count(tmp_path: Path) -> None:
+    """Markdown, HTML and reStructuredText; with and without ending; once a page; no page links to itself."""
+    pages = [
+        {0: "[one](page1.md) [again](./page1) <a href='page2'>two</a> [me](page0)", 1: "x"},
+        {0: "`two <page2.rst>`_ and https://example.com/page3"},
+        {0: "[far](https://example.com/page1)"},
+    ]
+    assert link_importance(contents_of(tmp_path, pages)).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_importance_is_read(tmp_path: Path) -> None:
+    """A number above 0 for every page."""
+    contents = contents_of(tmp_path, [{0: "x", 1: "y"}, {0: "z"}])
+    path = tmp_path / "importance.tsv"
+    path.write_text("docs\tpage1\t2.5\ndocs\tpage0\t1\n")
+    assert read_importance(path, contents.history).tolist() == [1.0, 2.5]
+    path.write_text("docs\tpage1\t2.5\n")
+    with pytest.raises(HistoryError, match="none for 'page0' of 'docs'"):
+        read_importance(path, contents.history)
+    path.write_text("docs\tpage1\t0\n")
+    with pytest.raises(HistoryError, match="line 1: expected site<TAB>page<TAB>number above 0"):
+        read_importance(path, contents.history)

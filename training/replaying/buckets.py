@@ -1,0 +1,274 @@
+"""The own states of the pages of a replay: few, so that each is kept once, and visits make new ones of them.
+
+As in `training.replaying.grouped`, but that pages are told one by one, by the number of their state.
+
+Buckets: the pages in equal own state and of one directory, which many score functions score alike.
+
+They are far fewer than pages (a fifth to an eighth of 250,000), so that each is scored once, and the best
+are looked for among them. A page that is visited leaves its bucket, and gets into another when the cycle is
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.policies.policy import Pages
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.draws import mix
+from scrapy_gp4c.scoring.ranking import best_k
+from scrapy_gp4c.scoring.terminals import Array
+from training.replaying.metrics import Floats
+
+SLACK: Final = 4096
+"""States beyond twice as many as pages are in, by which they may grow until the others are dropped."""
+MOST_WAITING: Final = 2
+"""Visits that may wait until the states of all pages are brought up to date, in times the pages."""
+
+
+class PageStates(Mapping[str, Array]):
+    """State columns of P pages by name, each ``[P]``, and the N states that these are in."""
+
+    def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
+        """Take the columns of the first states, ``[N]``, and the state of each page, ``[P]``."""
+        self.columns = dict(state)
+        """Columns of `scrapy_gp4c.scoring.terminals.STATE` in the states, each ``[N]``."""
+        self._number = number.astype(np.int32)
+        self._moved: list[tuple[npt.NDArray[Any], npt.NDArray[np.intp]]] = []
+        self._waiting = 0
+        self.renumbered: npt.NDArray[np.intp] | None = None
+        """Numbers of now by those before the last visits, where these have changed; 0 of what was dropped."""
+        self._of_pages: dict[str, Array] = {}
+        self._most = 2 * self.states + SLACK
+
+    def __getitem__(self, name: str) -> Array:
+        column = self._of_pages.get(name)
+        if column is None:  # from now on it is kept up to date
+            column = self._of_pages[name] = self.columns[name].take(self.number)
+        return column
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def number(self) -> npt.NDArray[np.int32]:
+        """``[P]``: the state that each page is in; brought up to date when it is asked for."""
+        for pages, number in self._moved:
+            self._number[pages] = number
+        self._moved, self._waiting = [], 0
+        return self._number
+
+    @property
+    def states(self) -> int:
+        """N."""
+        return len(next(iter(self.columns.values())))
+
+    def observe(
+        self,
+        pages: npt.NDArray[Any],
+        changed: npt.NDArray[np.bool_],
+        cycle: int,
+        before: npt.NDArray[np.int32] | None = None,
+    ) -> npt.NDArray[np.intp]:
+        """Add a judged visit to distinct pages; whether each had changed: both ``[visits]``.
+
+        ``before``: the states that they were in, ``[visits]``, where somebody knows. Returns the states that
+        they are in now, and no page was in before: ``[visits]``.
+        """
+        self.renumbered = None
+        if not len(pages):
+            return np.empty(0, np.intp)
+        moved = 2 * (self.number[pages] if before is None else before) + changed
+        used = np.flatnonzero(np.bincount(moved))
+        after = {name: values.take(used >> 1) for name, values in self.columns.items()}
+        terminals.observe(after, used & 1, cycle)
+        kept, state = _merged(after)
+        target = np.empty(int(used[-1]) + 1, np.intp)
+        target[used] = self.states + state
+        self.columns = {
+            name: np.concatenate((values, after[name][kept])) for name, values in self.columns.items()
+        }
+        number = target[moved]
+        self._moved.append((pages, number))
+        self._waiting += len(pages)
+        if self._waiting > MOST_WAITING * len(self._number):
+            _ = self.number
+        for name, column in self._of_pages.items():
+            column[pages] = self.columns[name].take(number)
+        if self.states > self._most:
+            self.renumbered = self._drop()
+            number = self.renumbered[number]
+        return np.asarray(number)
+
+    def _drop(self) -> npt.NDArray[np.intp]:
+        """Forget the states that no page is in; returns where the others are now."""
+        kept = np.flatnonzero(np.bincount(self.number, minlength=self.states))
+        target = np.zeros(self.states, np.intp)
+        target[kept] = np.arange(len(kept))
+        self._number[:] = target[self._number]
+        self.columns = {name: values[kept] for name, values in self.columns.items()}
+        self._most = 2 * len(kept) + SLACK
+        return target
+
+
+def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows that differ, and for each row which of those it equals; all of them where a hash cannot tell."""
+    hashed = np.zeros(len(next(iter(state.values()))), np.uint64)
+    bits = [values.astype(np.float64).view(np.uint64) for values in state.values()]
+    with np.errstate(over="ignore"):
+        for own in bits:
+            hashed = mix(hashed + own)
+    _, kept, number = np.unique(hashed, return_index=True, return_inverse=True)
+    if any((own[kept][number] != own).any() for own in bits):
+        everything = np.arange(len(hashed))
+        return everything, everything
+    return kept, number
+
+
+AHEAD: Final = 4
+"""Times the pages of a round that are looked for at once, for the rounds to come."""
+FEW_MORE: Final = 1.5
+"""Times the pages of a round up to which sorting what is not needed takes less than leaving it out."""
+
+BucketNumbers = npt.NDArray[np.int32]
+
+
+class Buckets:
+    """The buckets of P pages, none at first: `gather` or `restore` makes them."""
+
+    def __init__(self, pages: int) -> None:
+        """Take P."""
+        from training.replaying.kernels import bits, dense  # compile: only when they are used
+
+        self._kernels: Any = dense
+        self._fill_keys: Any = bits.fill_keys
+
+        def memory(dtype: type, *size: int) -> npt.NDArray[Any]:
+            return np.empty(size, dtype)
+
+        self._memory = dense.Memory(
+            bucket_of=memory(np.int32, pages),
+            shares=memory(np.int32, pages, 2),
+            count=memory(np.int32, pages),
+            listed=memory(np.int32, pages, 2),
+            arena=memory(np.uint32, 2 * pages),
+            sizes=np.zeros(dense.SIZES, np.int64),
+        )
+        # One more: the kernels write every row before they know whether it counts.
+        self._rows = memory(np.int32, pages + 1)
+        self._found = tuple(memory(dtype, pages + 1) for dtype in (np.uint32, np.float64, np.int32))
+        self._told = memory(np.int32, 0)
+        self._left = memory(np.int32, pages, 2)
+
+    def gather(self, number: BucketNumbers, directory: npt.NDArray[np.intp]) -> None:
+        """Put all pages into buckets, by their states and directories, each ``[P]``."""
+        self._memory.sizes[:] = 0
+        pages = np.arange(len(number))
+        self._kernels.put_in(pages, number.astype(np.intp), directory.astype(np.int32), self._memory)
+        self.begin()
+
+    def copy(self) -> Any:
+        """What `restore` makes the same buckets of, as long as no page has left its own."""
+        used = dict.fromkeys(("shares", "count", "listed"), self.buckets)
+        used |= dict.fromkeys(("bucket_of", "arena"), len(self._left)) | {"sizes": self._kernels.SIZES}
+        return self._memory._replace(
+            **{name: getattr(self._memory, name)[:size].copy() for name, size in used.items()}
+        )
+
+    def restore(self, copied: Any) -> None:
+        """Have the buckets of then."""
+        for own, other in zip(self._memory, copied, strict=True):
+            own[: len(other)] = other
+        self.begin()
+
+    def begin(self) -> None:
+        """A cycle begins."""
+        self._least: float | None = None
+        self._visited = 0
+        own, directory = self._memory.shares[: self.buckets].T
+        self.own: npt.NDArray[np.intp] = own.astype(np.intp)
+        """State of each bucket's pages, ``[C]``."""
+        self.directory: npt.NDArray[np.intp] = directory.astype(np.intp)
+        """Directory of each bucket, ``[C]``."""
+
+    @property
+    def buckets(self) -> int:
+        """C, with those that are empty."""
+        return int(self._memory.sizes[self._kernels.BUCKETS])
+
+    @property
+    def left(self) -> BucketNumbers:
+        """States of the pages that have left their buckets, in that order, before: ``[visits]``."""
+        return self._left[: self._visited, self._kernels.OWN]
+
+    def visit(self, pages: Pages, are_told: bool) -> BucketNumbers:
+        """Pages leave their buckets; returns their directories. ``are_told``: `best` has just told these."""
+        buckets = self._told if are_told else self._memory.bucket_of[pages]
+        shares = self._left[self._visited : self._visited + len(pages)]
+        self._kernels.take_out(pages, buckets, self._memory, shares)
+        self._visited += len(pages)
+        return shares[:, self._kernels.DIRECTORY]
+
+    def observe(
+        self,
+        pages: npt.NDArray[np.int64],
+        number: npt.NDArray[np.intp],
+        renumbered: npt.NDArray[np.intp] | None,
+    ) -> bool:
+        """The pages that have left their buckets, in that order, get into those of their states of now.
+
+        ``renumbered``: see `PageStates`. False: there is no room for them, all are to be gathered anew.
+        """
+        if self._memory.sizes[self._kernels.TAIL] + len(pages) > len(self._memory.arena):
+            return False
+        if renumbered is not None:
+            self._memory.shares[: self.buckets, self._kernels.OWN] = renumbered[self.own]
+        directory = self._left[: self._visited, self._kernels.DIRECTORY].copy()
+        self._kernels.put_in(pages, number, directory, self._memory)
+        return True
+
+    def best(self, scores: Floats, k: int, salt: np.uint64, by_draw: bool) -> tuple[Pages, Floats, int]:
+        """The k pages of the highest scores, these, and what decides among ties for the last: best first.
+
+        Ties are decided by a draw with the salt, or by the page's number. ``scores``: of each bucket,
+        ``[C]``, not NaN; ``k``: at least 1, at most the pages in buckets.
+        """
+        rows = self._candidates(scores, k)
+        found = self._kernels.spread(rows, scores, self._memory, *self._found)
+        pages, own, buckets = (one[:found] for one in self._found)
+        keys = np.empty(found, np.uint64)
+        self._fill_keys(pages, salt, by_draw, keys)
+        if found > FEW_MORE * k:  # most of them are of the lowest score
+            higher, lowest = np.flatnonzero(own > own.min()), np.flatnonzero(own == own.min())
+            among = best_k(np.zeros(len(lowest)), keys[lowest], k - len(higher))
+            kept = np.concatenate((higher, lowest[among]))
+            pages, own, buckets, keys = (one[kept] for one in (pages, own, buckets, keys))
+        order = self._kernels.in_order(own, keys)[:k]
+        self._told = buckets[order]
+        return pages[order], own[order], int(keys[order[-1]])
+
+    def _candidates(self, scores: Floats, k: int) -> BucketNumbers:
+        """Buckets that hold the k best pages; not more pages beyond, but for ties, than are few."""
+        count = self._memory.count[: self.buckets]
+        found = pages = 0
+        if self._least is not None:
+            found, pages = self._kernels.reaching(scores, count, self._least, self._rows)
+        if not k <= pages <= 2 * AHEAD * k:
+            # Later rounds of a cycle find theirs above the same bound.
+            wanted = k if self._least is None else min(AHEAD * k, len(self._left) - self._visited)
+            self._least = self._kernels.start_of_bin(self._kernels.border(scores, count, wanted))
+            found, pages = self._kernels.reaching(scores, count, self._least, self._rows)
+        rows = self._rows[:found]
+        if pages <= FEW_MORE * k:
+            return rows
+        return rows[: self._kernels.narrowed(rows, scores, count, k)]

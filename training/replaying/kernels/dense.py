@@ -1,0 +1,408 @@
+"""Find the rows of the highest scores, without sorting the others.
+
+Buckets, the pages in equal own state and of one directory: fill them, find the best, empty them.
+
+All pages of a bucket get into it at once. From then on pages only leave it: these stay in its list, and
+`Memory.bucket_of` tells that they are gone.
+
+Scores of pages, of what they share with others.
+
+Sums over visits, by directory and site.
+"""
+
+# Compiled code: numba infers the types, which mypy cannot follow.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from training.replaying.kernels.bits import mix
+from training.replaying.kernels.memory import Array
+
+SHIFT = 48
+"""Scores are counted by their highest 16 bits: sign, exponent, and the first bits behind it."""
+BINS = 1 << (64 - SHIFT)
+_SIGN = np.int64(-(2**63))
+
+
+DIGIT_BITS = 11
+_DIGITS = 1 << DIGIT_BITS
+FIRST_PASSES = 3
+"""Digits by which scores are sorted at first."""
+_FEW = 48
+"""Ties up to which sorting in place is fastest."""
+
+
+@njit(cache=True)
+def ordered_bits(b):
+    """Bits of a float, given as int64, so that numbers are in the order of these."""
+    if b == _SIGN:  # -0.0 is equal to 0.0
+        b = np.int64(0)
+    return np.uint64(b ^ ((b >> 63) | _SIGN))  # negative numbers are turned over
+
+
+@njit(cache=True)
+def bin_of(b):
+    """Where a score of these bits is counted; the higher, the higher."""
+    return np.uint16(ordered_bits(b) >> np.uint64(SHIFT))
+
+
+def start_of_bin(number):
+    """The lowest number that is counted there: float, if any finite one is."""
+    lowest = np.uint64(number) << np.uint64(SHIFT)
+    is_negative = not lowest >> np.uint64(63)
+    return float((~lowest if is_negative else lowest ^ np.uint64(1 << 63)).view(np.float64))
+
+
+@njit(cache=True)
+def highest(scores, k, counts, bins, above, among):
+    """Rows whose score is certainly among the k highest, and those of which some are; how many of each.
+
+    `counts`: int32 ``[BINS]``, `bins`: uint16 ``[P]``, for work. `above`, `among`: uint32 ``[P + 1]``,
+    written to: every score of `above` is higher than those of `among`, and these than all others.
+    """
+    counts[:] = 0
+    bits = scores.view(np.int64)
+    for i in range(len(scores)):
+        bins[i] = bin_of(bits[i])
+    for i in range(len(scores)):
+        counts[bins[i]] += 1
+    left = k
+    border = BINS - 1
+    while border > 0 and counts[border] < left:
+        left -= counts[border]
+        border -= 1
+    certain = 0
+    maybe = 0
+    for i in range(len(scores)):
+        above[certain] = i
+        among[maybe] = i
+        own = bins[i]
+        certain += own > border
+        maybe += own == border
+    return certain, maybe
+
+
+@njit(cache=True, nogil=True)
+def at_least(values, least, rows):
+    """How many values are not below `least`; their rows, ascending, are written to `rows`: ``[P + 1]``."""
+    found = 0
+    for i in range(len(values)):
+        rows[found] = i
+        found += values[i] >= least
+    return found
+
+
+@njit(cache=True)
+def in_order(scores, ties):
+    """Places, best first: by score descending, then ties ascending, then place; int64 ``[P]``.
+
+    `scores`: float64 ``[P]``, not NaN; `ties`: uint64 ``[P]``.
+    """
+    n = len(scores)
+    keys = np.empty(n, np.uint64)
+    bits = scores.view(np.int64)
+    lowest, highest = ~np.uint64(0), np.uint64(0)
+    for i in range(n):
+        keys[i] = ~ordered_bits(bits[i])
+        lowest = min(lowest, keys[i])
+        highest = max(highest, keys[i])
+    width = np.int64(0)
+    for i in range(n):
+        keys[i] -= lowest
+    while width < 64 and n and (highest - lowest) >> np.uint64(width):
+        width += 1
+    places = np.arange(n)
+    # Few scores are equal in so many bits and differ in the others.
+    low = max(0, width - FIRST_PASSES * DIGIT_BITS)
+    keys, places = _by_digits(keys, places, low, width)
+    if low and not _straightened(keys, places):
+        keys, places = _by_digits(keys, places, 0, width)
+    start = 0
+    while start < n:
+        stop = start + 1
+        while stop < n and keys[stop] == keys[start]:
+            stop += 1
+        if stop - start > 1:
+            _settle(places[start:stop], ties)
+        start = stop
+    return places
+
+
+@njit(cache=True)
+def _by_digits(keys, places, low, high):
+    """Keys and their places, sorted by the bits from `low` to `high`; equal ones stay in order."""
+    n = len(keys)
+    passes = (high - low + DIGIT_BITS - 1) // DIGIT_BITS
+    others, other_places = np.empty(n, np.uint64), np.empty(n, np.int64)
+    counts = np.zeros((passes, _DIGITS), np.int32)
+    mask = np.uint64(_DIGITS - 1)
+    for i in range(n):
+        for which in range(passes):
+            counts[which, np.int64((keys[i] >> np.uint64(low + DIGIT_BITS * which)) & mask)] += 1
+    for which in range(passes):
+        at = counts[which]
+        shift = np.uint64(low + DIGIT_BITS * which)
+        if n == 0 or at[np.int64((keys[0] >> shift) & mask)] == n:
+            continue  # all have the same digit
+        before = 0
+        for digit in range(_DIGITS):
+            of_digit = at[digit]
+            at[digit] = before
+            before += of_digit
+        for i in range(n):
+            digit = np.int64((keys[i] >> shift) & mask)
+            place = at[digit]
+            at[digit] = place + 1
+            others[place] = keys[i]
+            other_places[place] = places[i]
+        keys, others = others, keys
+        places, other_places = other_places, places
+    return keys, places
+
+
+@njit(cache=True)
+def _straightened(keys, places):
+    """Sort what is nearly in order, in place; False: it is too far from it, and is still not in order.
+
+    Places of equal keys stay in order.
+    """
+    left = 8 * len(keys)
+    for i in range(1, len(keys)):
+        key, place = keys[i], places[i]
+        at = i
+        while at > 0 and keys[at - 1] > key:
+            keys[at], places[at] = keys[at - 1], places[at - 1]
+            at -= 1
+            left -= 1
+        keys[at], places[at] = key, place
+        if left < 0:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _settle(places, ties):
+    """Sort places of equal score by their ties, in place; places of equal ties stay in order."""
+    if len(places) > _FEW:
+        own = places.copy()
+        places[:] = own[np.argsort(ties[own], kind="mergesort")]
+        return
+    for i in range(1, len(places)):
+        place = places[i]
+        at = i
+        while at > 0 and ties[places[at - 1]] > ties[place]:
+            places[at] = places[at - 1]
+            at -= 1
+        places[at] = place
+
+
+BUCKETS, TAIL, SIZES = range(3)
+"""Buckets with those that are empty, and entries of the arena in use."""
+OWN, DIRECTORY = range(2)
+BEGIN, END = range(2)
+_FINE = 1024
+"""Bins of a look at the best buckets alone."""
+
+
+class Memory(NamedTuple):
+    """The buckets of P pages, C of them at most P."""
+
+    bucket_of: Array
+    """int32 ``[P]``; -1 of a page that has left its bucket, unless all others have, too"""
+    shares: Array
+    """int32 ``[P, 2]``, C rows of it in use: state and directory of each bucket's pages"""
+    count: Array
+    """int32 ``[P]``, likewise: pages of each bucket"""
+    listed: Array
+    """int32 ``[P, 2]``, likewise: where the list of its pages begins in `arena`, and ends"""
+    arena: Array
+    """uint32 ``[2 P]``"""
+    sizes: Array
+    """int64 ``[SIZES]``"""
+
+
+@njit(cache=True)
+def take_out(pages, buckets, memory, shares):
+    """Pages leave their `buckets`; writes what they shared in there to `shares`, int32 ``[visits, 2]``."""
+    bucket_of, count, of_buckets = memory.bucket_of, memory.count, memory.shares
+    for i in range(len(buckets)):
+        bucket = buckets[i]
+        count[bucket] -= 1
+        shares[i, OWN] = of_buckets[bucket, OWN]
+        shares[i, DIRECTORY] = of_buckets[bucket, DIRECTORY]
+    for i in range(len(buckets)):
+        if count[buckets[i]]:
+            bucket_of[pages[i]] = -1
+
+
+@njit(cache=True)
+def put_in(pages, number, directory, memory):
+    """Pages that are in no bucket get into those of their states, which no page was in before.
+
+    ``number``, ``directory``: states and directories, ``[visits]``. Buckets that are empty are used again.
+    """
+    shares, of_bucket, listed, sizes = memory.shares, memory.count, memory.listed, memory.sizes
+    size = 4
+    while size < 2 * len(pages):
+        size *= 2
+    table = np.zeros(size, np.int32)  # 0: free; else one more than the number of a new bucket
+    keys = np.empty(len(pages), np.int64)
+    count = np.zeros(len(pages), np.int32)
+    target = np.empty(len(pages), np.int32)
+    new = 0
+    for i in range(len(pages)):
+        key = np.int64(directory[i]) << 32 | np.int64(number[i])
+        at = np.int64(mix(np.uint64(key)) & np.uint64(size - 1))
+        while table[at] and keys[table[at] - 1] != key:
+            at = (at + 1) & (size - 1)
+        if not table[at]:
+            keys[new] = key
+            new += 1
+            table[at] = new
+        target[i] = table[at] - 1
+        count[target[i]] += 1
+    made = np.empty(new, np.int32)
+    next_at = np.empty(new, np.int32)
+    buckets, tail = sizes[BUCKETS], sizes[TAIL]
+    bucket = 0
+    for i in range(new):
+        while bucket < buckets and of_bucket[bucket]:
+            bucket += 1
+        made[i] = bucket
+        next_at[i] = tail
+        shares[bucket, OWN] = keys[i] & 0xFFFFFFFF
+        shares[bucket, DIRECTORY] = keys[i] >> 32
+        of_bucket[bucket] = count[i]
+        listed[bucket, BEGIN] = tail
+        tail += count[i]
+        listed[bucket, END] = tail
+        bucket += 1
+    sizes[BUCKETS] = max(buckets, bucket)
+    sizes[TAIL] = tail
+    bucket_of, arena = memory.bucket_of, memory.arena
+    for i in range(len(pages)):
+        own = target[i]
+        bucket_of[pages[i]] = made[own]
+        arena[next_at[own]] = pages[i]
+        next_at[own] += 1
+
+
+@njit(cache=True)
+def border(scores, count, k):
+    """The bin, see `selection.bin_of`, down to which the best buckets have k pages; k: at most all pages."""
+    pages = np.zeros(BINS, np.int32)
+    bits = scores.view(np.int64)
+    for bucket in range(len(scores)):
+        pages[bin_of(bits[bucket])] += count[bucket]
+    lowest = BINS - 1
+    while pages[lowest] < k:
+        k -= pages[lowest]
+        lowest -= 1
+    return lowest
+
+
+@njit(cache=True)
+def reaching(scores, count, least, rows):
+    """Buckets whose pages score at least so much, into `rows`: how many, and of how many pages."""
+    found = 0
+    pages = 0
+    for bucket in range(len(scores)):
+        rows[found] = bucket
+        is_in = (scores[bucket] >= least) & (count[bucket] > 0)
+        found += is_in
+        pages += is_in * count[bucket]
+    return found, pages
+
+
+@njit(cache=True)
+def narrowed(rows, scores, count, k):
+    """Those of some buckets that hold their k best pages, to the front of `rows`; how many.
+
+    Beyond these at most a quarter more, but for ties with the last; k: at least 1, at most the pages.
+    """
+    bits = scores.view(np.int64)
+    lowest, highest = ~np.uint64(0), np.uint64(0)
+    for bucket in rows:
+        own = ordered_bits(bits[bucket])
+        lowest = min(lowest, own)
+        highest = max(highest, own)
+    most = max(1, k // 4)
+    pages = np.empty(_FINE, np.int32)
+    while True:  # each time in the bin that the last of them is in
+        shift = np.uint64(0)
+        while (highest - lowest) >> shift >= np.uint64(_FINE):
+            shift += np.uint64(1)
+        pages[:] = 0
+        for bucket in rows:
+            own = ordered_bits(bits[bucket])
+            if lowest <= own <= highest:
+                pages[np.int64((own - lowest) >> shift)] += count[bucket]
+        border = _FINE - 1
+        while pages[border] < k:
+            k -= pages[border]
+            border -= 1
+        lowest += np.uint64(border) << shift
+        highest = lowest + ((np.uint64(1) << shift) - np.uint64(1))
+        if shift == np.uint64(0) or pages[border] <= most:
+            break
+    found = 0
+    for bucket in rows:
+        rows[found] = bucket
+        found += ordered_bits(bits[bucket]) >= lowest
+    return found
+
+
+@njit(cache=True)
+def spread(buckets, scores, memory, pages, of_pages, bucket_of_pages):
+    """Write the pages of some buckets, their scores and buckets, each ``[P + 1]``; returns how many."""
+    bucket_of, count, arena, listed = memory.bucket_of, memory.count, memory.arena, memory.listed
+    found = 0
+    for bucket in buckets:
+        begin, end = listed[bucket, BEGIN], listed[bucket, END]
+        is_whole = end - begin == count[bucket]
+        for at in range(begin, end):
+            pages[found] = arena[at]
+            of_pages[found] = scores[bucket]
+            bucket_of_pages[found] = bucket
+            found += is_whole or bucket_of[arena[at]] == bucket
+    return found
+
+
+MOST = np.finfo(np.float64).max
+
+
+@njit(cache=True)
+def multiply(one, of_one, other, of_other, out):
+    """``one[of_one] * other[of_other]``: two tables, and where each page's number stands in them.
+
+    Returns whether all are finite.
+    """
+    are_finite = True
+    for page in range(len(out)):
+        own = one[of_one[page]] * other[of_other[page]]
+        are_finite &= abs(own) <= MOST
+        out[page] = own
+    return are_finite
+
+
+@njit(cache=True)
+def add(group, found, tried, sign, site, of_directory, of_site):
+    """Add `sign` times the changes `found` by visits, `tried`, to sums of both.
+
+    ``group``: directory of each entry; ``site``: of each directory; ``of_directory``, ``of_site``: two sums
+    each, changes and visits.
+    """
+    directory_found, directory_tried = of_directory
+    site_found, site_tried = of_site
+    for i in range(len(group)):
+        own = group[i]
+        above = site[own]
+        directory_found[own] += sign * found[i]
+        directory_tried[own] += sign * tried[i]
+        site_found[above] += sign * found[i]
+        site_tried[above] += sign * tried[i]
