@@ -82,14 +82,6 @@ class SampledCounts(TypedDict):
     neighbours_changed: int
 
 
-class ShardCounts(TypedDict):
-    """Of a cycle's visits, those to the pages of one shard."""
-
-    visited: int
-    judged: int
-    changed: int
-
-
 class CycleRecord(TypedDict, total=False):
     """What is kept of a cycle; each version writes what it knows."""
 
@@ -137,8 +129,6 @@ class CycleRecord(TypedDict, total=False):
     sampled: SampledCounts
     """Absent: its policy has sampled nothing."""
     panel: Any
-    shard: ShardCounts
-    """In a shard, what of the counts above is its own; absent where its visits were dropped before."""
 
 
 class FoldMarker(TypedDict):

@@ -13,7 +13,7 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.blocks import pack
 from scrapy_gp4c.store.lmdb_store.checking import MEANING, check, check_pages
 from scrapy_gp4c.store.lmdb_store.failures import DATA
-from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, TABLES, U32, Table
+from scrapy_gp4c.store.lmdb_store.sealed import TABLES, U32, Table
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
@@ -105,7 +105,7 @@ def test_much_damage_is_counted(path: Path) -> None:
 def test_every_table_has_words() -> None:
     """Whoever adds a table says what its values are."""
     # `ids` has no checksums: it is held against the columns.
-    assert set(MEANING) == {*TABLES, *OF_SHARDS} - {"ids"}
+    assert set(MEANING) == set(TABLES) - {"ids"}
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_a_file_that_is_no_store_is_not_followed(path: Path, content: bytes) -> 
 @pytest.mark.parametrize(
     ("key", "what"),
     [
-        (b"store_id", "its values are not of that"),
+        (b"store_id", "meta store_id: its checksum"),
         (b"groups", "meta groups: its checksum"),
         (b"block_rows", "meta block_rows: its checksum"),
     ],
 )
 def test_what_a_store_cannot_be_opened_without_is_an_error(path: Path, key: bytes, what: str) -> None:
-    """Its own name, by which the schema is known to be that of the values, and its counters."""
+    """Its own name and its counters."""
     assert spoil(path, "meta", [key]) == 1
     with pytest.raises(StoreDamagedError, match=what) as caught:
         check(path, SIZES)

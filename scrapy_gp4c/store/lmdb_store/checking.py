@@ -48,13 +48,10 @@ MEANING: Final = {
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
     "weights": "the weights of a block of pages",
-    "finders": "the page of another shard that found a page",
-    "origins": "where a block of pages was before its store was divided",
-    "positions": "the places of pages in the plan under way",
 }
 """Table -> what one of its values is."""
 _BY_CYCLE: Final = (
-    "visits", "log", "plans", "positions", "group_visits", "notes", "gains", "claims", "trust",
+    "visits", "log", "plans", "group_visits", "notes", "gains", "claims", "trust",
 )  # fmt: skip
 """Tables with parts of cycles."""
 
@@ -118,7 +115,7 @@ def _place(tables: Tables, name: str, key: bytes) -> str:
     if len(key) != U32.size:
         return f"{name}: {key.decode('latin-1')}"
     number = U32.unpack(key)[0]
-    if name in ("columns", "worths", "hints", "weights", "origins"):
+    if name in ("columns", "worths", "hints", "weights"):
         first = number * tables.block_rows
         return f"{name}: pages {first} to {min(first + tables.block_rows, tables.merged_pages) - 1}"
     return f"{name}: {'cycle' if name == 'cycles' else 'block' if name == 'groups' else 'page'} {number}"

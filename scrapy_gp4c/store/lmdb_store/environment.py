@@ -38,10 +38,6 @@ OUR_FILES: Final = {
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
 }
 
-FILES_OF_STORE: Final = 4
-"""Files that a process has open for a store, at most."""
-_OTHER_FILES: Final = 512
-"""Files that a process with many stores may want to open for other things: connections, logs."""
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
@@ -199,26 +195,6 @@ class Transaction:
             raise store_error(self._path, failure) from failure
         if isinstance(error, lmdb.Error):
             raise store_error(self._path, error) from error
-
-
-def room_for_files(count: int) -> None:
-    """Let this process have so many files open, where the system lets it: it stays so.
-
-    Raises StoreError where it does not.
-    """
-    try:
-        import resource  # only where there are such limits
-    except ImportError:
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = count + _OTHER_FILES
-    if hard != resource.RLIM_INFINITY and needed > hard:
-        raise StoreError(
-            f"expected that this process may open {needed:,} files; found a limit of {hard:,}. Raise it "
-            "(ulimit -Hn), or use fewer shards."
-        )
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 _open: dict[str, Environment] = {}

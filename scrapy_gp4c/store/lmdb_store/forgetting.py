@@ -24,7 +24,6 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold, groups, hints, trust, weights
 from scrapy_gp4c.store.lmdb_store.beside import REWRITE, beside, drop_search_index
-from scrapy_gp4c.store.lmdb_store.building import OF_PAGES
 from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged
 from scrapy_gp4c.store.lmdb_store.gains import moved
@@ -33,18 +32,18 @@ from scrapy_gp4c.store.lmdb_store.reading import columns_of
 from scrapy_gp4c.store.lmdb_store.salvage import LOST, new_finders, remapped
 from scrapy_gp4c.store.lmdb_store.sealed import U32
 from scrapy_gp4c.store.lmdb_store.shadows import without
-from scrapy_gp4c.store.lmdb_store.shard import shard_of_tables
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.verify_claims import counts_of_sites
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.shards.part import is_a_shard
 
 Array = npt.NDArray[Any]
 Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
 """Tells of every page of a store whether it is to be forgotten: bool ``[P]``."""
 
+_OF_PAGES: Final = ("validators", "first_urls", "bodies", "descriptions")
+"""Tables with small values of single pages, by page id."""
 _RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 
@@ -61,8 +60,6 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
                 f"cycle {store.open_cycle} of the store {path} is not finished: run the spider until it is, "
                 "then forget pages."
             )
-        if (of := shard_of_tables(store.tables)) is not None:
-            raise is_a_shard(path, of)
         chosen = choose(store)
         if not chosen.any():
             return 0
@@ -160,7 +157,7 @@ class _Rest:
 
     def _values(self) -> None:
         """Write what is kept of single pages, and of the store."""
-        for name in OF_PAGES:
+        for name in _OF_PAGES:
             with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
                 for key, value in self._old.db[name].items(reading):
                     page = U32.unpack(key)[0]

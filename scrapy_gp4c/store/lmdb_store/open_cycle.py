@@ -2,7 +2,7 @@
 
 All of it is rebuilt from `log` and `new` when the store is opened. Nothing is written outside `commit`, which
 is one write transaction; what its return confirmed is never lost, what a failed one could not write stays
-in memory, sealed.
+in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.lmdb_store.unsaved import Unsaved
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, StoredRequest
-
-APPLIED: Final = "applied"
-"""Name in `meta` of cycle and number of the segment that was written last."""
 
 
 class OpenCycle(OpenRequests):
@@ -46,15 +43,11 @@ class OpenCycle(OpenRequests):
         self.committed_s = monotonic()
         self.before_commit: Callable[[], object] = lambda: None
         """Called before visits are committed; what it raises keeps them in memory."""
-        self.waits = False
-        """Whether nothing is written but by `write`: a commit leaves it in memory."""
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; nothing is unsaved then."""
         tables = self._tables
         self._unsaved = Unsaved()
-        self._sealed: list[Unsaved] = []
-        """What the next transaction writes besides, oldest first."""
         self._pending: dict[int, int] = {}
         """Key -> id of the pages that are in `new` (or unsaved) and not yet in `ids`, in order of id."""
         self._pending_keys: list[int] = []
@@ -102,66 +95,26 @@ class OpenCycle(OpenRequests):
             raise ValueError("no cycle is open: call begin_cycle first")
         return self.number
 
-    # --- what is not written yet
-
-    def seal(self) -> Unsaved | None:
-        """Let what happened until now be written together, whatever happens before that; None: nothing."""
-        if not self._unsaved:
-            return None
-        sealed, self._unsaved = self._unsaved, Unsaved()
-        self._sealed.append(sealed)
-        return sealed
-
     def commit(self) -> None:
-        """Write everything in one transaction. Raises StoreFullError; then all of it stays in memory."""
-        if self.waits:
+        """Write the buffer in one transaction. Raises StoreFullError; then all of it stays in memory."""
+        buffer = self._unsaved
+        if not buffer:
             return
-        self.seal()
-        if self._sealed:
-            self.before_commit()
-            self.write(len(self._sealed))
-
-    def write(self, batches: int, beside: Callable[[Any], object] = lambda txn: None) -> None:
-        """Write what was sealed first, so many times, and what goes beside it, in one transaction."""
-        sealed = self._sealed[:batches]
-        cycle, visits = self.number or 0, self._visits.copy()
-        told = [notes for one in sealed if len(notes := one.notes())]
+        self.before_commit()
+        cycle, visits, notes = self.number or 0, self._visits.copy(), buffer.notes()
         with self._tables.transaction(write=True) as txn:
-            for one in sealed:
-                one.write(txn, self._tables.db, cycle, self._known_request)
-                if one.visits:
-                    visits.append(one.visit_rows())
-                    key = U32_PAIR.pack(cycle, len(visits) - 1)
-                    self._tables.db["log"].put(txn, key, visits[-1].tobytes())
-            if told:
+            buffer.write(txn, self._tables.db, cycle, self._known_request)
+            if buffer.visits:
+                visits.append(buffer.visit_rows())
+                key = U32_PAIR.pack(cycle, len(visits) - 1)
+                self._tables.db["log"].put(txn, key, visits[-1].tobytes())
+            if len(notes):
                 key = U32_PAIR.pack(cycle, len(self._notes))
-                self._tables.db["notes"].put(txn, key, b"".join(notes.tobytes() for notes in told))
-            if applied := [one.applied for one in sealed if one.applied is not None]:
-                self._tables.put_meta(txn, APPLIED, applied[-1])
-            beside(txn)
+                self._tables.db["notes"].put(txn, key, notes.tobytes())
         self._visits = visits
-        self._notes += [np.concatenate(told)] if told else []
-        del self._sealed[:batches]
+        self._notes += [notes] if len(notes) else []
+        self._unsaved = Unsaved()
         self.committed_s = monotonic()
-
-    def apply(self, sealed: Unsaved) -> None:
-        """Write what was sealed elsewhere, of a cycle that went the same way until then.
-
-        Raises ValueError, and writes nothing, for what does not go on where this is.
-        """
-        self.require()
-        visits, pages = sealed.visit_rows(), [*range(self.pages, self.pages + len(sealed.pages))]
-        if self._unsaved or self._sealed or list(sealed.pages) != pages:
-            raise ValueError(f"expected new pages from {self.pages} on; found {list(sealed.pages)[:3]}")
-        for value in sealed.pages.values():
-            self._add_pending(KEY.unpack_from(value)[0])
-            self._visited.append(0)
-        if any(page >= self.pages or self._visited[page] for page in visits["page"].tolist()):
-            raise ValueError("expected one visit of each known page in a cycle; found another")
-        np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
-        self.weights.update(weights_said([sealed.notes()]))
-        self._sealed.append(sealed)
-        self.write(1)
 
     # --- pages
 
@@ -209,14 +162,12 @@ class OpenCycle(OpenRequests):
             if len(found) < READ_PAGES:
                 break
             start = found[-1] + 1
-        for one in (*self._sealed, self._unsaved):
-            yield from list(one.pages)
+        yield from list(self._unsaved.pages)
 
     def kept(self, table: str, page: int) -> bytes | None:
         """Read a page's value in a table of `OF_PAGES`, None where there is none."""
-        for one in self._newest_first():
-            if page in one.values[table]:
-                return one.values[table][page]
+        if page in self._unsaved.values[table]:
+            return self._unsaved.values[table][page]
         with self._tables.transaction() as txn:
             return self._tables.db[table].get(txn, U32.pack(page))
 
@@ -261,8 +212,7 @@ class OpenCycle(OpenRequests):
 
     def all_notes(self) -> npt.NDArray[Any]:
         """Notes of the cycle, dtype `NOTE`, in the order in which they were made."""
-        unsaved = (one.notes() for one in (*self._sealed, self._unsaved))
-        return np.concatenate([*self._notes, *unsaved])
+        return np.concatenate([*self._notes, self._unsaved.notes()])
 
     # --- visits
 
@@ -285,16 +235,11 @@ class OpenCycle(OpenRequests):
         if len(visits) >= self._commit_visits:
             self.commit()
 
-    @property
-    def written_visits(self) -> int:
-        """How many of the visits are written."""
-        return sum(map(len, self._visits))
-
     def visited(self, page: int) -> bool:
         """Tell whether the page has an outcome in the open cycle, committed or not."""
         return self.number is not None and page < len(self._visited) and bool(self._visited[page])
 
     def visits(self) -> npt.NDArray[Any]:
         """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
-        buffered = (visit for one in (*self._sealed, self._unsaved) for visit in one.visits)
-        return np.frombuffer(bytearray().join((*(one.tobytes() for one in self._visits), *buffered)), VISIT)
+        written = (visits.tobytes() for visits in self._visits)
+        return np.frombuffer(bytearray().join((*written, *self._unsaved.visits)), VISIT)

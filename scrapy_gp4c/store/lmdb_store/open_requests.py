@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,11 +25,6 @@ class OpenRequests:
     number: int | None
     pages: int
     _unsaved: Unsaved
-    _sealed: list[Unsaved]
-
-    def _newest_first(self) -> Iterator[Unsaved]:
-        yield self._unsaved
-        yield from reversed(self._sealed)
 
     def _check(self, page: int) -> None:
         if not 0 <= page < self.pages:
@@ -38,16 +33,12 @@ class OpenRequests:
     def request(self, page: int) -> StoredRequest:
         """Return the stored request of one page."""
         self._check(page)
-        value = self._unsaved_request(page)
+        value = self._unsaved.requests.get(page)
         if value is None:
             with self._tables.transaction() as txn:
                 value = self._known_request(txn, page)
         request: StoredRequest = decode(value)
         return request
-
-    def _unsaved_request(self, page: int) -> bytes | None:
-        found = (one.requests[page] for one in self._newest_first() if page in one.requests)
-        return next(found, None)
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
@@ -70,14 +61,14 @@ class OpenRequests:
         return found
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
-        replaced = any(one.requests for one in self._newest_first())
         with self._tables.transaction() as txn:
             text = self._tables.db["urls"].joined(txn, ids)
             if text is None:  # some are new
                 text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
         decoded: list[StoredRequest] = decode(b"[" + text + b"]")
+        replaced = self._unsaved.requests
         for position, page in enumerate(ids.tolist()) if replaced else ():
-            if (request := self._unsaved_request(page)) is not None:
+            if (request := replaced.get(page)) is not None:
                 decoded[position] = decode(request)
         return decoded
 
@@ -86,8 +77,7 @@ class OpenRequests:
         value = self._tables.db["urls"].get(txn, U32.pack(page))
         if value is not None:
             return value
-        unsaved = (one.pages[page] for one in self._newest_first() if page in one.pages)
-        found = next(unsaved, None)
+        found = self._unsaved.pages.get(page)
         if found is None:
             found = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
         if found is None:

@@ -6,7 +6,6 @@ are not free: a lost branch does not lose its leaves. A checksum tells the table
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.store.lmdb_store.header import Header, NoLmdbFileError, headers
 from scrapy_gp4c.store.lmdb_store.request_text import in_full
-from scrapy_gp4c.store.lmdb_store.sealed import SHARD, SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
+from scrapy_gp4c.store.lmdb_store.sealed import SUM_BYTES, TABLES, U32, U32_PAIR, is_sealed, seed_of
 from scrapy_gp4c.store.lmdb_store.structure import NO_ROOT, TREE
 from scrapy_gp4c.store.lmdb_store.tree_pages import (
     BRANCH,
@@ -31,7 +30,6 @@ from scrapy_gp4c.store.lmdb_store.tree_pages import (
     Nodes,
     read_nodes,
 )
-from scrapy_gp4c.store.shards.part import ShardOf, is_a_shard
 
 Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""
@@ -70,14 +68,11 @@ def _columns_of(block: bytes) -> Columns:
 def salvage(data: Path) -> Salvaged:
     """Read all that can be read of a file. Memory: what it holds.
 
-    Raises NoLmdbFileError for another file, StoreError for a shard, which is more than its own tables tell.
+    Raises NoLmdbFileError for another file.
     """
     with data.open("rb") as file:
         reader = _Reader(file, headers(file))
-        found = reader.all()
-    if (of := found.values["meta"].get(SHARD)) is not None:
-        raise is_a_shard(data.parent, ShardOf(*json.loads(of)))
-    return found
+        return reader.all()
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.failures import translated
 from scrapy_gp4c.store.lmdb_store.request_text import RequestTable
-from scrapy_gp4c.store.lmdb_store.sealed import OF_SHARDS, SHARD, TABLES, UNSEALED, Table
+from scrapy_gp4c.store.lmdb_store.sealed import TABLES, UNSEALED, Table
 
 SCHEMA: Final = "gp4c-store/1"
 _PLAIN: Final = "ids"
@@ -46,21 +46,12 @@ def open_tables(environment: Environment, block_rows: int) -> Handles:
     with translated(path):
         with file.begin() as txn:
             schema = txn.get(UNSEALED, db=meta, default=b"none").decode("latin-1")
-            is_shard = txn.get(SHARD, db=meta) is not None
         if schema != _json(SCHEMA):
             raise StoreDamagedError(
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
             )
-        names = (*TABLES, *(OF_SHARDS if is_shard else ()))
-        return _tables(path, {name: file.open_db(name.encode(), create=False) for name in names})
-
-
-def add_shard_tables(environment: Environment) -> Handles:
-    """Give a store that was just made the tables that a shard has besides; returns these."""
-    with environment.transaction(write=True) as txn:
-        handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in OF_SHARDS}
-    return {name: Table(environment.path, name, handle) for name, handle in handles.items()}
+        return _tables(path, {name: file.open_db(name.encode(), create=False) for name in TABLES})
 
 
 def _tables(path: Path, handles: dict[str, object]) -> Handles:

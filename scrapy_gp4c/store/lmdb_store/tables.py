@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
-    "shadows0", "shadows1", "query_log", "shard", "applied",
+    "shadows0", "shadows1", "query_log",
 }  # fmt: skip
 """Names in `meta`: one that was altered would stand for none."""
 

@@ -1,4 +1,4 @@
-"""What a commit writes: gathered in memory, sealed, and written with all that was sealed before."""
+"""Buffer of what the next commit writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR
 
 KnownRequest = Callable[[Any, int], bytes]
 """Reads the request of a page as the last commit left it or, found since, as it was found."""
-OF_PAGES: Final = ("validators", "bodies", "descriptions", "finders")
-"""Tables that have a value for a page, or none; the last one is of shards alone."""
+OF_PAGES: Final = ("validators", "bodies", "descriptions")
+"""Tables that have a value for a page, or none."""
 
 
 class Unsaved:
@@ -33,8 +33,6 @@ class Unsaved:
         """Page -> the request that takes the place of another."""
         self.values: dict[str, dict[int, bytes | None]] = {name: {} for name in OF_PAGES}
         """Table of `OF_PAGES` -> page -> its value; None: it has none."""
-        self.applied: tuple[int, int] | None = None
-        """Cycle and number of the segment of a log that this is; None: there is no log."""
         self._notes: list[npt.NDArray[Any]] = []
         self._latest_notes: list[tuple[int, int, float]] = []
 
