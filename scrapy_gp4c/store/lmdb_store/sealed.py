@@ -231,5 +231,7 @@ class Table:
 
     def wrong(self, key: bytes, why: str) -> StoreDamagedError:
         """Return the error for a value."""
-        parts = struct.unpack(f">{len(key) // 4}I", key) if len(key) in (4, 8) else (key.decode("latin-1"),)
+        parts: tuple[object, ...] = (key.decode("latin-1"),)
+        if self.name != "meta" and len(key) in (U32.size, U32_PAIR.size):
+            parts = struct.unpack(f">{len(key) // 4}I", key)
         return damaged(self._path, f"{self.name} {', '.join(map(str, parts))}: {why}")
