@@ -23,9 +23,9 @@ from scipy.stats import spearmanr
 from benchmarks.indexing import Point, curve
 from benchmarks.indexing import draw as draw_curves
 from scrapy_gp4c.fingerprint import fingerprint_of_text
-from scrapy_gp4c.index.impact import Refreshes, impacts, refit
-from scrapy_gp4c.index.queries import Workload, workload
-from scrapy_gp4c.index.scores import Postings
+from scrapy_gp4c.search.gains import Refreshes, impacts, refit
+from scrapy_gp4c.search.measuring import Postings
+from scrapy_gp4c.search.queries import Workload, workload
 from training.histories.contents import read_contents
 from training.papers.user_centric import Trial, prepared, updates_of
 from training.replaying.refresh_value import Measuring, known

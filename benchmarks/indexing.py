@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from scrapy_gp4c.index.queries import Workload
-from scrapy_gp4c.index.search_index import Arrival, SearchIndex
+from scrapy_gp4c.search.index import Arrival, SearchIndex
+from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.tokens import spaced
 from training.histories.contents import ContentHistory

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from scrapy_gp4c.index.queries import Workload, read_query_log
+from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.opening import open_store
 from training.histories.contents import ContentHistory, read_contents
 from training.replaying.search import Search, count, search

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.index.queries import read_query_log
-from scrapy_gp4c.index.scores import SCORINGS
+from scrapy_gp4c.search.measuring import SCORINGS
+from scrapy_gp4c.search.queries import read_query_log
 from training import options
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.index.curves import PIECES
+from scrapy_gp4c.search.gains import PIECES
 from training import options
 from training.papers import user_centric
 from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, Plans

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.index.queries import Workload
+from scrapy_gp4c.search.queries import Workload
 from training import options, search_options
 from training.histories.contents import read_contents
 from training.histories.writing import replacing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.index.searching import search
+from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.index.database import foreign
-from scrapy_gp4c.index.queries import read_query_log
-from scrapy_gp4c.index.search_index import Arrival, SearchIndex
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MODIFIED, among
 from scrapy_gp4c.scoring.refresh_value import GAIN
+from scrapy_gp4c.search.index import Arrival, SearchIndex, foreign
+from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.page_store import PageStore

@@ -1,6 +1,6 @@
 """Value of refreshing a page's copy to the users of a search: records, page columns and terminals.
 
-A measured visit has delta-Q_A, the gain of the search index (`scrapy_gp4c.index.impact`), and a value per
+A measured visit has delta-Q_A, the gain of the search index (`scrapy_gp4c.search.gains`), and a value per
 cycle x = delta-Q_A / (cycles since the visit before). Pandey & Olston 2005, section 6.1.3, forecast by the
 mean of x over all measured visits; they name windows and decay as things to try (footnote 4, 7.1).
 """
@@ -70,7 +70,7 @@ GAIN: Final = np.dtype(
     [
         ("page", "<u4"),
         ("gap_cycles", "<i4"),  # since the visit before; 0 for a first fetch, which the columns leave out
-        ("ppm", "<f4"),  # delta-Q_A, see `scrapy_gp4c.index.impact`
+        ("ppm", "<f4"),  # delta-Q_A, see `scrapy_gp4c.search.gains`
     ]
 )
 """A measured visit; one that is not among the gains of its cycle was not measured."""

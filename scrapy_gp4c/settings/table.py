@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from scrapy_gp4c.index.scores import BY_TEXT
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import DEFAULT
+from scrapy_gp4c.search.measuring import BY_TEXT
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.indexing import PARTS, Point, curve, draw, updates_of
-from scrapy_gp4c.index.queries import parse_query_log
+from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages
 
 

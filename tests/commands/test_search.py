@@ -11,9 +11,9 @@ import pytest
 from scrapy_gp4c.commands import pages, search, why
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
-from scrapy_gp4c.index.queries import parse_query_log
-from scrapy_gp4c.index.search_index import Arrival, SearchIndex
 from scrapy_gp4c.scoring.refresh_value import GAIN
+from scrapy_gp4c.search.index import Arrival, SearchIndex
+from scrapy_gp4c.search.queries import parse_query_log
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from scrapy_gp4c.store.records import NewVisit

@@ -19,11 +19,11 @@ from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.text import html_text
-from scrapy_gp4c.index.queries import read_query_log
-from scrapy_gp4c.index.search_index import SearchIndex
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.search.index import SearchIndex
+from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from tests.support import live_replay

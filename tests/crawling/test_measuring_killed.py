@@ -21,8 +21,8 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.fingerprint import fingerprint_of_text
-from scrapy_gp4c.index import search_index
 from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.search import index
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -74,7 +74,7 @@ class Steps:
 
 def stepping(steps: Steps) -> None:
     """Take a step at each statement of SQLite and around each write transaction of LMDB, in this process."""
-    connect, transaction = search_index.connect, Environment.transaction
+    connect, transaction = index.connect, Environment.transaction
 
     def traced(*given: Any, **more: Any) -> sqlite3.Connection:
         connection = connect(*given, **more)
@@ -86,7 +86,7 @@ def stepping(steps: Steps) -> None:
             steps.take()
         return transaction(self, **options)
 
-    search_index.connect = traced
+    index.connect = traced
     Environment.transaction = stepped  # type: ignore[method-assign, assignment]
 
 

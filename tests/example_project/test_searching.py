@@ -13,7 +13,7 @@ from example_project import demo as program
 from example_project.crawls import FIRST_RANKED_DAY
 from example_project.model import NEVER, Web
 from example_project.searching import MEASURED, Judge, quality_table, write_contents
-from scrapy_gp4c.index.queries import read_query_log
+from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.opening import open_store
 from tests.example_project.test_demo import free_port
 from training.histories.contents import read_contents

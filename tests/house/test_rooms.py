@@ -11,25 +11,25 @@ from tests.support.sources import MODULES, sources, tree
 ARROWS: Final[dict[str, str]] = {
     "scoring": "",
     "words": "",
-    "index": "words",
+    "search": "words",
     "fingerprint": "words",
     "archive": "",
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
-    "settings": "policies scoring store index",
-    "crawling": "archive scoring fingerprint page_state policies store settings index words",
+    "settings": "policies scoring store search",
+    "crawling": "archive scoring fingerprint page_state policies store settings search words",
     "the top": "crawling fingerprint settings",
-    "commands": "archive crawling settings store page_state scoring index",
+    "commands": "archive crawling settings store page_state scoring search",
     "histories": "store page_state",
     "clustering": "histories page_state scoring words",
-    "replaying": "histories policies page_state scoring index words",
+    "replaying": "histories policies page_state scoring search words",
     "evolution": "replaying histories policies scoring",
     "comparing": "evolution replaying histories policies store scoring",
     "reporting": "archive comparing evolution replaying store page_state scoring",
-    "papers": "reporting comparing evolution replaying histories policies scoring index store",
+    "papers": "reporting comparing evolution replaying histories policies scoring search store",
     "training's commands": "papers reporting comparing evolution replaying clustering histories scoring "
-    "index",
+    "search",
 }
 """Room -> the rooms that it imports; `errors` is everybody's."""
 
@@ -44,7 +44,7 @@ LIBRARIES: Final[dict[str, set[str]]] = {
 """Library -> the only rooms that import it."""
 TOP: Final = ("", "middleware", "robots_txt", "scheduler", "start")
 """Modules of the top."""
-PURE: Final = ("scoring", "page_state", "policies", "words", "index")
+PURE: Final = ("scoring", "page_state", "policies", "words", "search")
 """What crawls and replays share: neither Scrapy nor LMDB."""
 LEARNING: Final = ("sklearn", "deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
 """What a machine that only crawls need not have."""

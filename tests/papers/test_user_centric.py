@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from scrapy_gp4c.index.queries import parse_query_log
+from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages, write_contents
 from training import user_centric
 from training.papers.user_centric import (

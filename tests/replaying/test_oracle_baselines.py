@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import PolicyError, SettingsError
-from scrapy_gp4c.index.queries import parse_query_log
+from scrapy_gp4c.search.queries import parse_query_log
 from scrapy_gp4c.settings import Settings
 from tests.support.contents import contents_of, random_pages
 from training.histories.history import ChangeHistory

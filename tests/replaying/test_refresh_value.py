@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError, ScoreError
-from scrapy_gp4c.index.impact import Refreshes, impacts
-from scrapy_gp4c.index.queries import parse_query_log
-from scrapy_gp4c.index.scores import Postings
+from scrapy_gp4c.search.gains import Refreshes, impacts
+from scrapy_gp4c.search.measuring import Postings
+from scrapy_gp4c.search.queries import parse_query_log
 from scrapy_gp4c.words.tokens import tokens
 from tests.support.contents import contents_of, random_pages
 from training.histories.contents import ContentHistory

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.index import quality
-from scrapy_gp4c.index.queries import parse_query_log, workload
-from scrapy_gp4c.index.scores import SCORINGS, Postings
+from scrapy_gp4c.search import measuring
+from scrapy_gp4c.search.measuring import SCORINGS, Postings
+from scrapy_gp4c.search.queries import parse_query_log, workload
 from scrapy_gp4c.words.tokens import tokens
 from tests.support.contents import contents_of, random_pages
 from training.histories.contents import ContentHistory
@@ -138,9 +138,9 @@ def test_quality_of_every_cycle_is_as_defined(tmp_path: Path, scoring: str) -> N
     clicked = np.zeros(contents.history.pages)
     for cycle, live in enumerate(contents.version):
         tables = [scores_of(one, scoring, corpus, versions) for versions in (copies[cycle], live)]
-        assert found[cycle] == pytest.approx(quality.quality(*tables, LOG.frequency), abs=1e-12)
+        assert found[cycle] == pytest.approx(measuring.quality(*tables, LOG.frequency), abs=1e-12)
         if cycle:
-            clicked += LOG.frequency @ quality.inspection(quality.ranks(tables[1]))
+            clicked += LOG.frequency @ measuring.inspection(measuring.ranks(tables[1]))
     assert found.min() < 1.0
     assert one.quality(contents.version).tolist() == [1.0] * len(found)
     assert one.quality(copies[-2:]).tolist() == pytest.approx(found[-2:].tolist(), abs=1e-15)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import QueryLogError
-from scrapy_gp4c.index.queries import read_query_log
+from scrapy_gp4c.search.queries import read_query_log
 from tests.support.contents import contents_of, random_pages, write_contents
 from training import workload
 from training.replaying.workloads import Plan, draw, headings, knee

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import spearmanr
 
-from scrapy_gp4c.index.curves import PIECES
 from scrapy_gp4c.scoring import refresh_value
+from scrapy_gp4c.search.gains import PIECES
 from training.comparing.evaluation import write_json
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents

@@ -2,7 +2,7 @@
 
 delta-Q_A of every refresh that a replay may make: all pairs of versions of all pages, computed once.
 
-F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.index.impact`); then what a refresh is worth
+F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`); then what a refresh is worth
 depends on nothing but the page's old and new text.
 """
 
@@ -20,10 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.index.curves import PIECES
-from scrapy_gp4c.index.impact import Refit, Refreshes, impacts, refit
-from scrapy_gp4c.index.queries import Workload
-from scrapy_gp4c.index.scores import Postings
+from scrapy_gp4c.search.gains import (
+    PIECES,
+    Refit,
+    Refreshes,
+    impacts,
+    refit,
+)
+from scrapy_gp4c.search.measuring import Postings
+from scrapy_gp4c.search.queries import Workload
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
 from training.histories.impact import Impact
@@ -95,7 +100,7 @@ class Measuring(NamedTuple):
 
     workload: Workload
     scoring: str = "tfidf"
-    """A name of `scrapy_gp4c.index.scores.SCORINGS`."""
+    """A name of `scrapy_gp4c.search.measuring.SCORINGS`."""
     importance: Floats | None = None
     """Of every page, above 0, for ``inlinks``: ``[P]``."""
     pieces: int = PIECES

@@ -2,8 +2,8 @@
 
 The answers to a workload over the versions of all pages: exact quality of any copies, week by week.
 
-`scrapy_gp4c.index.quality` has the definitions (Pandey & Olston 2005, section 3). Here every version that an
-answer may have is scored and sorted once; which of them is a copy, and which is live, makes the answer.
+`scrapy_gp4c.search.measuring` has the definitions (Pandey & Olston 2005, section 3). Here every version that
+an answer may have is scored and sorted once; which of them is a copy, and which is live, makes the answer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.index.quality import inspection
-from scrapy_gp4c.index.queries import Workload
-from scrapy_gp4c.index.scores import SCORINGS, Postings, Statistics
+from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics, inspection
+from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import shingle_hashes
 from scrapy_gp4c.words.tokens import tokens_of

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import QueryLogError
-from scrapy_gp4c.index.queries import Workload, workload
+from scrapy_gp4c.search.queries import Workload, workload
 from scrapy_gp4c.words.tokens import tokens
 from training.histories.contents import ContentHistory
 

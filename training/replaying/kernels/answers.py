@@ -1,4 +1,4 @@
-"""Answers to a workload, query by query: the same as `scrapy_gp4c.index.quality`, for many cycles."""
+"""Answers to a workload, query by query: the same as `scrapy_gp4c.search.measuring`, for many cycles."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors

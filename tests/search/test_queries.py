@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import QueryLogError
-from scrapy_gp4c.index.queries import parse_query_log, read_query_log
+from scrapy_gp4c.search.queries import parse_query_log, read_query_log
 
 
 def test_a_log_is_numbered_and_sums_to_one() -> None:

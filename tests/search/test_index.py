@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
-from scrapy_gp4c.index import database
-from scrapy_gp4c.index.counts import NOTHING, Terms, compared
-from scrapy_gp4c.index.database import connect
-from scrapy_gp4c.index.impact import Refreshes, impacts, refit
-from scrapy_gp4c.index.queries import Workload, parse_query_log
-from scrapy_gp4c.index.scores import Postings
-from scrapy_gp4c.index.search_index import Arrival, SearchIndex, digest
-from scrapy_gp4c.index.searching import search
+from scrapy_gp4c.search.counts import NOTHING, Terms, compared
+from scrapy_gp4c.search.gains import Refreshes, impacts, refit
+from scrapy_gp4c.search.index import _TABLES, Arrival, SearchIndex, connect, digest, search
+from scrapy_gp4c.search.measuring import Postings
+from scrapy_gp4c.search.queries import Workload, parse_query_log
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 
 LOG = ("red\t5", "green blue\t3", "blue\t1")
@@ -322,7 +319,7 @@ def test_a_full_disk_is_one_error_and_loses_nothing(index: SearchIndex) -> None:
 
 def test_an_sqlite_without_fts5_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its version, and what to do."""
-    monkeypatch.setattr(database, "_TABLES", database._TABLES.replace("fts5", "fts99"))
+    monkeypatch.setattr("scrapy_gp4c.search.index._TABLES", _TABLES.replace("fts5", "fts99"))
     with pytest.raises(SearchIndexError, match=r"SQLite \([0-9.]+\) has no FTS5.*unset GP4C_QUERY_LOG"):
         connect(tmp_path / FILE)
 

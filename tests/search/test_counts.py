@@ -8,7 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.index.counts import NOTHING, Counts, Terms, compared, together, unpacked
+from scrapy_gp4c.search.counts import (
+    NOTHING,
+    Counts,
+    Terms,
+    compared,
+    together,
+    unpacked,
+)
 
 WORDS = st.lists(st.sampled_from("abcdefg"), max_size=12)
 NUMBER = {"c": 0, "a": 1, "g": 2, "e": 3}
