@@ -41,7 +41,7 @@ from training.histories.reading import read_history
 from training.replaying.baselines import BASELINES
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.prepared import CrawlChoices
-from training.reporting.evaluation import progress
+from training.reporting.terminal import progress
 
 Floats = npt.NDArray[np.float64]
 

@@ -43,7 +43,7 @@ from training.papers.tan import TYPICAL, weighted
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import can_replay, policy_of
-from training.reporting.evaluation import progress
+from training.reporting.terminal import progress
 
 BUDGETS: Final = ("0.01", "0.05", "0.088", "0.176", "0.351")
 PLAIN: Final = "t * (X + 0.5)"

@@ -7,28 +7,129 @@ only a panel was visited in every cycle is told by that sample of its pages, wit
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.functions import ScoreParser
 from training import options
-from training.comparing.budgets import BUDGETS, PARTS, Budgets, read_budgets, study
+from training.comparing.budgets import (
+    BUDGETS,
+    FIGURES,
+    PARTS,
+    Budgets,
+    Curve,
+    Value,
+    answers,
+    read_budgets,
+    study,
+)
 from training.comparing.evaluation import write_json
 from training.comparing.leaderboard import STAND_IN, names
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.prepared import DEFAULTS
-from training.reporting.budgets import show, write
-from training.reporting.evaluation import progress
-from training.reporting.terminal import wide_console
+from training.reporting.figures import Line, finish, new_figure, plot_lines, save
+from training.reporting.terminal import progress, wide_console
 
 COMPARED = ("age", "random")
 """What stands beside the default unless other score functions are named."""
+
+
+SHOWN: Final[dict[str, str]] = {
+    "change_rate": "change rate",
+    "changes_a_day": "changes found a day",
+    "freshness": "freshness",
+    "age": "age (cycles)",
+    "delay_cycles": "delay (cycles)",
+}
+"""Figure -> its name for people."""
+SHARES: Final = ("change_rate", "freshness")
+DRAWN: Final = ("change_rate", "changes_a_day", "freshness", "delay_cycles")
+
+
+def table(found: Budgets) -> Table:
+    """Every score function at every budget."""
+    out = Table("score function", "budget", "visits", *(SHOWN[name] for name in FIGURES))
+    for column in out.columns[1:]:
+        column.justify = "right"
+    for curve in found.curves:
+        for number, point in enumerate(curve.points):
+            cells = [_text(name, point.figures[name]) for name in FIGURES]
+            last = number == len(curve.points) - 1
+            label = Text("" if number else curve.score, overflow="fold")
+            out.add_row(label, f"{point.budget:.1%}", f"{point.visits:,}", *cells, end_section=last)
+    return out
+
+
+def _text(name: str, value: Value) -> str:
+    if math.isnan(value.mean):
+        return "-"
+    digits = "{:.1%}" if name in SHARES else "{:,.1f}"
+    width = "" if value.ci95 is None or math.isnan(value.ci95) else " ± " + digits.format(value.ci95)
+    return digits.format(value.mean) + width
+
+
+def show(found: Budgets, console: Console) -> None:
+    """Print what was replayed, the table, and the answers."""
+    about = found.evaluations[0].history
+    spoken = f"{about.source}: {about.pages:,} pages, {about.cycles} cycles"
+    if found.is_sample:
+        spoken += (
+            f"; only its panel was visited in every cycle: a random sample of {found.pages:,} pages, for all "
+            "of which changes are told; mean ± half-width of the 95% interval, over samples"
+        )
+    else:
+        spoken += "; mean ± half-width of the 95% interval, over cycles"
+    console.print(spoken, highlight=False, markup=False, soft_wrap=True)
+    console.print(table(found))
+    for line in answers(found):
+        console.print(f"{found.curves[0].score}: {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def draw(budgets: Budgets) -> Figure:
+    """A panel for each of `DRAWN`, a line for each score function."""
+    figure, panels = new_figure(9.0, 6.4, 2, 2, sharex=True)
+    for name, axes in zip(DRAWN, panels, strict=True):
+        plot_lines(
+            axes,
+            [point.budget for point in budgets.curves[0].points],
+            [_line(curve, name) for curve in budgets.curves],
+        )
+        finish(axes, SHOWN[name])
+        if name in SHARES:
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        if name == "freshness":
+            axes.set_ylim(top=1.0)
+        else:
+            axes.set_ylim(bottom=0.0)
+        axes.set_xlim(left=0.0)
+    for axes in panels[2:]:
+        axes.set_xlabel("budget: visits per cycle, share of the pages")
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    about = budgets.evaluations[0].history
+    sample = ", estimated from its panel" if budgets.is_sample else ""
+    figure.suptitle(f"{Path(about.source).name}: {budgets.pages:,} pages{sample}", x=0.02, ha="left")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
+    figure.subplots_adjust(left=0.09, right=0.98, top=0.89, bottom=0.15, hspace=0.22, wspace=0.2)
+    return figure
+
+
+def _line(curve: Curve, name: str) -> Line:
+    values = [point.figures[name] for point in curve.points]
+    half_widths = [math.nan if value.ci95 is None else value.ci95 for value in values]
+    return Line(curve.score, [value.mean for value in values], half_widths)
 
 
 def _parser() -> ScoreParser:
@@ -78,7 +179,7 @@ def _read(path: Path) -> tuple[ChangeHistory, int | None]:
 
 
 def _write(found: Budgets, figure: Path, document: Path | None) -> None:
-    write(found, figure)
+    save(draw(found), figure)
     if document is not None:
         write_json(document, found.to_json())
     show(found, wide_console())

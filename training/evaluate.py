@@ -32,8 +32,9 @@ from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE, parse_budget
 from training.replaying.oracle_baselines import is_replays
 from training.replaying.prepared import DEFAULTS, CrawlChoices
-from training.reporting.evaluation import progress, show, show_leaderboard
-from training.reporting.terminal import wide_console
+from training.reporting.evaluation import of_leaderboard, show, show_leaderboard
+from training.reporting.figures import draw_scatter, save
+from training.reporting.terminal import progress, wide_console
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,9 +113,7 @@ def _evaluate(given: argparse.Namespace, history: ChangeHistory, first_cycle: in
     if given.csv:
         write_csv(given.csv, evaluations)
     if given.figure and isinstance(found, Leaderboard):
-        from training.reporting import scatter  # loads what draws
-
-        scatter.write(scatter.of_leaderboard(found), given.figure)
+        save(draw_scatter(of_leaderboard(found)), given.figure)
     if isinstance(found, Leaderboard):
         show_leaderboard(found, wide_console())
     else:

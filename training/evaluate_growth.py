@@ -14,7 +14,7 @@ from training.histories.growth_reading import read_growth
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import CrawlChoices
-from training.reporting.growth import row_of, show_growth
+from training.reporting.evaluation import row_of, show_growth
 from training.reporting.terminal import wide_console
 
 

@@ -34,9 +34,9 @@ from training.papers.journal_report import (
     table_2,
     write_tables,
 )
-from training.reporting.figures import write_figures
+from training.reporting.figures import draw, write_figures
 from training.reporting.page import write_report
-from training.reporting.study import HEADLINE
+from training.reporting.score import HEADLINE
 from training.reporting.terminal import bars
 
 QUICK: Final = {"population": 20, "generations": 3}
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = Experiment(history, choices, directory, console, partial(bars, console)).run(given.jobs)
         write_atomically(directory / NAME, results.to_json())
         write_tables(results, directory)
-        write_figures(paper_charts(results.trials), directory)
+        write_figures({chart.key: draw(chart) for chart in paper_charts(results.trials)}, directory)
         difference = difference_of(results, history, SHIPS, HEADLINE)
         write_report(experiment_page(results, difference), directory / "report.html")
     except (Gp4cError, OSError) as error:

@@ -14,7 +14,7 @@ from training.histories.contents import ContentHistory
 from training.histories.longer import read_whole
 from training.papers.tan import QUICK_DEPTHS, Plans, planned, run_all
 from training.papers.tan_report import claims_table, write_all
-from training.reporting.evaluation import progress
+from training.reporting.terminal import progress
 
 PROTOCOL: Final = "tan"
 LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")

@@ -10,9 +10,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
@@ -21,8 +24,57 @@ from training.histories.git_growth import read_growth_of
 from training.histories.git_history import build, parse_end, parse_length, window_of
 from training.histories.git_pages import Part, join, utc
 from training.histories.growth import write_growth
-from training.reporting.repositories import Commit, Repository, show
 from training.reporting.terminal import wide_console
+
+SHOWN_COMMITS: Final = 20
+"""Mass commits in the report."""
+
+
+class Repository(NamedTuple):
+    """What a repository contributes to a history."""
+
+    name: str
+    pages: int
+    left_out: int
+    """Files that are no pages of the history, as they were not there all the time."""
+    changed_share: float
+
+
+class Commit(NamedTuple):
+    """A commit that changed a large share of a repository's pages at once."""
+
+    repository: str
+    commit: str
+    time: str
+    pages: int
+    share: float
+    subject: str
+
+
+def show_repositories(
+    repositories: Sequence[Repository], mass_commits: Sequence[Commit], console: Console
+) -> None:
+    """Print a table of the repositories and, if there are any, one of the mass commits."""
+    table = Table("repository", "pages", "left out", "changed per cycle", title="Pages", title_justify="left")
+    for one in repositories:
+        table.add_row(
+            Text(one.name), f"{one.pages:,}", f"{one.left_out:,}", f"{one.changed_share:.2%} of them"
+        )
+    console.print(table)
+    mass = sorted(mass_commits, key=lambda row: -row.share)
+    if not mass:
+        return
+    shown = mass[:SHOWN_COMMITS]
+    title = f"Mass commits: {len(mass):,}" + (f", the largest {len(shown)}" if len(shown) < len(mass) else "")
+    table = Table(
+        "repository", "commit", "time", "pages", "share", "subject", title=title, title_justify="left"
+    )
+    for row in shown:
+        # Text: a subject such as "[/docs] fix" is no markup.
+        subject = Text(row.subject, overflow="ellipsis", no_wrap=True)
+        pages, share = f"{row.pages:,}", f"{row.share:.0%}"
+        table.add_row(Text(row.repository), row.commit[:10], row.time, pages, share, subject)
+    console.print(table)
 
 
 def _show(parts: Sequence[Part], console: Console) -> None:
@@ -34,7 +86,7 @@ def _show(parts: Sequence[Part], console: Console) -> None:
         for part in parts
         for row in part.mass_commits
     ]
-    show(repositories, mass, console)
+    show_repositories(repositories, mass, console)
 
 
 def _write_growth(given: argparse.Namespace) -> None:

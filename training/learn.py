@@ -18,9 +18,7 @@ from training.evolution.checkpoint import check_writable
 from training.evolution.long_run import learn_to_file
 from training.evolution.score_file import front_of
 from training.evolution.workers import workers
-from training.reporting.evaluation import progress
-from training.reporting.front import show_front
-from training.reporting.terminal import bars, report, stopped, wide_console
+from training.reporting.terminal import bars, progress, report, show_front, stopped, wide_console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

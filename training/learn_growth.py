@@ -19,8 +19,7 @@ from training.evolution.discovery_file import write_discovery
 from training.evolution.workers import workers
 from training.histories.growth_reading import read_growth
 from training.replaying.growth import HUBS, growth_crawl
-from training.reporting.growth import show_discovery
-from training.reporting.terminal import wide_console
+from training.reporting.terminal import show_discovery, wide_console
 
 TERMINALS: Final = ("brought", "brought_t")
 """Those that tell of what visits bring: they join the ones given."""

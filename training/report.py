@@ -18,8 +18,7 @@ from training.comparing.learned_score import find_history, read_learned, try_aga
 from training.papers.journal import difference_of, read_results
 from training.papers.journal_report import SHIPS, experiment_page
 from training.reporting.page import Page, write_report
-from training.reporting.score import score_page
-from training.reporting.study import HEADLINE
+from training.reporting.score import HEADLINE, score_page
 
 
 def page_of(source: Path, history: Path | None = None) -> Page:

@@ -19,7 +19,7 @@ from training.histories.contents import read_contents
 from training.histories.writing import replacing
 from training.replaying.search import count, search
 from training.replaying.workloads import Plan, draw, knee
-from training.reporting.evaluation import progress
+from training.reporting.terminal import progress
 
 COUNTS = 1_000_000
 """What the counts of a written log sum up to."""

@@ -24,8 +24,7 @@ from scrapy_gp4c.crawling.hint_files import kind_of, read_feed, read_sitemap
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import crawl, stats
-from training.reporting.found import found_section, read_found
-from training.reporting.hints import hints_section
+from training.reporting.crawl_sections import found_section, hints_section, read_found
 
 WEB = Web(1)
 FILES = np.flatnonzero(WEB.file).tolist()

@@ -26,8 +26,7 @@ from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.loopback import Site, crawl, html
 from tests.support.pages import check
 from training import report
-from training.reporting.crawl import crawl_page
-from training.reporting.crawl_story import read_story
+from training.reporting.crawl import crawl_page, read_story
 
 ROOT = Path(__file__).parents[2]
 CYCLES: tuple[dict[int, tuple[str, str, float]], ...] = (

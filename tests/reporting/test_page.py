@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.scoring.terminals import MEANINGS
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.example_results import FORMULA, results
 from tests.support.pages import experiment
 from training import report
-from training.reporting.glossary import DEFINITIONS
-from training.reporting.page import Page, Section, render, table
+from training.reporting.page import DEFINITIONS, Page, Section, render, table, term_of
 
 
 @NEEDS_BROWSER
@@ -83,3 +83,18 @@ def test_the_formula_is_typeset(tmp_path: Path) -> None:
     tree = re.search(r'<svg class="tree".*?</svg>', text, re.S)
     assert tree is not None
     assert tree[0].count('<g class="node') == len(parse(FORMULA).tokens)
+
+
+def test_every_terminal_is_explained_under_a_term_of_its_own() -> None:
+    """The terminal p and the p value of a test are two things."""
+    terms = {name: term_of(name) for name in MEANINGS}
+    assert len(set(terms.values())) == len(terms)
+    assert {DEFINITIONS[term][1] for term in terms.values()} == {f"{one}." for one in MEANINGS.values()}
+    assert DEFINITIONS["p"][0] == "p value"
+    assert DEFINITIONS[terms["p"]][0] == "p"
+
+
+def test_terminals_are_written_as_formulas_have_them() -> None:
+    """The papers' estimators in capitals, as ever; the others as one writes them."""
+    names = [DEFINITIONS[term_of(name)][0] for name in ("t", "cg", "gad", "near", "rate_site")]
+    assert names == ["t", "CG", "GAD", "near", "rate_site"]

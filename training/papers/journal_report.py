@@ -24,10 +24,19 @@ from training.evolution.selection import SELECTIONS
 from training.evolution.simplify import readable
 from training.papers.journal import FITNESSES, ExperimentResults, label
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
-from training.reporting import sections
-from training.reporting.charts import Chart, budgets, cycles_of, line, methods, per_cycle_chart
+from training.reporting import score as sections
+from training.reporting.figures import Chart
 from training.reporting.page import Page, Section, defined, figure, fold_away, table
-from training.reporting.study import HEADLINE, Formula, Study
+from training.reporting.score import (
+    HEADLINE,
+    Formula,
+    Study,
+    budgets,
+    cycles_of,
+    line,
+    methods,
+    per_cycle_chart,
+)
 
 Row = dict[str, str | int | float]
 

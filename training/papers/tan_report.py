@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from training.comparing.statistics import Floats
 from training.comparing.trials import written
 from training.papers.tan import (
     ADAPTIVE,
@@ -32,8 +28,7 @@ from training.papers.tan import (
     over_d,
 )
 from training.replaying.metrics import METRICS
-from training.reporting.charts import Chart, Line
-from training.reporting.figures import OPTIONS, STYLES, save, write_figures
+from training.reporting.figures import Chart, draw, finish, new_figure, plain_line, plot_lines, write_figures
 
 NAMED_DOMAINS: Final = 6
 """Lines of Figure 4 with a name of their own."""
@@ -50,38 +45,26 @@ def depths_figure(domains: Sequence[Domain]) -> Figure:
     }
     names = list(rows)
     shown = names if len(names) <= NAMED_DOMAINS + 1 else names[:NAMED_DOMAINS]
-    lines = [_line(name, rows[name]) for name in shown]
+    lines = [plain_line(name, rows[name]) for name in shown]
     if others := names[len(shown) :]:
-        lines.append(_line(f"{len(others)} others", np.sum([rows[name] for name in others], axis=0)))
-    with matplotlib.rc_context(OPTIONS):
-        figure = Figure(figsize=(8.0, 4.4), dpi=150, layout="constrained")
-        axes = figure.subplots()
-        _plot(axes, range(deepest), lines)
-        axes.set_title(
-            "Pages by slashes in their address, for each top-level domain", loc="left", fontsize=11
-        )
-        axes.set_xlabel("slashes")
-        axes.set_ylabel("pages")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(frameon=False)
+        lines.append(plain_line(f"{len(others)} others", np.sum([rows[name] for name in others], axis=0)))
+    figure, (axes,) = new_figure(8.0, 4.4, layout="constrained")
+    plot_lines(axes, range(deepest), lines)
+    finish(axes, "Pages by slashes in their address, for each top-level domain", "slashes", "pages")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False)
     return figure
-
-
-def _plot(axes: Axes, x: Sequence[int], lines: Sequence[Line]) -> None:
-    for line, (colour, dash, marker) in zip(lines, STYLES, strict=False):
-        axes.plot(x, line.values, color=colour, linestyle=dash, marker=marker, markersize=4, label=line.name)
-    axes.grid(color="#DDDDDD", linewidth=0.6)
 
 
 def granularity_chart(results: Results) -> Chart:
     """Figure 5: C of links, directories and clusters over d; no cluster is at a negative distance."""
     depths = results.plans.depths
     lines = [
-        _line(name, values)
+        plain_line(name, values)
         for policy, name in NAMES.items()
         if np.isfinite(values := over_d(results, policy, depths, TYPICAL)).any()
     ]
-    return Chart("figure-5", f"{RATE}, {_said(TYPICAL)}", D_LABEL, RATE, _x(depths), lines, percent=True)
+    return Chart("figure-5", f"{RATE}, {_setting(TYPICAL)}", D_LABEL, RATE, _x(depths), lines, percent=True)
 
 
 def popularity_chart(results: Results) -> Chart:
@@ -92,8 +75,8 @@ def popularity_chart(results: Results) -> Chart:
         trials = [results.found(following("db", d, phi), ADAPTIVE) for d in depths]
         means = [trial.mean("weighted_change_rate").mean for trial in trials if trial is not None]
         if means:
-            lines.append(_line(name, means))
-    title = f"Weighted change rate, {_said(ADAPTIVE)}"
+            lines.append(plain_line(name, means))
+    title = f"Weighted change rate, {_setting(ADAPTIVE)}"
     return Chart("figure-8", title, D_LABEL, "weighted change rate", _x(depths), lines, percent=False)
 
 
@@ -106,8 +89,8 @@ def history_chart(results: Results) -> Chart:
         "WHA": following("db", phi="wha"),
     }
     found = {name: results.found(text, ADAPTIVE) for name, text in texts.items()}
-    lines = [_line(name, one.per_cycle["change_rate"]) for name, one in found.items() if one is not None]
-    title = f"Change rate in every cycle, {_said(ADAPTIVE)}"
+    lines = [plain_line(name, one.per_cycle["change_rate"]) for name, one in found.items() if one is not None]
+    title = f"Change rate in every cycle, {_setting(ADAPTIVE)}"
     x = [float(cycle + 1) for cycle in range(len(lines[0].values))]
     return Chart("figure-9", title, "cycle", RATE, x, lines, percent=True)
 
@@ -119,54 +102,43 @@ def compared_figure(results: Results) -> Figure:
     values = np.array([trial.mean("change_rate").mean for trial in found])
     leads = [trial.ahead(random, "change_rate") for trial in found]
     half = np.nan_to_num([lead.half_width for lead in leads])
-    with matplotlib.rc_context(OPTIONS):
-        figure = Figure(figsize=(8.0, 0.9 + 0.5 * len(found)), dpi=150, layout="constrained")
-        axes = figure.subplots()
-        axes.barh([_short(trial.policy) for trial in found], values, xerr=(np.minimum(half, values), half),
-                  color="#56B4E9", ecolor="#333333", capsize=3, height=0.6)  # fmt: skip
-        for place, (trial, value, lead) in enumerate(zip(found, values.tolist(), leads, strict=True)):
-            text = f"{value:.1%}" if trial is random else f"{value:.1%} ({100 * lead.mean:+.1f} points)"
-            axes.annotate(text, (value + half[place], place), (6, 0), textcoords="offset points",
-                          va="center", fontweight="bold")  # fmt: skip
-        axes.invert_yaxis()
-        axes.set_xlim(0.0, 1.4 * float((values + half).max()))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.set_title(f"{RATE}, {_said(TYPICAL)}", loc="left", fontsize=11)
-        axes.set_xlabel("whiskers: 95% interval of the lead over RNS, paired by cycle")
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
-        axes.set_axisbelow(True)
+    figure, (axes,) = new_figure(8.0, 0.9 + 0.5 * len(found), layout="constrained")
+    axes.barh([_short(trial.policy) for trial in found], values, xerr=(np.minimum(half, values), half),
+              color="#56B4E9", ecolor="#333333", capsize=3, height=0.6)  # fmt: skip
+    for place, (trial, value, lead) in enumerate(zip(found, values.tolist(), leads, strict=True)):
+        text = f"{value:.1%}" if trial is random else f"{value:.1%} ({100 * lead.mean:+.1f} points)"
+        axes.annotate(text, (value + half[place], place), (6, 0), textcoords="offset points",
+                      va="center", fontweight="bold")  # fmt: skip
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, 1.4 * float((values + half).max()))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    whiskers = "whiskers: 95% interval of the lead over RNS, paired by cycle"
+    finish(axes, f"{RATE}, {_setting(TYPICAL)}", whiskers, grid="x")
     return figure
 
 
 def settings_figure(results: Results) -> Figure:
     """Figure 7: C of directories over d, by length of cycle and R."""
     depths = results.plans.depths
-    with matplotlib.rc_context(OPTIONS):
-        figure = Figure(figsize=(11.0, 4.2), dpi=130, layout="constrained")
-        panels = figure.subplots(1, len(SPANS_WEEKS), sharey=True)
-        for axes, weeks in zip(panels, SPANS_WEEKS, strict=True):
-            lines = [
-                _line(f"R = {budget:.1%}", over_d(results, "db", depths, Setting(weeks, budget)))
-                for budget in BUDGETS
-            ]
-            _plot(axes, depths, lines)
-            axes.set_title(f"DB, cycles of {weeks} weeks", loc="left", fontsize=11)
-            axes.set_xlabel(D_LABEL)
-        panels[0].set_ylabel(RATE)
-        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        panels[0].legend(frameon=False)
+    figure, panels = new_figure(11.0, 4.2, 1, len(SPANS_WEEKS), sharey=True, layout="constrained")
+    for axes, weeks in zip(panels, SPANS_WEEKS, strict=True):
+        lines = [
+            plain_line(f"R = {budget:.1%}", over_d(results, "db", depths, Setting(weeks, budget)))
+            for budget in BUDGETS
+        ]
+        plot_lines(axes, depths, lines)
+        finish(axes, f"DB, cycles of {weeks} weeks", D_LABEL)
+    panels[0].set_ylabel(RATE)
+    panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    panels[0].legend(frameon=False)
     return figure
-
-
-def _line(name: str, values: Sequence[float] | Floats) -> Line:
-    return Line(name, [float(value) for value in values], [math.nan] * len(values))
 
 
 def _x(depths: Sequence[int]) -> list[float]:
     return [float(d) for d in depths]
 
 
-def _said(setting: Setting) -> str:
+def _setting(setting: Setting) -> str:
     return f"cycles of {setting.weeks} weeks, R = {setting.budget:.1%} of the pages"
 
 
@@ -225,17 +197,10 @@ def write_all(results: Results, directory: Path) -> None:
     said = "\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
     text = f"{shares[:1].upper()}{shares[1:]}.\n\n{said}"
     (directory / "tables.md").write_text(text, encoding="utf-8")
-    charts = [
-        granularity_chart(results),
-        popularity_chart(results),
-        history_chart(results),
-    ]
-    write_figures([chart for chart in charts if chart.lines], directory)
-    figures = {
+    charts = [granularity_chart(results), popularity_chart(results), history_chart(results)]
+    figures = {chart.key: draw(chart) for chart in charts if chart.lines} | {
         "figure-4": depths_figure(results.domains),
         "figure-6": compared_figure(results),
         "figure-7": settings_figure(results),
     }
-    for name, figure in figures.items():
-        for ending in (".png", ".svg"):
-            save(figure, directory / f"{name}{ending}")
+    write_figures(figures, directory)

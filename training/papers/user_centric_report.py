@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from training.papers.user_centric import Panel, Results
-from training.reporting.figures import OPTIONS, STYLES, save
+from training.reporting.figures import STYLES, finish, new_figure, write_figures
 
 TICKS: Final = (0.25, 0.5, 1, 2, 3, 5, 10, 20, 40)
 """Budgets that are written at the axis, in percent."""
@@ -24,10 +23,8 @@ NEAREST: Final = ((0.5, "#0072B2"), (0.8, "#56B4E9"), (0.9, "#E69F00"), (1.0, "#
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    width = 11.0 if count > 1 else 6.5
-    figure = Figure(figsize=(width, 4.6 * ((count + 1) // 2)), dpi=130, layout="constrained")
-    grid = figure.subplots((count + 1) // 2, 2 if count > 1 else 1, squeeze=False)
-    axes = list(grid.flat)
+    rows, columns = (count + 1) // 2, 2 if count > 1 else 1
+    figure, axes = new_figure(11.0 if count > 1 else 6.5, 4.6 * rows, rows, columns, layout="constrained")
     for empty in axes[count:]:
         empty.set_visible(False)
     return figure, axes[:count]
@@ -35,87 +32,78 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
 
 def quality_figure(panels: Sequence[Panel], loss: bool = False) -> Figure:
     """Figure 4: quality against budget; ``loss``: 1 - quality, on log axes."""
-    with matplotlib.rc_context(OPTIONS):
-        figure, grid = _panels(len(panels))
-        for axes, panel in zip(grid, panels, strict=True):
-            names = list(dict.fromkeys(point.policy for point in panel.points))
-            for name, (colour, dash, marker) in zip(names, STYLES, strict=False):
-                line = sorted((p.share, p.quality) for p in panel.points if p.policy == name)
-                share, quality = np.array(line).T
-                y = np.maximum(1.0 - quality, 1e-6) if loss else quality
-                axes.plot(
-                    100 * share, y, color=colour, linestyle=dash, marker=marker, markersize=4, label=name
-                )
-            axes.set_xscale("log")
-            if loss:
-                axes.set_yscale("log")
-            else:
-                axes.axhline(panel.never_mean, color="#999999", linewidth=0.8)
-                axes.annotate(
-                    "never refreshed", (1, panel.never_mean), (0, 3), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", fontsize=8, color="#666666", ha="right",
-                )  # fmt: skip
-            axes.set_title(f"{panel.name}: {panel.pages:,} pages", loc="left", fontsize=11)
-            axes.set_xlabel("pages refreshed per week, %")
-            axes.set_ylabel("1 − search quality" if loss else "search quality")
-            shares = sorted({100 * point.share for point in panel.points})
-            axes.set_xticks([share for share in TICKS if shares[0] <= share <= shares[-1]])
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.grid(color="#DDDDDD", linewidth=0.6)
-        grid[0].legend(frameon=False, fontsize=9)
+    figure, grid = _panels(len(panels))
+    for axes, panel in zip(grid, panels, strict=True):
+        names = list(dict.fromkeys(point.policy for point in panel.points))
+        for name, (colour, dash, marker) in zip(names, STYLES, strict=False):
+            line = sorted((p.share, p.quality) for p in panel.points if p.policy == name)
+            share, quality = np.array(line).T
+            y = np.maximum(1.0 - quality, 1e-6) if loss else quality
+            axes.plot(100 * share, y, color=colour, linestyle=dash, marker=marker, markersize=4, label=name)
+        axes.set_xscale("log")
+        if loss:
+            axes.set_yscale("log")
+        else:
+            axes.axhline(panel.never_mean, color="#999999", linewidth=0.8)
+            axes.annotate(
+                "never refreshed", (1, panel.never_mean), (0, 3), xycoords=("axes fraction", "data"),
+                textcoords="offset points", fontsize=8, color="#666666", ha="right",
+            )  # fmt: skip
+        y_label = "1 − search quality" if loss else "search quality"
+        finish(axes, f"{panel.name}: {panel.pages:,} pages", "pages refreshed per week, %", y_label)
+        shares = sorted({100 * point.share for point in panel.points})
+        axes.set_xticks([share for share in TICKS if shares[0] <= share <= shares[-1]])
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+    grid[0].legend(frameon=False, fontsize=9)
     return figure
 
 
 def halves_figure(panels: Sequence[Panel], weeks: int) -> Figure:
     """Figure 3: gain per week in the first half of the weeks against the second, a dot for each page."""
-    with matplotlib.rc_context(OPTIONS):
-        figure, grid = _panels(len(panels))
-        for axes, panel in zip(grid, panels, strict=True):
-            x, y = panel.halves.earlier, panel.halves.later
-            some = (x > 0) | (y > 0)
-            x, y = x[some], y[some]
-            axes.set_title(f"{panel.name}: {np.count_nonzero(some):,} pages", loc="left", fontsize=11)
-            positive = np.concatenate((x[x > 0], y[y > 0]))
-            if not len(positive):
-                continue
-            edge = max(positive.min(), LEAST * float(np.median(positive))) / 3
-            shown = [np.maximum(values, edge) for values in (x, y)]
-            apart = np.abs(np.log(shown[0]) - np.log(shown[1]))
-            apart[(x == 0) | (y == 0)] = np.inf
-            place = np.empty(len(apart))
-            place[np.argsort(apart, kind="stable")] = (np.arange(len(apart)) + 1) / len(apart)
-            low = 0.0
-            for high, colour in NEAREST:
-                inside = (place > low) & (place <= high)
-                label = f"nearest {high:.0%}" if high < 1 else "others"
-                axes.scatter(shown[0][inside], shown[1][inside], s=7, color=colour, label=label, linewidths=0)
-                low = high
-            ends = [edge / 1.5, positive.max() * 1.5]
-            axes.plot(ends, ends, color="#888888", linewidth=0.8, zorder=0)
-            axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-            axes.set_xlabel(f"ppm gained per week, weeks 1 to {weeks // 2} (edge: none)")
-            axes.set_ylabel(f"weeks {weeks // 2 + 1} to {weeks}")
-        grid[0].legend(frameon=False, fontsize=9, markerscale=2, loc="upper left")
+    figure, grid = _panels(len(panels))
+    for axes, panel in zip(grid, panels, strict=True):
+        x, y = panel.halves.earlier, panel.halves.later
+        some = (x > 0) | (y > 0)
+        x, y = x[some], y[some]
+        axes.set_title(f"{panel.name}: {np.count_nonzero(some):,} pages", loc="left", fontsize=11)
+        positive = np.concatenate((x[x > 0], y[y > 0]))
+        if not len(positive):
+            continue
+        edge = max(positive.min(), LEAST * float(np.median(positive))) / 3
+        shown = [np.maximum(values, edge) for values in (x, y)]
+        apart = np.abs(np.log(shown[0]) - np.log(shown[1]))
+        apart[(x == 0) | (y == 0)] = np.inf
+        place = np.empty(len(apart))
+        place[np.argsort(apart, kind="stable")] = (np.arange(len(apart)) + 1) / len(apart)
+        low = 0.0
+        for high, colour in NEAREST:
+            inside = (place > low) & (place <= high)
+            label = f"nearest {high:.0%}" if high < 1 else "others"
+            axes.scatter(shown[0][inside], shown[1][inside], s=7, color=colour, label=label, linewidths=0)
+            low = high
+        ends = [edge / 1.5, positive.max() * 1.5]
+        axes.plot(ends, ends, color="#888888", linewidth=0.8, zorder=0)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+        axes.set_xlabel(f"ppm gained per week, weeks 1 to {weeks // 2} (edge: none)")
+        axes.set_ylabel(f"weeks {weeks // 2 + 1} to {weeks}")
+    grid[0].legend(frameon=False, fontsize=9, markerscale=2, loc="upper left")
     return figure
 
 
 def impact_figure(panels: Sequence[Panel]) -> Figure:
     """Share of the loss that refreshes saved, by the estimates and exact: a dot for each run."""
-    with matplotlib.rc_context(OPTIONS):
-        figure, (axes,) = _panels(1)
-        axes.plot([0, 1], [0, 1], color="#BBBBBB", linewidth=0.8, zorder=0)
-        for panel, (colour, _, marker) in zip(panels, STYLES, strict=False):
-            loss = 1 - panel.never_mean or 1.0
-            saved = [1 - (1 - point.quality) / loss for point in panel.points]
-            axes.scatter(
-                saved, [point.impact for point in panel.points], s=16, color=colour, marker=marker,
-                label=panel.name, alpha=0.8, linewidths=0,
-            )  # fmt: skip
-        axes.set_xlabel("quality: share of the loss saved, exact")
-        axes.set_ylabel("impact: the same by the estimates")
-        axes.grid(color="#DDDDDD", linewidth=0.6)
-        axes.legend(frameon=False, fontsize=9)
+    figure, (axes,) = _panels(1)
+    axes.plot([0, 1], [0, 1], color="#BBBBBB", linewidth=0.8, zorder=0)
+    for panel, (colour, _, marker) in zip(panels, STYLES, strict=False):
+        loss = 1 - panel.never_mean or 1.0
+        saved = [1 - (1 - point.quality) / loss for point in panel.points]
+        axes.scatter(
+            saved, [point.impact for point in panel.points], s=16, color=colour, marker=marker,
+            label=panel.name, alpha=0.8, linewidths=0,
+        )  # fmt: skip
+    finish(axes, "", "quality: share of the loss saved, exact", "impact: the same by the estimates")
+    axes.legend(frameon=False, fontsize=9)
     return figure
 
 
@@ -168,9 +156,7 @@ def write_all(results: Results, weeks: int, directory: Path) -> None:
         "figure-4-loss": quality_figure(panels, loss=True),
         "impact": impact_figure(panels),
     }
-    for name, figure in figures.items():
-        for ending in (".png", ".svg"):
-            save(figure, directory / f"{name}{ending}")
+    write_figures(figures, directory)
     (directory / "figure-5.md").write_text(
         "\n".join(examples_text(panel) for panel in panels if panel.examples), encoding="utf-8"
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
+import numpy as np
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -17,8 +17,10 @@ from training.comparing.evaluation import Evaluation, Result
 from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.statistics import Mean
 from training.replaying.baselines import BASELINES
-from training.replaying.metrics import CONTENTS, KNOWN, METRICS, TRIO, WEIGHTED
+from training.replaying.growth import GrowthResult
+from training.replaying.metrics import CONTENTS, KNOWN, METRICS, ORACLE, TRIO, WEIGHTED
 from training.replaying.replay import policy_of
+from training.reporting.figures import Point, Scatter
 
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
 """Metrics in the table, after those of contents; the files have all of `METRICS`."""
@@ -28,15 +30,6 @@ COMPARED: Final = ("ndcg", "freshness")
 """Metrics in which a leaderboard tells how far a row is ahead of the reference."""
 NAME_WIDTH: Final = 24
 """Fixed: on a narrow terminal the figures break, not the names."""
-
-
-@contextlib.contextmanager
-def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
-    """Show a bar of so many steps within the block, on a terminal; gives what to call after each."""
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=steps)
-        yield lambda: bar.advance(task)
 
 
 def table(evaluation: Evaluation) -> Table:
@@ -141,3 +134,74 @@ def _heading(evaluation: Evaluation, seeds: str) -> str:
         f"clock {settings.clock or 'visits, or as the score file says'}, {seeds}"
         f"{'' if settings.policy == policy_of(None) else f', policy {settings.policy}'}"
     )
+
+
+COLUMNS: Final = ("discovery", "change rate", "delay", "90th pct.", "never found", "coverage")
+
+
+class GrowthRow(NamedTuple):
+    """One replay in figures."""
+
+    score: str
+    discovery: float
+    change_rate: float
+    weighted_change_rate: float
+    delay_cycles: float
+    """Mean delay between birth and first visit."""
+    delay_p90_cycles: float
+    missed: int
+    coverage: float
+    current: float
+    hub_visits: float
+    """Mean visits per cycle for discovery."""
+
+
+def row_of(score: str, discovery: float, result: GrowthResult) -> GrowthRow:
+    """The figures of a replay: means over the cycles after the warm-up."""
+    delay = result.delay if len(result.delay) else np.zeros(1)
+    return GrowthRow(
+        score,
+        discovery,
+        result.change_rate,
+        result.weighted_change_rate,
+        float(delay.mean()),
+        float(np.quantile(delay, 0.9)),
+        result.missed,
+        float(result.coverage.mean()),
+        float(result.current.mean()),
+        float(result.hubs.mean()),
+    )
+
+
+def show_growth(title: str, rows: Sequence[GrowthRow], console: Console, *, weighted: bool = False) -> None:
+    """Print the table; ``weighted``: with the change rate by weights."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("score function")
+    for name in (*COLUMNS, "current copies", "hub visits"):
+        is_rate = weighted and name == "change rate"
+        table.add_column("weighted change rate" if is_rate else name, justify="right")
+    for row in rows:
+        shares = (f"{row.coverage:.3f}", f"{row.current:.3f}", f"{row.hub_visits:.1f}")
+        delays = (f"{row.delay_cycles:.2f}", f"{row.delay_p90_cycles:.1f}", f"{row.missed:,}")
+        rate = row.weighted_change_rate if weighted else row.change_rate
+        table.add_row(row.score, f"{row.discovery:.0%}", f"{rate:.3f}", *delays, *shares)
+    console.print(table)
+
+
+def of_leaderboard(board: Leaderboard) -> Scatter:
+    """Change rate over freshness, all rows but the oracle."""
+    y, x = FRONT
+    about, settings = board.evaluations[0].history, board.evaluations[0].settings
+    points = [
+        Point(
+            row.name,
+            row.metrics[x].mean.mean,
+            row.metrics[y].mean.mean,
+            "policies of others" if row.name in BASELINES else "named functions",
+            row.on_front,
+        )
+        for row in board.rows
+        if row.name != ORACLE
+    ]
+    title = f"{Path(about.source).name}: {settings.k:,} of {about.pages:,} pages per cycle"
+    return Scatter(title, METRICS[x].heading, METRICS[y].heading, points)

@@ -1,14 +1,505 @@
-"""The report of a score file: its function beside the baselines on the test data it never learned from."""
+"""The report of replays: a learned score function beside the baselines on test data.
+
+`Study` is what an experiment and a score file have in common (`training.papers.journal_report`,
+`training.reporting.score` make one); `training.reporting.score` makes the report of it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from scrapy_gp4c.scoring.expression import parse
+from training.comparing import statistics
+from training.comparing.difference import Difference, class_names
 from training.comparing.learned_score import LearnedScore, ScoreTrials
+from training.comparing.trials import BASELINES, COMPETITIVE, Trials, best_baseline, values
 from training.evolution.learning import LEARNED
-from training.replaying.metrics import TRIO
-from training.reporting.charts import SHARES
-from training.reporting.page import Card, Page, Section
-from training.reporting.sections import formula_section, page
-from training.reporting.study import HEADLINE, Formula, Study
+from training.evolution.simplify import readable
+from training.replaying.metrics import METRICS, ORACLE, TRIO
+from training.reporting import formula
+from training.reporting.figures import Chart, Line, shown
+from training.reporting.page import (
+    DEFINITIONS,
+    Card,
+    Page,
+    Section,
+    defined,
+    figure,
+    fold_away,
+    heat,
+    paragraph,
+    table,
+    term_of,
+)
+from training.reporting.page import formula as formula_block
+
+HEADLINE: Final = "change_rate"
+SIGNIFICANT: Final = 1 - statistics.CONFIDENCE
+
+
+class Formula(NamedTuple):
+    """A learned score function."""
+
+    name: str
+    text: str
+    values: dict[str, float]
+    """Part (training, validation, test) -> value of the metric it was learned for."""
+
+
+@dataclass
+class Study:
+    """What the report is made of."""
+
+    title: str
+    trials: Trials
+    learned: dict[str, str]
+    """Metric -> the function in ``trials`` that is judged by it."""
+    formulas: list[Formula]
+    """The one that ships first."""
+    facts: list[tuple[str, str]]
+    created: str
+    visits_per_cycle: float
+    """Of one test set."""
+    difference: Difference | None = None
+    difference_note: str = ""
+    """Why there is no difference to show."""
+    budget_names: dict[str, str] = field(default_factory=dict)
+    """Function tried with smaller budgets -> shown name."""
+    more: list[Section] = field(default_factory=list)
+
+
+class Lead(NamedTuple):
+    """The learned function against the best baseline, by one metric."""
+
+    metric: str
+    ours: float
+    baseline: str
+    theirs: float
+    difference: statistics.Mean
+    p: float
+    by_fold: statistics.Floats
+    """``[folds]``: difference of the means."""
+    by_cycle: statistics.Floats
+    """``[cycles]``: the same."""
+
+    @property
+    def word(self) -> str:
+        """``better``, ``worse`` or ``open``."""
+        if math.isnan(self.p) or self.p >= SIGNIFICANT:
+            return "open"
+        return "better" if self.difference.mean > 0 else "worse"
+
+
+def lead(study: Study, metric: str) -> Lead:
+    """Compare the learned function with the best baseline by a metric."""
+    baseline = best_baseline(study.trials, metric)
+    ours = values(study.trials, study.learned[metric], metric)
+    theirs = values(study.trials, baseline, metric)
+    difference, p = statistics.overall(ours, theirs)
+    gap = ours - theirs
+    return Lead(
+        metric,
+        float(ours.mean()),
+        baseline,
+        float(theirs.mean()),
+        difference,
+        p,
+        gap.mean(axis=1),
+        gap.mean(axis=0),
+    )
+
+
+def points(value: float, percent: bool) -> str:
+    """A difference of values: percentage points for shares."""
+    if not percent:
+        return f"{value:.3f}"
+    return f"{100 * value:.{2 if abs(value) < 0.005 else 1}f} points"
+
+
+def signed(value: float, percent: bool) -> str:
+    """The same with its sign, without the unit."""
+    return ("+" if value >= 0 else "−") + points(abs(value), percent).removesuffix(
+        " points" if percent else ""
+    )
+
+
+SHARES: Final = frozenset(("change_rate", "freshness", "new_pages", "idle_pages"))
+"""Metrics shown as per cent."""
+
+
+def line(trials: Trials, name: str, metric: str, shown: str = "", intervals: bool = True) -> Line:
+    """A score function's means over the folds, cycle by cycle."""
+    means = statistics.per_cycle(values(trials, name, metric))
+    half_widths = [mean.half_width if intervals else math.nan for mean in means]
+    return Line(shown or name, [mean.mean for mean in means], half_widths)
+
+
+def cycles_of(trials: Trials) -> list[float]:
+    """Numbers of the scored cycles of the test sets."""
+    scored = values(trials, next(iter(trials.series)), "change_rate").shape[1]
+    return [float(trials.first_cycle + i) for i in range(scored)]
+
+
+def per_cycle_chart(trials: Trials, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
+    """A chart of a metric over the scored cycles."""
+    x_label = "cycle of the test period"
+    percent = metric in SHARES
+    return Chart(key, title, x_label, METRICS[metric].heading, cycles_of(trials), lines, percent)
+
+
+def methods(trials: Trials, metric: str, learned: str, names: Sequence[str] = COMPETITIVE) -> Chart:
+    """Figure 4: the learned function, beside other score functions, in every cycle."""
+    lines = [line(trials, learned, metric, LEARNED)]
+    lines += [line(trials, name, metric, intervals=position == 0) for position, name in enumerate(names)]
+    title = f"{METRICS[metric].heading} in every cycle"
+    return per_cycle_chart(trials, f"figure4-{metric}", title, metric, lines)
+
+
+def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
+    """Figure 5: functions learned at the full budget, tried with less. ``names``: function -> shown name."""
+    by_budget = {float(share): series for share, series in trials.smaller_budgets.items()}
+    by_budget[trials.budget] = trials.series
+    shares = sorted(by_budget)
+    lines = []
+    for name, shown_name in names.items():
+        means = [
+            statistics.mean(np.array(by_budget[share][name][metric], dtype=np.float64).mean(axis=1))
+            for share in shares
+        ]
+        lines.append(Line(shown_name, [mean.mean for mean in means], [mean.half_width for mean in means]))
+    return Chart(
+        f"figure5-{metric}",
+        f"{METRICS[metric].heading} with less budget than learned for",
+        "budget: visits per cycle, % of the pages",
+        METRICS[metric].heading,
+        [100.0 * share for share in shares],
+        lines,
+        metric in SHARES,
+    )
+
+
+def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
+    """The names, and the oracle where it would not squeeze all other lines together."""
+    best = max(float(values(trials, name, metric).mean()) for name in names)
+    oracle = float(values(trials, ORACLE, metric).mean())
+    return [*names, ORACLE] if oracle - best < 0.25 else [*names]
+
+
+def interval_dot(value: float, half_width: float, low: float, high: float, strong: bool) -> Markup:
+    """A dot with its interval on the scale low..high, for a table cell; the number stands beside it."""
+
+    def x_of(number: float) -> float:
+        return 4 + 92 * (min(max(number, low), high) - low) / max(high - low, 1e-9)
+
+    whisker = ""
+    if half_width > 0:
+        whisker = (
+            f'<path class="whisker" d="M{x_of(value - half_width):.1f} 8H{x_of(value + half_width):.1f}"/>'
+        )
+    role = "c0" if strong else "c7"
+    return Markup(
+        f'<svg class="dot {role}" viewBox="0 0 100 16" aria-hidden="true"><path class="grid" d="M0 8H100"/>'
+        f'{whisker}<circle cx="{x_of(value):.1f}" cy="8" r="4"/></svg>'
+    )
+
+
+def page(study: Study) -> Page:
+    """The report."""
+    leads = {metric: lead(study, metric) for metric in TRIO}
+    head = leads[HEADLINE]
+    sections = [
+        _worth(study, head),
+        _curves(study),
+        _ranking(study),
+        formula_section(study.formulas),
+        difference_section(study, head),
+        _budgets(study),
+        *study.more,
+    ]
+    return Page(
+        study.title,
+        _headline(head),
+        shown(head.ours, True),
+        DEFINITIONS[HEADLINE][1],
+        [_card(one) for one in leads.values()],
+        [section for section in sections if section.blocks or section.lead],
+        study.facts,
+        study.created,
+    )
+
+
+def _headline(head: Lead) -> str:
+    baseline = f"{head.baseline} ({shown(head.theirs, True)})"
+    found = "of the learned function's visits found a change"
+    p = f"p {_p(head.p)}"
+    match head.word:
+        case "better":
+            return f"{found}: significantly more than the best baseline, {baseline}; {p}."
+        case "worse":
+            return (
+                f"{found}: significantly fewer than the best baseline, {baseline}; {p}. Use {head.baseline}."
+            )
+    direction = "more" if head.difference.mean > 0 else "fewer"
+    return f"{found}, {direction} than the best baseline, {baseline}, but not significantly so; {p}."
+
+
+def _p(p: float) -> str:
+    return "unknown" if math.isnan(p) else "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def _card(one: Lead) -> Card:
+    percent = one.metric in SHARES
+    difference = signed(one.difference.mean, percent)
+    half = one.difference.half_width
+    interval = "" if math.isnan(half) else f" ± {points(half, percent)}"
+    return Card(
+        one.metric,
+        shown(one.ours, percent),
+        [
+            Markup("best {}: {} {}").format(defined("baseline"), one.baseline, shown(one.theirs, percent)),
+            Markup("difference {}{}, {} {}").format(difference, interval, defined("p", "p"), _p(one.p)),
+        ],
+        one.word,
+    )
+
+
+def _worth(study: Study, head: Lead) -> Section:
+    """What to expect, and what it costs if the test was lucky."""
+    section = Section("What a switch would bring")
+    mean, half = 1000 * head.difference.mean, 1000 * head.difference.half_width
+    if math.isnan(half):
+        section.lead = "One value to compare is too few for an interval: test on more cycles or folds."
+        return section
+    folds = len(head.by_fold)
+    low, high = mean - half, mean + half
+    section.lead = Markup(
+        "Per 1,000 {}, replacing {} by the learned function would find <strong>{}</strong> changes; the {} "
+        "runs from {} to {}."
+    ).format(
+        defined("visits"),
+        head.baseline,
+        _whole(mean),
+        defined("interval", "95% interval"),
+        _whole(low),
+        _whole(high),
+    )
+    per_cycle = study.visits_per_cycle
+    gains = [
+        ("expected", mean),
+        ("cost of being wrong: low end of the interval", low),
+        ("high end of the interval", high),
+        (f"worst of {len(head.by_cycle)} cycles", 1000 * head.by_cycle.min()),
+    ]
+    if folds > 1:
+        gains.insert(3, (f"worst of {folds} folds", 1000 * head.by_fold.min()))
+    rows = [[name, _whole(gain), _whole(gain * per_cycle / 1000, 1)] for name, gain in gains]
+    heads = ["", "changes per 1,000 visits", f"changes per cycle of {per_cycle:,.0f} visits"]
+    section.blocks.append(table(heads, rows, f"Changes found, less those of {head.baseline}"))
+    if folds == 1:
+        section.blocks.append(
+            paragraph(
+                "There is one test set, so the test pairs its cycles. Cycles of the same pages are not "
+                "independent: take the p value as too optimistic."
+            )
+        )
+    return section
+
+
+def _whole(value: float, digits: int = 0) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _curves(study: Study) -> Section:
+    lead: str | Markup = "Values on the only test set."
+    if len(values(study.trials, study.learned[HEADLINE], HEADLINE)) > 1:
+        lead = Markup(
+            "Means over the test sets; bands are the {} of the learned function and the best {}."
+        ).format(defined("interval", "95% intervals"), defined("baseline"))
+    section = Section("Cycle by cycle", lead)
+    for metric in TRIO:
+        best = best_baseline(study.trials, metric)
+        names = [best, *(name for name in COMPETITIVE if name != best)]
+        names = with_oracle(study.trials, metric, names)
+        chart = methods(study.trials, metric, study.learned[metric], names)
+        section.blocks.append(figure(chart, Markup("{}: {}").format(defined(metric), DEFINITIONS[metric][1])))
+    return section
+
+
+def _ranking(study: Study) -> Section:
+    rows: list[tuple[str, dict[str, statistics.Mean]]] = []
+    for name in (LEARNED, *BASELINES, ORACLE):
+        means = {}
+        for metric in TRIO:
+            means[metric] = statistics.mean(
+                values(study.trials, study.learned[metric] if name == LEARNED else name, metric)
+            )
+        rows.append((name, means))
+    rows.sort(key=lambda row: -row[1][HEADLINE].mean)
+    scales = {
+        metric: (
+            min(means[metric].mean - np.nan_to_num(means[metric].half_width) for _, means in rows),
+            max(means[metric].mean + np.nan_to_num(means[metric].half_width) for _, means in rows),
+        )
+        for metric in TRIO
+    }
+    cells = []
+    for rank, (name, means) in enumerate(rows, start=1):
+        term = name if name in DEFINITIONS else ""
+        row: list[str | Markup] = [Markup("{}. {}").format(rank, defined(term, name) if term else name)]
+        for metric in TRIO:
+            mean, percent = means[metric], metric in SHARES
+            row.append(
+                Markup("{} <small>± {}</small> {}").format(
+                    shown(mean.mean, percent),
+                    "–"
+                    if math.isnan(mean.half_width)
+                    else points(mean.half_width, percent).removesuffix(" points"),
+                    interval_dot(mean.mean, mean.half_width, *scales[metric], name == LEARNED),
+                )
+            )
+        cells.append(row)
+    place = [name for name, _ in rows].index(LEARNED)
+    return Section(
+        "Ranking of the score functions",
+        "By change rate. A function that finds most changes need not keep most copies current: pages that "
+        "always change are sure finds, and stale again a cycle later.",
+        [
+            table(
+                ["score function", *(defined(metric) for metric in TRIO)],
+                cells,
+                Markup("Means over all cycles and test sets {}").format(defined("interval")),
+                strong=[place],
+            )
+        ],
+    )
+
+
+def formula_section(formulas: Sequence[Formula]) -> Section:
+    """Learned functions, the first one at large."""
+    first = formulas[0]
+    section = Section(
+        "The learned function",
+        Markup("{}. Pages are visited in the order of this score{}").format(
+            first.name, _terminals(first.text)
+        ),
+    )
+    caption = (
+        "The score language is closed: dividing by zero, and the logarithm of what is not positive, give 0. "
+        "Constants are rounded for the eye."
+    )
+    section.blocks.append(
+        formula_block(formula.mathml(first.text), readable(first.text), formula.tree(first.text), caption)
+    )
+    if len(formulas) > 1:
+        rows = [
+            [one.name, formula.mathml(one.text, ""), *(shown(value, False) for value in one.values.values())]
+            for one in formulas
+        ]
+        head = ["learned", "score function", *first.values]
+        section.blocks.append(fold_away("The functions of all folds", table(head, rows, words=2)))
+    return section
+
+
+def _terminals(text: str) -> Markup:
+    """What the names in a formula mean."""
+    names = dict.fromkeys(term_of(name.removesuffix("_rate")) for name in parse(text).terminals)
+    meanings = [
+        Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
+        for name in names
+        if name in DEFINITIONS
+    ]
+    return Markup(": {}.").format(Markup("; ").join(meanings)) if meanings else Markup(".")
+
+
+def _budgets(study: Study) -> Section:
+    if not study.trials.smaller_budgets:
+        return Section("If the budget is smaller")
+    return Section(
+        "If the budget is smaller",
+        Markup(
+            "Functions learned at a {} of {:.1%} of the pages, used with less; bands, if any, are {}."
+        ).format(defined("budget"), study.trials.budget, defined("interval", "95% intervals")),
+        [
+            figure(budgets(study.trials, metric, study.budget_names), DEFINITIONS[metric][1])
+            for metric in ("change_rate", "ndcg")
+        ],
+    )
+
+
+def _shifts(shares: Any) -> str:
+    """The largest cells of the table of differences, in words."""
+    rows, columns = class_names("X"), class_names("t")
+    texts = []
+    for index, word in ((int(shares.argmax()), "to"), (int(shares.argmin()), "from")):
+        row, column = divmod(index, len(columns))
+        ago = "one cycle" if columns[column] == "1" else f"{columns[column]} cycles"
+        texts.append(
+            f"{signed(float(shares[row, column]), True)} points {word} pages with {rows[row]} changes found "
+            f"and a last visit {ago} ago"
+        )
+    return f"The largest shifts: {texts[0]}; {texts[1]}."
+
+
+def difference_section(study: Study, head: Lead) -> Section:
+    """Which pages the learned function visits instead, and what it finds there."""
+    title = f"Where it differs from {head.baseline}"
+    if study.difference is None:
+        return Section(title, study.difference_note)
+    found = study.difference
+    section = Section(
+        title,
+        Markup(
+            "{} of each cycle's visits are the same. The visits that only the learned function makes find a "
+            "change in <strong>{}</strong> of cases, those that only {} makes in <strong>{}</strong>."
+        ).format(
+            shown(found.common, True),
+            shown(found.alone_rate, True),
+            head.baseline,
+            shown(found.other_alone_rate, True),
+        ),
+    )
+    if found.X_t.any():
+        section.blocks.append(paragraph(_shifts(found.X_t)))
+    section.blocks.append(
+        heat(
+            class_names("X"),
+            class_names("t"),
+            found.X_t,
+            "X",
+            "t",
+            f"Share of the visits, learned less {head.baseline}, in percentage points: which pages get more "
+            "visits (+) and which fewer (−), by changes found so far (rows) and cycles since the last visit",
+        )
+    )
+    for name, groups in (*found.by.items(), ("site", found.by_site)):
+        label = defined(name) if name in DEFINITIONS else name
+        section.blocks.append(_groups(groups, label, head.baseline, f"By {name}"))
+    return section
+
+
+def _groups(groups: Sequence[Any], label: str | Markup, baseline: str, title: str) -> Markup:
+    rows = [
+        [
+            group.name,
+            shown(group.share, True),
+            shown(group.other_share, True),
+            signed(group.share - group.other_share, True),
+            shown(group.rate, True),
+            shown(group.other_rate, True),
+        ]
+        for group in groups
+    ]
+    head = [
+        label, "visits: learned", f"visits: {baseline}", "difference", "change rate: learned",
+        f"change rate: {baseline}",
+    ]  # fmt: skip
+    return fold_away(title, table(head, rows))
 
 
 def score_page(learned: LearnedScore, again: ScoreTrials | None, note: str = "") -> Page:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,12 +25,17 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from scrapy_gp4c.errors import HistoryError, LearningError
+from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
 from training.evolution.choices import PARTS, Choices
+from training.evolution.discovery import REPLAYS, LearnedDiscovery
 from training.evolution.fitness import load_fitness
 from training.evolution.learning import LEARNED, Fold, Learned
+from training.evolution.preference import GUARD
 from training.evolution.simplify import readable
-from training.replaying.metrics import TRIO
+from training.replaying.metrics import METRICS, ORACLE, TRIO
+from training.reporting.figures import Point, Scatter, draw_scatter, write_figures
 
 WIDTH: Final = 160
 """Columns of a result where it is not shown on a terminal."""
@@ -165,3 +174,120 @@ def continuation(arguments: Sequence[str]) -> str:
     return shlex.join(
         ["python", "-m", "training.learn", *(a for a in arguments if a != "--resume"), "--resume"]
     )
+
+
+NAME: Final = "front"
+"""Of the figure's files and of the table's."""
+
+
+class FrontRow(NamedTuple):
+    """A function in the plane of both objectives."""
+
+    name: str
+    """Number of a function of the front, name of another."""
+    text: str
+    taken: bool
+    values: dict[str, dict[str, float]]
+    """Part -> metric -> mean over the scored cycles."""
+
+
+def rows_of(learned: Learned) -> list[FrontRow]:
+    """The functions of the front, then the named ones."""
+    best = learned.best
+    front = [FrontRow(str(place), one.text, one.taken, one.values) for place, one in enumerate(best.front, 1)]
+    others = [
+        FrontRow(name, NAMED[name].expression, False, values)
+        for name, values in best.table.items()
+        if name not in (LEARNED, ORACLE)
+    ]
+    return [*front, *others]
+
+
+def show_front(learned: Learned, choices: Choices, directory: Path, console: Console) -> None:
+    """Write table and figure of a front beside its score files, and show it.
+
+    Raises LearningError when a file cannot be written.
+    """
+    rows = rows_of(learned)
+    table = Table(title=f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}")
+    table.add_column("", justify="right")
+    for part in PARTS:
+        for metric in (choices.fitness, GUARD):
+            table.add_column(f"{part} {metric}", justify="right")
+    table.add_column("score function", overflow="fold")
+    front = len(learned.best.front)
+    for place, row in enumerate(rows, start=1):
+        values = [f"{row.values[part][metric]:.4f}" for part in PARTS for metric in (choices.fitness, GUARD)]
+        table.add_row(
+            row.name, *values, readable(row.text), style="bold" if row.taken else None,
+            end_section=place == front,
+        )  # fmt: skip
+    console.print(table)
+    try:
+        _write_table(rows, directory / f"{NAME}.csv", choices.fitness)
+        write_figures({NAME: draw_front(rows, choices.fitness)}, directory)
+    except (OSError, HistoryError) as error:
+        raise LearningError(f"cannot write to {str(directory)!r}: {error}") from error
+    console.print(f"Score files, {NAME}.csv, {NAME}.png and {NAME}.svg are in {directory}", highlight=False)
+    console.print()
+
+
+def _write_table(rows: list[FrontRow], path: Path, fitness: str) -> None:
+    pairs = [(part, metric) for part in PARTS for metric in (fitness, GUARD)]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["function", "taken", *(f"{part} {metric}" for part, metric in pairs), "expression"])
+        for row in rows:
+            values = (row.values[part][metric] for part, metric in pairs)
+            writer.writerow([row.name, int(row.taken), *values, row.text])
+
+
+def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
+    """The test values: the front as a line, its functions by number, the named ones by name."""
+    points = []
+    for row in rows:
+        is_front = row.name.isdigit()
+        kind = "taken" if row.taken else "learned" if is_front else "named functions"
+        x, y = row.values["test"][fitness], row.values["test"][GUARD]
+        points.append(Point(f"{row.name} (taken)" if row.taken else row.name, x, y, kind, is_front))
+    heading = METRICS[fitness].heading if fitness in METRICS else fitness
+    part = "test pages and cycles"
+    return draw_scatter(
+        Scatter("Learned functions", f"{heading}, {part}", f"{METRICS[GUARD].heading}, {part}", points, False)
+    )
+
+
+def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> None:
+    """Print what was learned beside what a crawl does otherwise: current copies part by part, and delays."""
+    first, second = learned.ends
+    table = Table(
+        title=f"{source}: {learned.replays:,} discovery functions, {REPLAYS} replays each; current copies by "
+        "cycles, the rest over all of them",
+        title_justify="left",
+    )
+    table.add_column("discovery function", overflow="fold")
+    for name in (
+        f"learned from, to {first}",
+        f"chosen by, to {second}",
+        "after",
+        "delay",
+        "90th pct.",
+        "coverage",
+    ):
+        table.add_column(name, justify="right")
+    for one in dict.fromkeys((learned.best.text, learned.default.text)):
+        candidate = learned.best if one == learned.best.text else learned.default
+        delay = candidate.replayed.delay
+        parts = (f"{share:.4f}" for share in (candidate.training, candidate.validation, candidate.test))
+        delays = (f"{delay.mean():.2f}", f"{np.quantile(delay, 0.9):.1f}")
+        table.add_row(one, *parts, *delays, f"{candidate.replayed.coverage:.3f}")
+    console.print(table)
+
+
+@contextlib.contextmanager
+def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
+    """Show a bar of so many steps within the block, on a terminal; gives what to call after each."""
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=steps)
+        yield lambda: bar.advance(task)
