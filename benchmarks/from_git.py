@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from training.histories.git_pages import Window, read_repository
+from training.histories.git_history import CycleWindow, read_repository
 
 DAY_S = 86_400
 START_S = 1_700_000_000 // DAY_S * DAY_S
@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "pages"
         make_repository(path, given.commits, given.pages, days)
-        window = Window(days, DAY_S, START_S + days * DAY_S)
+        window = CycleWindow(days, DAY_S, START_S + days * DAY_S)
         for name, share in (("mass commits of 20% of pages", 0.2), ("every commit reported", 1e-9)):
             begun = time.perf_counter()
             part = read_repository(path, window, mass_share=share)

@@ -17,8 +17,8 @@ from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import PAPERS
 from training.evolution.choices import Choices, arrange
 from training.evolution.evolve import Parameters
+from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, learn
-from training.evolution.parts import Parts
 from training.evolution.workers import workers
 from training.histories.models import generate
 from training.histories.reading import read_history
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     history = (
         read_history(given.history) if given.history else generate("brdc12-like", PAGES, CYCLES, given.seed)
     )
-    folds = [Parts(parts.test, parts.test, parts.test) for parts in arrange(history, choices)]
+    folds = [PreparedSplit(parts.test, parts.test, parts.test) for parts in arrange(history, choices)]
     with workers(-1) as parallel:
         learned = learn(history, choices, parallel, folds=folds)
     leads = []

@@ -40,7 +40,7 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
-from training.histories.growth import NOBODY, TOLD, GrowthHistory
+from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.growth import HUBS, GrowthCrawl, Web
 
@@ -67,10 +67,10 @@ def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:
             claims.append((cycle, page, 0, cycle))
         elif name == "late" and moved:
             claims.append((cycle + (late := int(rng.integers(1, 6))), page, 0, cycle + late))
-    told = np.array([claim for claim in claims if claim[0] <= cycles], TOLD)
+    told = np.array([claim for claim in claims if claim[0] <= cycles], DATED_CLAIM)
     history = ChangeHistory(changed, site.astype(np.int32), site_names=list(SITES))
     none = np.zeros(len(site), np.int32)
-    return GrowthHistory(history, none, none + NOBODY, told)
+    return GrowthHistory(history, none, none + NO_FINDER, told)
 
 
 def ndcg(scores: Array, outdated: Array, visits: int) -> float:

@@ -37,14 +37,14 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.comparing.statistics import half_width
-from training.evolution.canonical import canonical
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import Choices, arrange, identity
 from training.evolution.evolve import Parameters
+from training.evolution.fitness import PreparedSplit
+from training.evolution.front import PREFERENCES
 from training.evolution.learning import learn
-from training.evolution.parts import Parts
-from training.evolution.preference import PREFERENCES
-from training.evolution.seeds import recommended
+from training.evolution.named_start import recommended
+from training.evolution.simplification import canonical
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -67,7 +67,7 @@ RIVALS: Final = {"changes": "floor-0.02", "balanced": "explore-last", "freshness
 """Preference -> the named function that it is held against."""
 
 
-def learned(history: ChangeHistory, choices: Choices, parts: Parts, pool: Any) -> dict[str, str]:
+def learned(history: ChangeHistory, choices: Choices, parts: PreparedSplit, pool: Any) -> dict[str, str]:
     """What is learned: kind -> function. A front evolves once; its preferences choose from what it kept."""
     texts = {ALONE: learn(history, choices, pool, folds=[parts]).best.text}
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ from training.comparing.evaluation import RANDOM
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
-from training.histories.longer import longer, read_whole
+from training.histories.reading import coarsened, read_contents_or_history
 from training.papers.tan import TYPICAL, weighted
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.prepared import CrawlChoices
@@ -105,7 +105,7 @@ def rows(history: ChangeHistory) -> list[Row]:
 
 def cases(path: str, without: str | None) -> Iterator[tuple[Case, ContentHistory | None]]:
     """A history with its groups, and the same without some sites if it has any of them."""
-    whole = read_whole(path)
+    whole = read_contents_or_history(path)
     contents = whole if isinstance(whole, ContentHistory) else None
     history = whole.history if isinstance(whole, ContentHistory) else whole
     if contents is not None:
@@ -154,7 +154,7 @@ def table(case: Case, budget: str, seeds: int, advance: Callable[[], object]) ->
 def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[str], bool]:
     """The lines of what is varied; whether cb finds enough."""
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
-    plain = longer(contents, TYPICAL.weeks)
+    plain = coarsened(contents, TYPICAL.weeks)
 
     def grouped(clusters: int, features: Sequence[str], seed: int = 0) -> ChangeHistory:
         history = replace(plain)

@@ -33,7 +33,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import USUAL, Sizes
 from scrapy_gp4c.store.records import SHADOW
-from training.histories.neighbours import Groups, Neighbours
+from training.histories.neighbours import Neighbours, PageDirectories
 
 Texts = npt.NDArray[np.uint64]
 
@@ -93,7 +93,7 @@ def crawl_store(
             index.close()
 
 
-def _known(keys: npt.NDArray[np.uint64], groups: Groups) -> InMemory:
+def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> InMemory:
     """Pages that were never visited."""
     state = columns.new_columns(keys)
     state["group"][:] = groups.group
@@ -114,7 +114,7 @@ def crawl(
     settings: Settings,
     keys: npt.NDArray[np.uint64],
     failing: npt.NDArray[np.bool_] | None = None,
-    groups: Groups | None = None,
+    groups: PageDirectories | None = None,
 ) -> Iterator[Cycle]:
     """Crawl pages that are all known from the beginning, once per row of `texts`.
 

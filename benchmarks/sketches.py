@@ -25,13 +25,20 @@ from benchmarks.common import machine, verdict
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.words.descriptions import MOST_TERMS, describe
 from tests.support.linked import write_linked
-from training.clustering.clusters import CLUSTERS, FEATURES, Pages, cluster, counted_words, counts_of
+from training.clustering.clusters import (
+    CLUSTERS,
+    FEATURES,
+    PageFeatures,
+    cluster,
+    counted_words,
+    counts_of,
+    links_of,
+)
 from training.clustering.copies import sketched_words
-from training.clustering.links import links_of
 from training.comparing.trials import try_policy
-from training.histories.addresses import addresses_of
 from training.histories.contents import ContentHistory, read_contents
-from training.histories.longer import longer
+from training.histories.history import addresses_of
+from training.histories.reading import coarsened
 from training.papers.tan import TYPICAL
 from training.replaying.prepared import CrawlChoices
 
@@ -41,19 +48,19 @@ PAGES: Final = 200
 """Of a generated file."""
 
 
-def told_by(contents: ContentHistory) -> dict[str, Pages]:
+def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
     """What pages are clustered by, by the words that are looked at."""
     history, texts = contents.history, contents.texts_at(0)
     known = [text or "" for text in texts]
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
-    whole = Pages(addresses_of(history), counted_words(known), counts_of(known), links)
+    whole = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
     sketched: Any = sketched_words([describe(text, [], 0, 0) for text in known])
     return {"all words": whole, f"sketches of {MOST_TERMS}": whole._replace(terms=sketched)}
 
 
-def found_by(contents: ContentHistory, pages: Pages, clusterings: int, seeds: int) -> list[float]:
+def found_by(contents: ContentHistory, pages: PageFeatures, clusterings: int, seeds: int) -> list[float]:
     """Change rates by the clusterings."""
-    history = longer(contents, TYPICAL.weeks)
+    history = coarsened(contents, TYPICAL.weeks)
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
     clusters = min(CLUSTERS, history.pages // 10)
     rates = []

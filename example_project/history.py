@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.histories.formats import WRITERS
-from training.histories.growth import NOBODY, GrowthHistory, write_growth
+from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 
 from .model import BY_INDEX, LAST_DAY, NEVER, Web
@@ -50,7 +50,7 @@ def growth_of(web: Web, days: int = DAYS) -> GrowthHistory:
     leads[web.index] = 0
     place = np.cumsum(stays) - 1
     finder = place[leads[pages]].astype(np.int32)
-    finder[0] = NOBODY
+    finder[0] = NO_FINDER
     return GrowthHistory(_history(web, pages, days), (web.born[pages] - 1).astype(np.int32), finder)
 
 

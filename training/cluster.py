@@ -15,10 +15,9 @@ import numpy as np
 from scrapy_gp4c.errors import Gp4cError
 from training import options
 from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_pages
-from training.clustering.copies import group_copies
+from training.clustering.copies import group_copies, read_copies
+from training.clustering.groups_file import write_groups
 from training.histories.contents import read_contents
-from training.histories.copies_of_store import read_copies
-from training.histories.groups_file import write_groups
 
 
 def _parser() -> argparse.ArgumentParser:

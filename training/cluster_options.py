@@ -9,12 +9,11 @@ import numpy as np
 
 from scrapy_gp4c.errors import HistoryError
 from training import options
-from training.clustering.clusters import CLUSTERS, group_texts
-from training.clustering.reclustering import Cycles, regrouping
+from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, regrouping
+from training.clustering.groups_file import read_groups
 from training.histories.contents import ContentHistory
-from training.histories.groups_file import read_groups
 from training.histories.history import ChangeHistory
-from training.histories.longer import read_whole
+from training.histories.reading import read_contents_or_history
 
 
 def add_options(add: options.Add) -> None:
@@ -42,13 +41,13 @@ def take_groups(given: Namespace, history: ChangeHistory, first: int) -> None:
         raise HistoryError(f"--recluster: expected a number of cycles of at least 1; found {given.recluster}")
     if given.query_log:
         raise HistoryError("--recluster goes without --query-log: measure quality with --groups alone")
-    contents = read_whole(given.history)
+    contents = read_contents_or_history(given.history)
     if not isinstance(contents, ContentHistory):
         raise HistoryError(
             f"--recluster needs what the pages said, and {given.history} tells only when they changed: give "
             "a file of contents, or leave --recluster out"
         )
-    cycles = Cycles(first, given.every)
+    cycles = RecordedCycles(first, given.every)
     groups = history.neighbours.groups_by_content
     clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
     if groups is None:

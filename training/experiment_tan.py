@@ -11,7 +11,7 @@ from training.clustering.clusters import CLUSTERS, group_pages
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices
 from training.histories.contents import ContentHistory
-from training.histories.longer import read_whole
+from training.histories.reading import read_contents_or_history
 from training.papers.tan import QUICK_DEPTHS, Plans, planned, run_all
 from training.papers.tan_report import claims_table, write_all
 from training.reporting.terminal import progress
@@ -37,7 +37,7 @@ def check(given: Namespace, parser: ArgumentParser) -> None:
 
 def run(given: Namespace, console: Console) -> None:
     """Replay, and write everything; raises Gp4cError or OSError."""
-    whole = read_whole(given.history)
+    whole = read_contents_or_history(given.history)
     history = whole.history if isinstance(whole, ContentHistory) else whole
     given.output.mkdir(parents=True, exist_ok=True)
     check_writable(given.output / "results.json")

@@ -1,6 +1,6 @@
 """``python -m training.from_git``: a change history from git repositories whose files are pages.
 
-What counts as a page and as a change is said in `training.histories.git_pages`; docs/histories.md has the
+What counts as a page and as a change is said in `training.histories.git_history`; docs/histories.md has the
 commands that rebuild public histories.
 """
 
@@ -20,9 +20,16 @@ from rich.text import Text
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.histories.formats import write_tsv
-from training.histories.git_growth import read_growth_of
-from training.histories.git_history import build, parse_end, parse_length, window_of
-from training.histories.git_pages import Part, join, utc
+from training.histories.git_history import (
+    RepositoryPages,
+    build,
+    join,
+    parse_end,
+    parse_length,
+    read_growth_of,
+    utc,
+    window_of,
+)
 from training.histories.growth import write_growth
 from training.reporting.terminal import wide_console
 
@@ -77,7 +84,7 @@ def show_repositories(
     console.print(table)
 
 
-def _show(parts: Sequence[Part], console: Console) -> None:
+def _show(parts: Sequence[RepositoryPages], console: Console) -> None:
     repositories = [
         Repository(part.name, len(part.paths), part.left_out, float(part.changed.mean())) for part in parts
     ]

@@ -15,8 +15,7 @@ from scrapy_gp4c.errors import Gp4cError
 from training import learn_growth, learn_options, options, search_options
 from training.comparing.promotion import budget_of_crawl, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
-from training.evolution.long_run import learn_to_file
-from training.evolution.score_file import front_of
+from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.workers import workers
 from training.reporting.terminal import bars, progress, report, show_front, stopped, wide_console
 

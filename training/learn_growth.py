@@ -14,8 +14,7 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
 from training.evolution.checkpoint import check_writable
-from training.evolution.discovery import DiscoveryChoices, learn_discovery
-from training.evolution.discovery_file import write_discovery
+from training.evolution.discovery import DiscoveryChoices, learn_discovery, write_discovery
 from training.evolution.workers import workers
 from training.histories.growth_reading import read_growth
 from training.replaying.growth import HUBS, growth_crawl

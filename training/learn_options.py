@@ -10,7 +10,7 @@ from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
 from training import learn_growth, options, search_options
 from training.evolution.choices import DIVISIONS, Choices
 from training.evolution.evolve import STARTS, Parameters
-from training.evolution.preference import PREFERENCES
+from training.evolution.front import PREFERENCES
 from training.evolution.selection import GUARDED, RULES
 from training.evolution.variation import RATES
 from training.replaying.metrics import IMPACT, MEASURES

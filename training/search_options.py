@@ -13,8 +13,7 @@ from scrapy_gp4c.search.queries import read_query_log
 from training import options
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
-from training.histories.longer import read_longer
-from training.histories.reading import read_history
+from training.histories.reading import read_coarsened, read_history
 from training.replaying.refresh_value import Measuring, measured
 
 
@@ -44,7 +43,7 @@ def history_of(given: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
     if given.query_log is None:
         if given.site or given.changed_only or given.importance:
             raise HistoryError("--site, --changed-only and --importance go with --query-log: give a log too")
-        return read_history(given.history) if given.every == 1 else read_longer(given.history, given.every)
+        return read_history(given.history) if given.every == 1 else read_coarsened(given.history, given.every)
     if given.every != 1:
         raise HistoryError("--every goes without --query-log, which measures in the cycles recorded")
     workload = read_query_log(given.query_log)

@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
 from training.cluster import main
-from training.clustering.clusters import FEATURES, bisected, counted_words, group_pages, near_largest, nearest
-from training.clustering.links import links_of
+from training.clustering.clusters import (
+    FEATURES,
+    bisected,
+    counted_words,
+    group_pages,
+    links_of,
+    near_largest,
+    nearest,
+)
+from training.clustering.groups_file import read_groups
 from training.evaluate import main as evaluate
 from training.histories.contents import read_contents
-from training.histories.groups_file import read_groups
 from training.histories.reading import read_history
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.clustering.links import count_images, links_of, targets
+from training.clustering.clusters import count_images, links_of, targets
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.terminals import compute
 from tests.support.contents import contents_of, random_pages
-from training.clustering.clusters import FEATURES, group_pages, group_texts
-from training.clustering.reclustering import Cycles, regrouping
+from training.clustering.clusters import FEATURES, RecordedCycles, group_pages, group_texts, regrouping
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import ChangeHistory
 from training.histories.neighbours import Regrouping
@@ -182,9 +181,9 @@ def test_copies_are_of_recorded_cycles(tmp_path: Path) -> None:
     """A history of every second cycle from the third on; groups as of the texts themselves; sites stay."""
     contents = contents_of(tmp_path, random_pages(1, 12, 9))
     copies = np.array([page % 4 for page in range(12)])
-    found = Cycles(1, 2).texts(contents, copies)
+    found = RecordedCycles(1, 2).texts(contents, copies)
     assert found == [contents.texts_at(2 * (1 + cycle))[page] for page, cycle in enumerate(copies.tolist())]
-    groups = regrouping(contents, 1, Cycles(1, 2), clusters=3).group(copies)
+    groups = regrouping(contents, 1, RecordedCycles(1, 2), clusters=3).group(copies)
     expected = group_texts(contents, found, 3, FEATURES)
     assert np.array_equal(groups.cluster, expected.cluster)
     near = contents.history.neighbours

@@ -36,7 +36,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
 from tests.page_state.test_related import Plain, Visit, Web
 from tests.support.stores import pages
-from training.histories.neighbours import Groups
+from training.histories.neighbours import PageDirectories
 
 if TYPE_CHECKING:
     from tests.support.loopback import Site
@@ -178,7 +178,7 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
         failing[0] = False
     directory = [page // 5 for page in range(60)]
     site = [number // 4 for number in range(12)]
-    around = Groups(np.array(directory), Directories(np.array(site), 3))
+    around = PageDirectories(np.array(directory), Directories(np.array(site), 3))
     real: list[Visit] = []
     mine: dict[int, list[Visit]] = {}
     decided = 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.primitives import LARGE, TINY
-from training.evolution.canonical import canonical
+from training.evolution.simplification import canonical
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 
 SET = primitive_set(terminals.PAPERS)

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
-from training.evolution.canonical import canonical
-from training.evolution.challenge import ERRORS, FINALISTS, GROUPS, challenge, jackknife
 from training.evolution.choices import Choices, arrange
-from training.evolution.evolve import Kept, Parameters
-from training.evolution.seeds import recommended
-from training.evolution.selection import choose
+from training.evolution.evolve import BestIndividual, Parameters
+from training.evolution.named_start import recommended
+from training.evolution.selection import ERRORS, FINALISTS, GROUPS, choose, jackknife, promotion_test
+from training.evolution.simplification import canonical
 from training.histories.history import ChangeHistory
 
 LEADS = st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=3), min_size=2, max_size=8)
@@ -56,7 +55,7 @@ def test_the_surest_lead_is_taken(training, validation, means):
         return sum(leads) - ERRORS * math.sqrt(sum(variances))
 
     expected = max((0, 1), key=surely)
-    chosen = challenge(candidates, 2, apart_of)
+    chosen = promotion_test(candidates, 2, apart_of)
     if surely(expected) > 1e-9:
         assert surely(chosen) == pytest.approx(surely(expected))
     elif surely(expected) < -1e-9:
@@ -68,16 +67,16 @@ def test_a_lead_on_one_group_of_sites_is_no_lead():
     candidates = constant(0.5, 0.6)
     everywhere, once = np.tile([0.6, 0.5], (6, 1)), np.tile([0.6, 0.5], (6, 1))
     once[2] = 0.5, 0.5
-    assert challenge(candidates, 0, lambda rows: [everywhere, everywhere]) == 1
-    assert challenge(candidates, 0, lambda rows: [once, once]) == 0
+    assert promotion_test(candidates, 0, lambda rows: [everywhere, everywhere]) == 1
+    assert promotion_test(candidates, 0, lambda rows: [once, once]) == 0
 
 
 def test_both_parts_have_to_show_it():
     """What is ahead in training and behind in validation, or has no value, is not considered."""
     flat = [(np.ones(4), np.ones(4))]
     for other in ((np.full(4, 2.0), np.full(4, 0.9)), (np.full(4, np.nan), np.full(4, 2.0))):
-        assert challenge([*flat, other], 0) == 0
-    assert challenge([*flat, (np.full(4, 2.0), np.full(4, 1.1))], 0) == 1
+        assert promotion_test([*flat, other], 0) == 0
+    assert promotion_test([*flat, (np.full(4, 2.0), np.full(4, 1.1))], 0) == 1
 
 
 def test_without_groups_of_sites_cycles_are_what_differs():
@@ -85,14 +84,14 @@ def test_without_groups_of_sites_cycles_are_what_differs():
     one = np.zeros(10)
     one[3] = 1.0
     flat = np.zeros(10), np.zeros(10)
-    assert challenge([flat, (one, one)], 0) == 0
-    assert challenge([flat, (one + 0.5, one + 0.5)], 0) == 1
+    assert promotion_test([flat, (one, one)], 0) == 0
+    assert promotion_test([flat, (one + 0.5, one + 0.5)], 0) == 1
 
 
 def test_a_single_group_proves_nothing():
     """Where a part cannot be divided, the recommended function stays."""
-    assert challenge(constant(0.1, 0.9), 0, lambda rows: [np.zeros((1, len(rows)))] * 2) == 0
-    assert challenge(constant(0.1, 0.9), 0, lambda rows: [np.zeros((0, len(rows)))] * 2) == 0
+    assert promotion_test(constant(0.1, 0.9), 0, lambda rows: [np.zeros((1, len(rows)))] * 2) == 0
+    assert promotion_test(constant(0.1, 0.9), 0, lambda rows: [np.zeros((0, len(rows)))] * 2) == 0
 
 
 def test_only_finalists_are_replayed_without_sites():
@@ -103,7 +102,7 @@ def test_only_finalists_are_replayed_without_sites():
         asked.append(list(rows))
         return [np.zeros((4, len(rows)))] * 2
 
-    challenge(constant(*np.linspace(1.0, 2.0, 40)), 0, apart_of)
+    promotion_test(constant(*np.linspace(1.0, 2.0, 40)), 0, apart_of)
     assert asked == [[*range(39, 39 - FINALISTS, -1), 0]]
 
 
@@ -131,7 +130,7 @@ def test_learning_ends_with_the_recommended_function_or_one_that_surely_beats_it
     parts = arrange(history(), choices)[0]
     assert parts.apart is not None
     assert [len(part) for part in parts.apart] == [GROUPS, min(GROUPS, len(np.unique(history().site)) // 8)]
-    poor = [Kept(text, 0.1, 0.1, text, 1) for text in ("t", "n")]
+    poor = [BestIndividual(text, 0.1, 0.1, text, 1) for text in ("t", "n")]
     assert choose([poor], parts, choices.goal).text == recommended("ndcg")
     for other in (replace(choices, selection="best"), replace(choices, parameters=Parameters(("t", "X")))):
         assert arrange(history(), other)[0].apart is None

@@ -9,10 +9,10 @@ import pytest
 
 from scrapy_gp4c.errors import LearningError
 from training.evolution.checkpoint import Checkpoint, check_writable, write_atomically
-from training.evolution.evolve import Evolution, Kept, Parameters, State
+from training.evolution.evolve import BestIndividual, Evolution, EvolutionState, Parameters
 
 RUN = {"fitness": "ndcg", "seed": 1, "terminals": ("n", "X")}
-STATES = [State(3, [("t", 0.5)], [Kept("t", 0.5, 0.5, "ab", 1)], [0.5])]
+STATES = [EvolutionState(3, [("t", 0.5)], [BestIndividual("t", 0.5, 0.5, "ab", 1)], [0.5])]
 
 
 def test_round_trip_and_removal(tmp_path):
@@ -101,6 +101,6 @@ def test_check_writable(tmp_path):
 
 def test_a_formula_of_another_language_is_an_error(tmp_path):
     """A terminal that the run does not know is named, and what to do."""
-    state = State(1, [("x * t", 0.5)], [], [0.5])
+    state = EvolutionState(1, [("x * t", 0.5)], [], [0.5])
     with pytest.raises(LearningError, match="a formula with 'x'"):
         Evolution(Parameters(population=4, generations=2), 1).restore(state)

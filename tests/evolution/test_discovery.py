@@ -22,15 +22,15 @@ from training import report
 from training.evolution.discovery import (
     DEFAULT,
     REPLAYS,
-    Candidate,
+    DiscoveryCandidate,
     DiscoveryChoices,
     LearnedDiscovery,
     learn_discovery,
+    write_discovery,
 )
-from training.evolution.discovery_file import write_discovery
 from training.evolution.evolve import Parameters
 from training.evolution.workers import workers
-from training.histories.growth import NOBODY, TOLD, GrowthHistory, write_growth
+from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main
 from training.replaying.growth import HUBS, GrowthCrawl, Web, replay_growth
@@ -50,7 +50,7 @@ def learned_from(grown: GrowthHistory, choices: DiscoveryChoices, told: list[flo
         return learn_discovery(grown, choices, parallel, lambda number, best: told.append(best))
 
 
-def same(one: Candidate, other: Candidate) -> bool:
+def same(one: DiscoveryCandidate, other: DiscoveryCandidate) -> bool:
     """Whether two candidates are one and did the same."""
     return one[:4] == other[:4] and one.replayed.current.tobytes() == other.replayed.current.tobytes()
 
@@ -61,7 +61,7 @@ def test_a_part_has_what_could_be_known_of_it(seed: int, last: int) -> None:
     """Pages born by its end with whoever leads to them, their changes and claims up to it."""
     grown = random_web(seed)
     rng = np.random.default_rng(seed)
-    told = np.zeros(20, TOLD)
+    told = np.zeros(20, DATED_CLAIM)
     told["cycle"] = np.sort(rng.integers(1, 15, 20))
     told["page"] = rng.integers(0, grown.history.pages, 20)
     grown = GrowthHistory(grown.history, grown.born, grown.finder, told)
@@ -71,7 +71,7 @@ def test_a_part_has_what_could_be_known_of_it(seed: int, last: int) -> None:
     assert part.history.changed.tolist() == grown.history.changed[:last, kept].tolist()
     assert part.history.weights.tolist() == grown.history.weights[kept].tolist()
     assert part.born.tolist() == grown.born[kept].tolist()
-    position = {page: place for place, page in enumerate(kept.tolist())} | {NOBODY: NOBODY}
+    position = {page: place for place, page in enumerate(kept.tolist())} | {NO_FINDER: NO_FINDER}
     assert part.finder.tolist() == [position[page] for page in grown.finder[kept].tolist()]
     expected = [
         (position[page], cycle)
@@ -84,10 +84,10 @@ def test_a_part_has_what_could_be_known_of_it(seed: int, last: int) -> None:
 
 def test_what_hangs_on_a_later_page_is_left_out() -> None:
     """A chain whose first page is born late cannot be found earlier, whatever its own birth says."""
-    born, finder = np.array([0, 5, 1, 1], np.int32), np.array([NOBODY, 0, 1, 2], np.int32)
+    born, finder = np.array([0, 5, 1, 1], np.int32), np.array([NO_FINDER, 0, 1, 2], np.int32)
     grown = GrowthHistory(ChangeHistory(np.zeros((6, 4), bool), np.zeros(4, int)), born, finder)
     assert grown.until(4).born.tolist() == [0]
-    assert grown.until(5).finder.tolist() == [NOBODY, 0, 1, 2]
+    assert grown.until(5).finder.tolist() == [NO_FINDER, 0, 1, 2]
 
 
 def test_learning_is_never_worse_by_what_it_chooses_by() -> None:

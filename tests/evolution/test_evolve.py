@@ -14,8 +14,8 @@ import pytest
 
 from scrapy_gp4c.errors import ExpressionError, LearningError
 from scrapy_gp4c.scoring.expression import parse
-from training.evolution.canonical import canonical
-from training.evolution.evolve import Evolution, Outcome, Parameters, State, evolve
+from training.evolution.evolve import Evolution, EvolutionState, Outcome, Parameters, evolve
+from training.evolution.simplification import canonical
 from training.evolution.variation import expression_of
 
 X = np.linspace(0.1, 5.0, 60)
@@ -159,7 +159,7 @@ def test_a_restored_run_ends_as_if_never_interrupted(stop):
     evolution = Evolution(SMALL, 9, (1, 2))
     for _ in range(stop):
         evolution.tell(evaluate(evolution.ask()))
-    state = State.from_json(json.loads(json.dumps(evolution.state().to_json())))
+    state = EvolutionState.from_json(json.loads(json.dumps(evolution.state().to_json())))
     assert state == evolution.state()
     again = Evolution(SMALL, 9, (1, 2))
     again.restore(state)

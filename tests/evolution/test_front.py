@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import parse
-from training.evolution.evolve import Outcome, Parameters, State, evolve
+from training.evolution.evolve import EvolutionState, Outcome, Parameters, evolve
 from training.evolution.front import FrontEvolution, crowded_order, undominated
 from training.evolution.variation import expression_of
 
@@ -129,7 +129,7 @@ def test_a_front_continues_from_the_state_of_any_generation():
         states.append(json.dumps(evolution.state().to_json()))
     for text in states:
         other = FrontEvolution(SMALL, 3)
-        other.restore(State.from_json(json.loads(text)))
+        other.restore(EvolutionState.from_json(json.loads(text)))
         while not other.finished:
             other.tell(evaluate(other.ask()))
         assert other.state() == evolution.state()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.evolution.test_evolve import SMALL, evaluate
-from training.evolution.evolve import Evolution, Outcome, State, evolve
-from training.evolution.generations import evolve_all
+from training.evolution.evolve import Evolution, EvolutionState, Outcome, evolve
+from training.evolution.learning import evolve_all
 from training.evolution.workers import Request
 
 SEEDS = 2
@@ -50,7 +50,7 @@ class Told:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self.saved: list[list[State]] = []
+        self.saved: list[list[EvolutionState]] = []
         self.texts: Counter[int] = Counter()
         self.bests: list[Sequence[float]] = []
 
@@ -67,7 +67,7 @@ class Told:
         """Of the watch."""
         self.bests.append(fitness)
 
-    def save(self, states: list[State]) -> None:
+    def save(self, states: list[EvolutionState]) -> None:
         """Of the checkpoint."""
         self.saved.append(states)
 

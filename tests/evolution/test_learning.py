@@ -17,12 +17,11 @@ from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
-from training.evolution.evolve import Evolution, Parameters, State, evolve
-from training.evolution.fitness import TextFitness, load_fitness, values_of
+from training.evolution.evolve import Evolution, EvolutionState, Parameters, evolve
+from training.evolution.fitness import PreparedSplit, TextFitness, load_fitness, values_of
 from training.evolution.learning import Learned, learn, learn_by_rules
-from training.evolution.parts import Parts
 from training.evolution.score_file import ScoreFile
-from training.evolution.selection import RULES, SELECTIONS, Goal
+from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
 from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
@@ -83,7 +82,7 @@ def test_continued_run_ends_in_the_same_result(tmp_path):
     class Recording(Checkpoint):
         """Keeps what is saved."""
 
-        def save(self, states: list[State]) -> None:
+        def save(self, states: list[EvolutionState]) -> None:
             super().save(states)
             copy = Checkpoint(tmp_path / str(len(saved)), run)
             copy.open(resume=False)
@@ -238,7 +237,7 @@ def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
 
         states = None
 
-        def save(self, states: list[State]) -> None:
+        def save(self, states: list[EvolutionState]) -> None:
             saved.append(states[0].generation)
             if saved == [1, 2, 3]:
                 raise KeyboardInterrupt
@@ -296,13 +295,13 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
     (truths,) = arrange(HISTORY, CHOICES)
     kept = [evolve_on(truths[0]).kept]
     monkeypatch.setattr(selection, "guarded", last)
-    goal = Goal("ndcg", "visits", "guarded")
-    chosen = selection.choose(kept, Parts(*truths), goal)
+    goal = SelectionGoal("ndcg", "visits", "guarded")
+    chosen = selection.choose(kept, PreparedSplit(*truths), goal)
     lowest = min(kept[0], key=lambda one: one.value)
     assert seen == [(len(kept[0]), len(BASELINES))]
     assert chosen.selected == pytest.approx(lowest.value)
     for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
-        selection.choose(kept, Parts(*truths), goal, allow=lambda texts, of=allowed: of)
+        selection.choose(kept, PreparedSplit(*truths), goal, allow=lambda texts, of=allowed: of)
         assert seen[-1][0] == count, "where nothing is allowed, everything is"
 
 
@@ -455,12 +454,12 @@ def test_a_front_is_the_same_whatever_the_jobs():
 
 def test_a_front_goes_on_from_any_generation(tmp_path):
     """From the checkpoints that the run left behind, to the same functions and values."""
-    left: list[list[State]] = []
+    left: list[list[EvolutionState]] = []
 
     class Recording(Checkpoint):
         """Keeps what is saved."""
 
-        def save(self, states: list[State]) -> None:
+        def save(self, states: list[EvolutionState]) -> None:
             super().save(states)
             left.append(states)
 
@@ -541,7 +540,7 @@ def test_seeds_bring_operators_and_constants_of_their_own(monkeypatch):
     assert any("0.37" in text for text in asked)
     begun.tell(judge.outcomes(asked))
     other = Evolution(parameters, 1)
-    other.restore(State.from_json(begun.state().to_json()))
+    other.restore(EvolutionState.from_json(begun.state().to_json()))
     assert other.ask() == begun.ask()
 
 

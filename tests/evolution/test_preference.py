@@ -9,9 +9,9 @@ import pytest
 
 from scrapy_gp4c.scoring.expression import parse
 from training.evolution.choices import Choices, arrange
-from training.evolution.evolve import Kept, Parameters
-from training.evolution.parts import Parts
-from training.evolution.preference import AGE, MOST_MEMBERS, PREFERENCES, choose_of_front
+from training.evolution.evolve import BestIndividual, Parameters
+from training.evolution.fitness import PreparedSplit
+from training.evolution.front import AGE, MOST_MEMBERS, PREFERENCES, choose_of_front
 from training.evolution.selection import GUARDED, NAMED_RUN, RULES, SELECTIONS, guarded
 from training.histories.models import generate
 from training.replaying.replay import run
@@ -23,17 +23,17 @@ CHOICES = Choices(
 )
 
 
-def parts_of(choices: Choices = CHOICES) -> Parts:
+def parts_of(choices: Choices = CHOICES) -> PreparedSplit:
     """The history prepared."""
     return arrange(HISTORY, choices)[0]
 
 
-def kept(texts: list[str]) -> list[Kept]:
+def kept(texts: list[str]) -> list[BestIndividual]:
     """What a run kept, behaviour and values as if measured."""
-    return [Kept(text, 0.5, 0.0, text, len(parse(text).tokens)) for text in texts]
+    return [BestIndividual(text, 0.5, 0.0, text, len(parse(text).tokens)) for text in texts]
 
 
-def means(text: str, parts: Parts, choices: Choices) -> dict[str, list[list[float]]]:
+def means(text: str, parts: PreparedSplit, choices: Choices) -> dict[str, list[list[float]]]:
     """Metric -> values per cycle in training (the mean over the draws) and in validation."""
     found = {}
     for metric in ("ndcg", "freshness"):

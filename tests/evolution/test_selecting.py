@@ -7,7 +7,7 @@ import pytest
 from training.evolution import selection
 from training.evolution.choices import Choices, arrange
 from training.evolution.evolve import Evolution, Parameters
-from training.evolution.selecting import FoldPick, Selecting
+from training.evolution.selection import FoldPick, FoldValues
 from training.evolution.workers import Evaluator, workers
 from training.histories.models import generate
 
@@ -33,7 +33,7 @@ def test_what_workers_select_is_what_this_process_selects(jobs):
                 evaluator.evaluate([(fold, evolution.ask())])
                 evolution.tell(evaluator.known[fold])
             runs.append([evolution.kept])
-        selecting = Selecting(evaluator, len(folds))
+        selecting = FoldValues(evaluator, len(folds))
         picks, replays = [], []
         for rule in selection.SELECTIONS:
             for fold, parts in enumerate(folds):

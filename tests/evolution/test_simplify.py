@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
-from training.evolution.canonical import canonical
-from training.evolution.simplify import simplify, simplify_all
+from training.evolution.simplification import canonical, simplify, simplify_all
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 
 SET = primitive_set(terminals.BASIC)

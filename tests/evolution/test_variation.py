@@ -18,7 +18,7 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
 from training.evolution import variation
-from training.evolution.canonical import canonical
+from training.evolution.simplification import canonical
 from training.evolution.variation import (
     CONSTANTS,
     FUNCTIONS,

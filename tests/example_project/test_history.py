@@ -6,7 +6,7 @@ import pytest
 from example_project.history import growth_of, history_of, main
 from example_project.model import NEVER, Web
 from training.comparing.evaluation import evaluate
-from training.histories.growth import NOBODY
+from training.histories.growth import NO_FINDER
 from training.histories.growth_reading import read_growth
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
@@ -43,7 +43,7 @@ def test_growth_is_what_the_web_shows(tmp_path):
     stays = (web.born <= 9) & (web.gone == NEVER) & ~web.private & ~web.redirects
     np.testing.assert_array_equal(pages, np.flatnonzero(stays))
     np.testing.assert_array_equal(grown.born, web.born[pages] - 1)
-    assert grown.finder[0] == NOBODY
+    assert grown.finder[0] == NO_FINDER
     new = np.flatnonzero(grown.born > 0)
     for page, finder, born in zip(pages[new], pages[grown.finder[new]], grown.born[new], strict=True):
         assert page in web.listed(int(finder), int(born) + 1)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.addresses import addresses_of, depth_of, domain_of
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 
 
 def history(names: list[str] | None) -> ChangeHistory:

@@ -1,4 +1,4 @@
-"""NumPy archives that say they are larger than memory, or are."""
+"""NumPy formats that say they are larger than memory, or are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories import archives
+from training.histories import formats
 from training.histories.reading import read_history
 
 
@@ -32,7 +32,7 @@ def test_an_archive_is_read_in_gzip_too(tmp_path: Path) -> None:
 
 def test_an_archive_in_gzip_has_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is unpacked into memory; one that is not is read from the file."""
-    monkeypatch.setattr(archives, "MOST_BYTES", 100)
+    monkeypatch.setattr(formats, "MAX_ARCHIVE_BYTES", 100)
     (tmp_path / "h.npz").write_bytes(npz())
     assert read_history(tmp_path / "h.npz").pages == 5
     (tmp_path / "h.npz.gz").write_bytes(gzip.compress(npz()))
@@ -45,12 +45,12 @@ def test_arrays_larger_than_memory_are_refused_before_they_are_read(
 ) -> None:
     """With both figures; where a machine does not tell its memory, they are read."""
     (tmp_path / "h.npz").write_bytes(npz())
-    monkeypatch.setattr(archives, "memory_bytes", lambda: 200)
+    monkeypatch.setattr(formats, "memory_bytes", lambda: 200)
     with pytest.raises(
         HistoryError, match=r"h.npz: its arrays take \d+ bytes, and this machine has 200 bytes"
     ):
         read_history(tmp_path / "h.npz")
-    monkeypatch.setattr(archives, "memory_bytes", lambda: None)
+    monkeypatch.setattr(formats, "memory_bytes", lambda: None)
     assert read_history(tmp_path / "h.npz").pages == 5
 
 
@@ -67,6 +67,6 @@ def test_an_array_that_only_says_it_is_large_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_tells_its_memory_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows has no such call."""
-    assert archives.memory_bytes() is None or archives.memory_bytes() > 2**20
-    monkeypatch.delattr(archives.os, "sysconf", raising=False)
-    assert archives.memory_bytes() is None
+    assert formats.memory_bytes() is None or formats.memory_bytes() > 2**20
+    monkeypatch.delattr(formats.os, "sysconf", raising=False)
+    assert formats.memory_bytes() is None

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 from scrapy_gp4c.errors import HistoryError
 from training.histories.formats import write_npz, write_text, write_tsv
 from training.histories.history import ChangeHistory
-from training.histories.packed_names import BATCH, Names
+from training.histories.names import BATCH, PackedNames
 from training.histories.reading import read_history
 
 WRITERS = {"text": write_text, "tsv": write_tsv, "npz": write_npz}
@@ -147,7 +147,7 @@ def test_files_larger_than_a_batch_keep_the_order_of_their_pages(tmp_path):
     pages = 2 * BATCH + 3
     changed = np.random.default_rng(1).random((11, pages)) < 0.3
     site = np.arange(pages) % 7
-    history = ChangeHistory(changed, site, page_names=Names(f"p{i}" for i in range(pages)))
+    history = ChangeHistory(changed, site, page_names=PackedNames(f"p{i}" for i in range(pages)))
     write_tsv(tmp_path / "h.tsv.gz", history)
     again = read_history(tmp_path / "h.tsv.gz")
     assert np.array_equal(again.changed, changed)
@@ -263,7 +263,7 @@ def test_names_that_tsv_cannot_hold_are_refused(tmp_path, site, page):
 @given(st.lists(st.text(max_size=9)))
 def test_packed_names_are_a_sequence_of_the_names(names):
     """Names behave like the list they were made of: length, items, slices, iteration, selection."""
-    packed = Names(names)
+    packed = PackedNames(names)
     assert list(packed) == names
     assert list(packed[1:]) == names[1:]
     assert list(packed.take(np.arange(len(names))[::-1])) == names[::-1]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import HistoryError
 from training import evaluate, from_git
 from training.histories import git_history, git_log
-from training.histories.git_pages import Window, join, read_repository
+from training.histories.git_history import CycleWindow, join, read_repository
 from training.histories.growth_reading import read_growth
 from training.histories.reading import read_history
 
@@ -82,9 +82,9 @@ def repository(tmp_path) -> Repository:
     return Repository(tmp_path / "pages.git")
 
 
-def window(cycles: int) -> Window:
+def window(cycles: int) -> CycleWindow:
     """Days from DAY_1 on."""
-    return Window(cycles, DAY_S, DAY_1 + cycles * DAY_S)
+    return CycleWindow(cycles, DAY_S, DAY_1 + cycles * DAY_S)
 
 
 def bits(part) -> dict[str, str]:
@@ -256,7 +256,7 @@ def test_a_shallow_clone_is_used_as_far_as_it_reaches(tmp_path, repository):
     path = repository.done()
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--bare", "--depth=4", f"file://{path}", str(shallow))
-    short = Window(2, DAY_S, int(at(7)))
+    short = CycleWindow(2, DAY_S, int(at(7)))
     assert bits(read_repository(shallow, short)) == bits(read_repository(path, short))
     with pytest.raises(
         HistoryError, match=r"starts at 2026-03-02 .*oldest commit is of 2026-03-05 .*--unshallow"
@@ -297,7 +297,7 @@ def test_what_is_no_usable_repository_is_refused(tmp_path, repository):
     with pytest.raises(HistoryError, match="it is younger than that"):
         read_repository(path, window(2))
     with pytest.raises(HistoryError, match=r"no file that matches '\*\.md' .*0 match at the start"):
-        read_repository(path, Window(1, DAY_S, int(at(4))), include=["*.md"])
+        read_repository(path, CycleWindow(1, DAY_S, int(at(4))), include=["*.md"])
 
 
 def test_the_repository_asked_for_is_read_whatever_the_environment_says(tmp_path, repository, monkeypatch):
@@ -401,7 +401,7 @@ def test_two_repositories_of_one_name_are_refused(tmp_path):
 
 def test_the_edges_of_a_window_are_equally_far_apart():
     """D + 1 edges, the last one at the end."""
-    edges = Window(3, 10, 100).edges()
+    edges = CycleWindow(3, 10, 100).edges()
     assert np.array_equal(edges, [70, 80, 90, 100])
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from scrapy_gp4c.errors import HistoryError
 from tests.support.growing import random_web
-from training.histories.growth import NOBODY, GrowthHistory, write_growth
+from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
 from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 
 HISTORY = ChangeHistory(np.zeros((4, 3), bool), np.zeros(3, int), page_names=["a", "b", "c"])
 BORN = np.array([0, 2, 4], np.int32)
-FINDER = np.array([NOBODY, 0, 1], np.int32)
+FINDER = np.array([NO_FINDER, 0, 1], np.int32)
 
 
 def test_a_page_is_observed_after_its_birth() -> None:
@@ -35,9 +35,9 @@ def test_a_page_is_observed_after_its_birth() -> None:
         ([[0, 2, 4]], FINDER, r"'born'.* of shape \[1, 3\]"),
         ([0.0, 2.0, 4.0], FINDER, r"'born'.* found float64"),
         (BORN, [-2, 0, 1], r"'finder'.* from -1 to 2"),
-        (BORN, [NOBODY, 0, 3], r"'finder'"),
+        (BORN, [NO_FINDER, 0, 3], r"'finder'"),
         (BORN, [True, False, True], r"'finder'.* found bool"),
-        (BORN, [NOBODY, 1, 1], "must not be its own finder"),
+        (BORN, [NO_FINDER, 1, 1], "must not be its own finder"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(born: object, finder: object, named: str) -> None:

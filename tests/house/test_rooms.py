@@ -22,7 +22,7 @@ ARROWS: Final[dict[str, str]] = {
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling settings store page_state scoring search",
     "histories": "store page_state",
-    "clustering": "histories page_state scoring words",
+    "clustering": "histories page_state scoring store words",
     "replaying": "histories policies page_state scoring search words",
     "evolution": "replaying histories policies scoring",
     "comparing": "evolution replaying histories policies store scoring",

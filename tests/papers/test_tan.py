@@ -15,7 +15,7 @@ from training.clustering.clusters import group_pages
 from training.comparing.trials import PolicyTrial
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import ChangeHistory
-from training.histories.longer import longer
+from training.histories.reading import coarsened
 from training.papers.tan import (
     ADAPTIVE,
     BEST_D,
@@ -85,7 +85,7 @@ def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: R
     popular = groups.popularity()
     assert popular.max() == 10
     for policy, setting in (("rns", Setting(2, 0.351)), (following("cb"), TYPICAL), ("rr", ADAPTIVE)):
-        history = replace(longer(contents, setting.weeks), weight=popular.astype(float))
+        history = replace(coarsened(contents, setting.weeks), weight=popular.astype(float))
         history.neighbours.groups_by_content = groups
         found = results.trials[policy, setting]
         replays = [
@@ -96,7 +96,7 @@ def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: R
             expected = np.mean([getattr(one, metric) for one in replays], axis=0)
             assert found.per_cycle[metric] == pytest.approx(expected)
     assert len(results.trials["rns", ADAPTIVE].per_cycle["ndcg"]) == 8
-    assert results.changed_share[8] == longer(contents, 8).changed.mean()
+    assert results.changed_share[8] == coarsened(contents, 8).changed.mean()
 
 
 def test_popularity_that_was_told_stays(contents: ContentHistory) -> None:
@@ -120,10 +120,10 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
     assert found.found(following("cb"), TYPICAL) is None
     assert np.array_equal(
         found.trials["rns", TYPICAL].per_cycle["change_rate"],
-        replay(longer(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
+        replay(coarsened(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
     )
     said = [claim.paper for claim in claims(found)]
-    assert "DB finds more in longer cycles" in said
+    assert "DB finds more in coarsened cycles" in said
     assert not [text for text in said if "CB" in text or "LB" in text or "PRA" in text]
 
 

@@ -28,9 +28,8 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.growing import brought, columns, crawl, random_web
 from tests.support.live_replay import CYCLE_STEP
 from training.histories.formats import write_npz
-from training.histories.growth import NOBODY, TOLD, GrowthHistory, write_growth
-from training.histories.growth_reading import read_growth
-from training.histories.growth_store import read_store_growth
+from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory, write_growth
+from training.histories.growth_reading import read_growth, read_store_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, GrowthCrawl, Web, growth_crawl, replay_growth
@@ -63,9 +62,9 @@ class Rumours:
 def claims_in(store: Store) -> npt.NDArray[np.void]:
     """All claims of a store whose page n has the key n + 1, with the numbers of a replay."""
     keys = np.concatenate([block["key"] for _, block in store.blocks()]).astype(np.int64)
-    parts = [np.empty(0, TOLD)]
+    parts = [np.empty(0, DATED_CLAIM)]
     for cycle, claimed in store.hints.of_cycles():
-        part = np.zeros(len(claimed), TOLD)
+        part = np.zeros(len(claimed), DATED_CLAIM)
         part["cycle"], part["page"], part["kind"] = cycle - 1, keys[claimed["page"]] - 1, claimed["kind"]
         dated = claimed["kind"] < len(hints.CLAIMED)
         part["value"] = claimed["value"] - dated
@@ -128,7 +127,7 @@ def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) 
 def test_claims_of_a_history_come_back(tmp_path: Path) -> None:
     """An archive has them; those of unknown pages or kinds are refused."""
     grown = random_web(2)
-    claims = np.array([(3, 5, 0, 4), (4, 6, 4, 9)], TOLD)
+    claims = np.array([(3, 5, 0, 4), (4, 6, 4, 9)], DATED_CLAIM)
     write_growth(tmp_path / "x.npz", GrowthHistory(grown.history, grown.born, grown.finder, claims))
     assert read_growth(tmp_path / "x.npz").claims.tolist() == claims.tolist()
     for field, wrong in (("page", grown.history.pages), ("kind", len(hints.KINDS))):
@@ -194,7 +193,7 @@ def by_hand() -> GrowthHistory:
     changed = np.zeros((6, 3), np.bool_)
     changed[3, 0] = True
     history = ChangeHistory(changed, np.zeros(3, np.int32))
-    return GrowthHistory(history, np.array([0, 0, 4], np.int32), np.array([NOBODY, 0, 0], np.int32))
+    return GrowthHistory(history, np.array([0, 0, 4], np.int32), np.array([NO_FINDER, 0, 0], np.int32))
 
 
 def test_a_small_web_by_hand() -> None:
@@ -218,7 +217,7 @@ def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
     order = np.argsort(told.history.key)
     assert told.born[order].tolist() == grown.born.tolist()
     assert told.history.changed[:, order].tolist() == grown.history.changed.tolist()
-    finder = np.append(np.asarray(told.history.key).astype(int) - 1, NOBODY)[told.finder[order]]
+    finder = np.append(np.asarray(told.history.key).astype(int) - 1, NO_FINDER)[told.finder[order]]
     assert finder.tolist() == grown.finder.tolist()
     assert told.history.weights[order].tolist() == grown.history.weights.tolist()
     score = "t * (X + 0.5) * (1 + 0.001 * brought)"
@@ -281,7 +280,9 @@ def test_what_a_new_page_leads_to_is_fetched_in_the_same_cycle() -> None:
 def test_pages_that_nobody_finds_are_known_when_they_appear() -> None:
     """New start requests: no visit is needed; a page found by an unknown one waits for that."""
     history = ChangeHistory(np.zeros((5, 3), np.bool_), np.zeros(3, np.int32))
-    grown = GrowthHistory(history, np.array([0, 4, 2], np.int32), np.array([NOBODY, NOBODY, 1], np.int32))
+    grown = GrowthHistory(
+        history, np.array([0, 4, 2], np.int32), np.array([NO_FINDER, NO_FINDER, 1], np.int32)
+    )
     found = replay_growth(grown, crawl_of("t", discovery=0.0, budget=0))
     assert (found.missed, found.delay.tolist()) == (0, [0, 2])
     assert found.coverage.tolist() == [0.5, 1.0, 1.0]

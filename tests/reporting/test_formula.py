@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import Expression, Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 from training.reporting import formula
 
 leaves = st.sampled_from(("n", "X", "t", "cg", "nad_rate")) | st.floats(-1e6, 1e6).map(

@@ -7,7 +7,7 @@ import numpy as np
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing.learned_score import RecordedHistory
 from training.comparing.trials import BASELINES, Trials
-from training.evolution.choices import PARTS, Choices
+from training.evolution.choices import SPLITS, Choices
 from training.evolution.evolve import Parameters
 from training.evolution.selection import SELECTIONS
 from training.papers.journal import FITNESSES, ExperimentResults, LearnedFold, LearnedSet, label
@@ -33,7 +33,7 @@ def results(learned_gain: float = 0.05) -> ExperimentResults:
         }
         for name, value in level.items()
     }
-    values = {part: dict.fromkeys(METRICS, 0.7) for part in PARTS}
+    values = {part: dict.fromkeys(METRICS, 0.7) for part in SPLITS}
     folds = [LearnedFold(FORMULA, 0, values)] * FOLDS
     return ExperimentResults(
         "2026-11-21T00:00:00+00:00",

@@ -20,7 +20,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
-from training.histories.growth import NOBODY, GrowthHistory
+from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 
 SMALL = Sizes(block_rows=4, commit_visits=3, blocks_per_transaction=2, pages_per_transaction=3)
@@ -31,7 +31,7 @@ def random_web(seed: int, pages: int = 24, cycles: int = 14) -> GrowthHistory:
     rng = np.random.default_rng(seed)
     born = np.where(rng.random(pages) < 0.4, 0, rng.integers(1, cycles + 1, pages)).astype(np.int32)
     finder = np.array([rng.integers(0, max(1, page // 3)) for page in range(pages)], np.int32)
-    born[:3], finder[:3] = 0, NOBODY
+    born[:3], finder[:3] = 0, NO_FINDER
     for page in range(3, pages):
         born[page] = max(born[page], born[finder[page]])
     changed = rng.random((cycles, pages)) < rng.beta(0.5, 1.5, pages)
@@ -80,7 +80,7 @@ def crawl(
         started = False
         while todo or not started or not cycle.rounds_over:
             if not started:  # the spider's start
-                started, finder = True, NOBODY
+                started, finder = True, NO_FINDER
                 page_id = None
             elif not todo:
                 todo += cycle.plan_round()

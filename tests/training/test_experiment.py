@@ -12,7 +12,7 @@ import pytest
 from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training import experiment
 from training.comparing.trials import BASELINES
-from training.evolution.choices import PARTS
+from training.evolution.choices import SPLITS
 from training.evolution.selection import SELECTIONS
 from training.histories import splits
 from training.histories.formats import write_npz
@@ -78,7 +78,7 @@ def test_results_are_those_of_replays(done: Path, history: Path) -> None:
             result = replay(part.test, one["text"], budget=0.1, seed=1)
             assert content["series"][name]["ndcg"][fold] == result.ndcg.tolist()
             assert one["test"]["ndcg"] == pytest.approx(float(result.ndcg.mean()))
-            assert set(PARTS) <= set(one)
+            assert set(SPLITS) <= set(one)
     oracle = np.array(content["series"][ORACLE]["change_rate"])
     for name in BASELINES:  # in the first cycle; later the oracle has left less to find
         found = np.array(content["series"][name]["change_rate"])

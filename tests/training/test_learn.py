@@ -18,7 +18,7 @@ import pytest
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate

@@ -1,14 +1,16 @@
 """Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
 
-Words would outweigh all else: so the pages are clustered by them first, and of that a page's features keep
-how near its cluster is to each of the ten largest. What the paper leaves open: 100 clusters at first, at most
-a tenth of the pages; counts as log(1 + x); every feature with mean 0 and variance 1.
+Words would outweigh all other features: so the pages are clustered by them first, and of that a page's
+features keep how near its cluster is to each of the ten largest. The paper leaves open, and we take: 100
+clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and
+variance 1.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,10 +18,47 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from training.clustering.links import count_images, links_of
-from training.histories.addresses import addresses_of, depth_of, domain_of
+from training.clustering.groups_file import identity_of
 from training.histories.contents import ContentHistory
-from training.histories.groups_file import identity_of
+from training.histories.history import addresses_of, depth_of, domain_of
+from training.histories.neighbours import Regrouping
+
+_MARKDOWN: Final = re.compile(r"(!?)\[[^\]\n]*\]\(\s*<?([^)\s>]+)")
+_REST: Final = re.compile(r":(doc|pep):`(?:[^`<]*<)?([^`>]+)>?`")
+_ENDINGS: Final = ("", ".md", ".rst", ".mdx", ".html", "/index.md", "/_index.md", "/README.md", "/index.rst")
+
+
+def count_images(text: str) -> int:
+    """Images of a Markdown or reST source."""
+    return len([1 for found in _MARKDOWN.finditer(text) if found[1]]) + text.count(".. image::")
+
+
+def targets(text: str) -> Iterator[str]:
+    """Yield what a source links to, as it is written there."""
+    for found in _MARKDOWN.finditer(text):
+        if not found[1] and "://" not in found[2]:
+            yield found[2].partition("#")[0].partition("?")[0]
+    for found in _REST.finditer(text):
+        yield f"pep-{found[2].strip():0>4}" if found[1] == "pep" else found[2].strip()
+
+
+def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
+    """The links between pages, each once, none from a page to itself."""
+    known = {(site, page): number for number, (site, page) in enumerate(zip(sites, pages, strict=True))}
+    found: set[tuple[int, int]] = set()
+    for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
+        folder = posixpath.dirname(page)
+        for target in targets(text or ""):
+            is_rooted = target.startswith("/")
+            path = posixpath.normpath(target.lstrip("/") if is_rooted else posixpath.join(folder, target))
+            number = next(
+                (known[site, path + end] for end in _ENDINGS if (site, path + end) in known), source
+            )
+            if number != source:
+                found.add((source, number))
+    pairs = np.array(sorted(found), np.intp).reshape(-1, 2)
+    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,7 +76,7 @@ COMPONENTS: Final = 50
 _WORD: Final = re.compile(r"\w+")
 
 
-class Pages(NamedTuple):
+class PageFeatures(NamedTuple):
     """What P pages are clustered by."""
 
     urls: Sequence[str]
@@ -72,7 +111,7 @@ def group_texts(
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
-    told = Pages(addresses_of(history), counted_words(known), counts_of(known), links)
+    told = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
     label, order = cluster(told, clusters, features, seed)
     return PageGroups(label, order, links, identity_of(history))
 
@@ -84,7 +123,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 
 
 def cluster(
-    pages: Pages, clusters: int, features: Sequence[str], seed: int
+    pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Cluster of each page, ``[P]``, and the clusters by their distance from each, ``[C, C]``."""
     if not 1 <= clusters <= len(pages.urls):
@@ -99,7 +138,7 @@ def cluster(
     return label, nearest(centres)
 
 
-def _features(pages: Pages, features: Sequence[str], seed: int) -> Floats:
+def _features(pages: PageFeatures, features: Sequence[str], seed: int) -> Floats:
     urls, terms, counts, links, past = pages
     parts: list[Floats] = []
     if "content" in features:
@@ -191,3 +230,34 @@ def _library() -> type[_Learn]:
         ) from error
     _Learn.cluster, _Learn.decomposition, _Learn.text = cluster, decomposition, text
     return _Learn
+
+
+class RecordedCycles(NamedTuple):
+    """Which recorded cycles a history's are."""
+
+    first: int = 0
+    """The recorded cycle that is its cycle 0, of those that one of its cycles takes."""
+    every: int = 1
+    """Recorded cycles that one of its cycles takes."""
+
+    def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
+        """Text of every page in a cycle of its own, ``[P]``."""
+        recorded = (self.first + cycles) * self.every
+        versions = contents.version[recorded, np.arange(len(cycles))]
+        return [contents.texts[number] for number in versions.tolist()]
+
+
+def regrouping(
+    contents: ContentHistory,
+    every_cycles: int,
+    cycles: RecordedCycles = RecordedCycles(),  # noqa: B008 (a tuple)
+    clusters: int = CLUSTERS,
+    features: Sequence[str] = FEATURES,
+    seed: int = 0,
+) -> Regrouping:
+    """Cluster the copies of a replay after every so many cycles; parameters as `clusters.group_pages`."""
+
+    def group(copies: npt.NDArray[np.int64]) -> PageGroups:
+        return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
+
+    return Regrouping(every_cycles, group)

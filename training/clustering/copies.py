@@ -1,20 +1,70 @@
-"""Clusters of the pages of a crawl's store, by what it keeps of their copies."""
+"""Clusters of the pages of a crawl's store, by the descriptions that it keeps of their copies."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.scoring import rates
 from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
-from training.clustering.clusters import CLUSTERS, FEATURES, MOST_WORDS, Pages, cluster
-from training.histories.copies_of_store import StoredCopies
+from training.clustering.clusters import CLUSTERS, FEATURES, MOST_WORDS, PageFeatures, cluster
+from training.histories.names import BATCH, PackedNames
+
+STATE: Final = ("n", "X", "E", "T")
+
+
+class StoredCopies(NamedTuple):
+    """The pages of a store, and the descriptions of those that have one."""
+
+    source: str
+    urls: PackedNames
+    """``[known]``."""
+    keys: npt.NDArray[np.uint64]
+    """``[known]``: the pages' own."""
+    pages: npt.NDArray[np.intp]
+    """``[P]``, ascending: which have a description."""
+    packed: list[bytes]
+    """``[P]``: their descriptions, as `scrapy_gp4c.words.descriptions` packs them."""
+    state: dict[str, npt.NDArray[Any]]
+    """Columns n, X, E and T, each ``[P]``."""
+
+    @property
+    def known(self) -> int:
+        """Pages of the store."""
+        return len(self.keys)
+
+
+def read_copies(path: Path) -> StoredCopies:
+    """Read them of a store, beside a crawl too; raises HistoryError for what is no store, or damaged."""
+    from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
+
+    try:
+        with open_store(path, readonly=True) as store:
+            urls = PackedNames()
+            for start in range(0, store.merged_pages, BATCH):
+                stop = min(start + BATCH, store.merged_pages)
+                urls.extend([request["url"] for request in store.requests(range(start, stop))])
+            told = [(page, packed) for page, packed in store.descriptions() if page < len(urls)]
+            pages = np.array([page for page, _ in told], np.intp)
+            blocks = [block for _, block in store.blocks()]
+            columns = {
+                name: np.concatenate([np.empty(0, np.uint64), *(block[name] for block in blocks)])
+                for name in ("key", *STATE)
+            }
+    except StoreError as error:
+        raise HistoryError(f"{path}: the copies cannot be read: {error}") from error
+    state = {name: columns[name][pages] for name in STATE}
+    return StoredCopies(
+        str(path), urls, columns["key"].astype(np.uint64), pages, [packed for _, packed in told], state
+    )
+
 
 LEAST_PAGES: Final = 2
 """With a word: one that stands on one page alone tells of no other."""
@@ -44,7 +94,7 @@ def group_copies(
     between = np.flatnonzero((here[links.source] != NOWHERE) & (here[links.target] != NOWHERE))
     own = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
     urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
-    told = Pages(urls, sketched_words(described), counts, own, _past(copies.state))
+    told = PageFeatures(urls, sketched_words(described), counts, own, _past(copies.state))
     label, order = cluster(told, clusters, features, seed)
     whole = np.full(copies.known, NOWHERE, np.int32)
     whole[copies.pages] = label

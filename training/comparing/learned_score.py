@@ -12,7 +12,7 @@ from scrapy_gp4c.errors import HistoryError, ScoreError
 from scrapy_gp4c.scoring import functions
 from training.comparing.difference import Difference, differ
 from training.comparing.trials import BASELINES, Trials, best_baseline, held_out, try_out
-from training.evolution.choices import PARTS, Choices
+from training.evolution.choices import SPLITS, Choices
 from training.evolution.evolve import Json, Parameters
 from training.evolution.learning import LEARNED
 from training.evolution.variation import Depths
@@ -97,7 +97,7 @@ def read_learned(path: Path) -> LearnedScore:
         content["created"],
         content["versions"],
         RecordedHistory.from_json(content["history"]),
-        {part: content[part] for part in PARTS},
+        {part: content[part] for part in SPLITS},
         Process(**{name: parameters[name] for name in Process._fields if name in parameters}),
         parameters,
     )

@@ -29,13 +29,12 @@ from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, arrange
 from training.evolution.fitness import Fitness, load_fitness
-from training.evolution.generations import Watch
-from training.evolution.learning import learn
-from training.evolution.preference import GUARD
+from training.evolution.front import GUARD
+from training.evolution.learning import ProgressListener, learn
 from training.evolution.score_file import write_learned
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.histories.splits import Split
+from training.histories.splits import HistorySplit
 from training.replaying.metrics import budget_pages
 from training.replaying.prepared import PreparedHistory, prepare_for
 from training.replaying.replay import run
@@ -252,7 +251,7 @@ PAGE_ENDS: Final = (3, 4)
 """Of eight equal parts of the pages, three train and one validates; the other four are judged."""
 
 
-def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Split, int]:
+def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[HistorySplit, int]:
     """Parts to learn on and, as the split's test part, the pages to judge on; and how many cycles to judge.
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
@@ -281,7 +280,9 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Split,
         )
     newest = history.cycles // 2
     older = slice(0, history.cycles - newest)
-    return Split(history.take(train, older), history.take(validation, older), history.take(held_out)), newest
+    return HistorySplit(
+        history.take(train, older), history.take(validation, older), history.take(held_out)
+    ), newest
 
 
 def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
@@ -353,7 +354,12 @@ def _last_record(path: Path) -> CycleRecord | None:
 
 
 def promote(
-    source: Path, path: Path, choices: Choices, parallel: Any, console: Console, watch: Watch | None = None
+    source: Path,
+    path: Path,
+    choices: Choices,
+    parallel: Any,
+    console: Console,
+    watch: ProgressListener | None = None,
 ) -> int:
     """Learn from `source`, compare with the function in use, and replace the score file at `path` or keep it.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
-from training.evolution.evolve import Json, State
+from training.evolution.evolve import EvolutionState, Json
 from training.histories.writing import probe, replacing
 
 FORMAT: Final = "gp4c-checkpoint/1"
@@ -45,13 +45,13 @@ class Checkpoint:
 
     def __init__(self, directory: Path, identity: Mapping[str, object]) -> None:
         """``identity``: all that the result depends on, as plain JSON types."""
-        self.states: list[State] | None = None
+        self.states: list[EvolutionState] | None = None
         """What was opened or saved last, one state per run; None: a run begins."""
         self._directory = directory
         self._path = directory / NAME
         self._identity = json.loads(json.dumps(identity))
 
-    def open(self, resume: bool) -> list[State] | None:
+    def open(self, resume: bool) -> list[EvolutionState] | None:
         """Read the saved states to go on from; None: start from the beginning.
 
         Raises LearningError if the directory cannot be used, if it holds the state of another run or a
@@ -75,7 +75,7 @@ class Checkpoint:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f'expected "format": {FORMAT!r}, found {content["format"]!r}')
-            states = [State.from_json(state) for state in content["states"]]
+            states = [EvolutionState.from_json(state) for state in content["states"]]
             saved: Json = content["run"]
             if not isinstance(saved, dict):
                 raise ValueError(f'expected an object as "run", found {saved!r}')
@@ -96,7 +96,7 @@ class Checkpoint:
         self.states = states
         return states
 
-    def save(self, states: list[State]) -> None:
+    def save(self, states: list[EvolutionState]) -> None:
         """Replace the saved states."""
         content = [state.to_json() for state in states]
         write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": content})

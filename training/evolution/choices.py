@@ -14,23 +14,21 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.challenge import GROUPS
 from training.evolution.evolve import Json, Parameters
-from training.evolution.fitness import load_measure
-from training.evolution.parts import Apart, Parts
-from training.evolution.preference import GUARD, PREFERENCES
-from training.evolution.seeds import look_around, named_functions, recommended
-from training.evolution.selection import GUARDED, RULES, Goal
+from training.evolution.fitness import LeaveOneOut, PreparedSplit, load_measure
+from training.evolution.front import GUARD, PREFERENCES
+from training.evolution.named_start import named_functions, recommended, uses_related_pages
+from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHistory, Ties, prepare_for
 
-Division = Literal["auto", splits.Division]
+DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
 LATER: Final = ("policy", "division", "sample_sites", "front", "prefer")
 """Choices that files of earlier versions do not name."""
-PARTS: Final = ("training", "validation", "test")
+SPLITS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
 """Draws of `forgetful` by which `selection.guarded` judges: the one that was learned from and others."""
 
@@ -57,7 +55,7 @@ class Choices:
     selection: str = "best"
     policy: str = TOP_K.text
     """Text of what chooses by the score functions, see `scrapy_gp4c.policies.table.load`."""
-    division: Division = "auto"
+    division: DivisionChoice = "auto"
     """What parts of a history are drawn of, see `training.histories.splits.protocol_splits`; ``auto``: whole
     ``sites`` where a terminal tells of a page's siblings, else single ``pages``."""
     sample_sites: float = 1.0
@@ -65,7 +63,7 @@ class Choices:
     front: bool = False
     """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
     prefer: str = "balanced"
-    """Which function of a front is taken, see `training.evolution.preference`."""
+    """Which function of a front is taken, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
         """Check all that can be checked without a history."""
@@ -98,7 +96,7 @@ class Choices:
         budget = self.budget if budget is None else budget
         return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed, self.policy)
 
-    def split(self, history: ChangeHistory) -> list[splits.Split]:
+    def split(self, history: ChangeHistory) -> list[splits.HistorySplit]:
         """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
         return splits.protocol_splits(
             history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by
@@ -108,7 +106,7 @@ class Choices:
     def divided_by(self) -> splits.Division:
         """What parts are drawn of."""
         if self.division == "auto":
-            return "sites" if look_around(self.parameters.terminals) else "pages"
+            return "sites" if uses_related_pages(self.parameters.terminals) else "pages"
         return self.division
 
     @property
@@ -117,7 +115,7 @@ class Choices:
         return f"{self.fitness},{GUARD}" if self.front else self.fitness
 
     @property
-    def goal(self) -> Goal:
+    def goal(self) -> SelectionGoal:
         """What is looked for."""
         named: tuple[str, ...] = ()
         if self.front or self.parameters.named_start:
@@ -125,7 +123,7 @@ class Choices:
         known = ""
         if named:
             known = recommended(self.prefer if self.front else self.fitness)
-        return Goal(self.measure, self.clock, self.selection, self.policy, named, known)
+        return SelectionGoal(self.measure, self.clock, self.selection, self.policy, named, known)
 
     def recorded(self) -> Json:
         """All of it, as results and score files have it.
@@ -141,8 +139,8 @@ class Choices:
 
 
 def arrange(
-    history: ChangeHistory, choices: Choices, parts: Sequence[splits.Split] | None = None
-) -> list[Parts]:
+    history: ChangeHistory, choices: Choices, parts: Sequence[splits.HistorySplit] | None = None
+) -> list[PreparedSplit]:
     """Training, validation and test part of every fold, prepared for replay.
 
     ``parts``: the splits of `history`; None: those of the protocol.
@@ -183,11 +181,13 @@ def arrange(
             wanted = seeds if choices.selection == GUARDED else seeds[:1]
             draws = [forgetful(train, choices.forget, seed) for seed in wanted]
         training, *others = (prepared(draw, "training") for draw in draws)
-        validation, test = (prepared(part, name) for part, name in zip(split[1:], PARTS[1:], strict=True))
+        validation, test = (prepared(part, name) for part, name in zip(split[1:], SPLITS[1:], strict=True))
         apart = None
         if choices.goal.recommended and choices.selection == GUARDED and choices.divided_by != "pages":
-            apart = Apart(*(_without_sites(part, choices.seed, crawl) for part in (train, split.validation)))
-        folds.append(Parts(training, validation, test, tuple(others), apart))
+            apart = LeaveOneOut(
+                *(_without_sites(part, choices.seed, crawl) for part in (train, split.validation))
+            )
+        folds.append(PreparedSplit(training, validation, test, tuple(others), apart))
     return folds
 
 

@@ -20,7 +20,7 @@ from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scrapy_gp4c.policies.table import TOP_K
-from training.evolution.fitness import Fitness, Pair
+from training.evolution.fitness import Fitness, FitnessPair
 from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import QUICK, run_all
 
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 @contextmanager
 def compiled_beside(
-    prepared: PreparedHistory, measure: Fitness | Pair, policy: str, parallel: Any
+    prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
 ) -> Iterator[Path | None]:
     """The file that will tell that the code is compiled, while a process sees to it.
 

@@ -1,21 +1,22 @@
-"""Learning what ranks hubs: genetic programming over replays of growth.
+"""Learning of discovery functions, which rank hubs: genetic programming over replays of growth.
 
-The fitness of a discovery function is the mean, over the cycles that learning sees, of the weighted share of
-the existing pages whose current copy is held, where a page that nobody has found yet counts as missing:
+The fitness of a discovery function is the mean, over the training cycles, of the weighted share of the
+existing pages whose current copy is held, where a page that was not discovered yet counts as missing:
 coverage and freshness in one, as the journal's outlook asks. It is a mean over `REPLAYS` replays too, with
-draws of their own: which hub is come upon first is an accident that moves all that follows. What ranks the
-other pages stays as it is, and so does the share of the budget for hubs.
+draws of their own: which hub is discovered first is an accident that moves all that follows. The ranking of
+the other pages stays as it is, and so does the share of the budget for hubs.
 
-Time is cut in three. Evolution replays the first part alone, with the pages that were born in it; of what it
-keeps, and of the crawl's default, the one is taken that does best in first and second part together; the last
-part has no say and is reported.
+Time is cut in three. Evolution replays the first span alone, with the pages that were born in it; of the kept
+individuals and the crawl's default, the one is taken that does best in the first two spans together; the last
+span has no say and is reported.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import joblib
@@ -26,8 +27,9 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.canonical import canonical
 from training.evolution.evolve import Evolution, Outcome, Parameters
+from training.evolution.score_file import ScoreFile
+from training.evolution.simplification import canonical
 from training.histories.growth import GrowthHistory
 from training.replaying.growth import HUBS, GrowthCrawl, replay_growth
 
@@ -58,7 +60,7 @@ class DiscoveryChoices:
     seed: int
 
 
-class Replayed(NamedTuple):
+class DiscoveryReplay(NamedTuple):
     """What replays of one function came to."""
 
     current: Floats
@@ -68,7 +70,7 @@ class Replayed(NamedTuple):
     """Of all replays, one after the other: see `training.replaying.growth.GrowthResult`."""
 
 
-class Candidate(NamedTuple):
+class DiscoveryCandidate(NamedTuple):
     """A discovery function and what it did on all cycles."""
 
     text: str
@@ -76,7 +78,7 @@ class Candidate(NamedTuple):
     """Mean fitness in the first part, as in the next two."""
     validation: float
     test: float
-    replayed: Replayed
+    replayed: DiscoveryReplay
     """All cycles."""
 
     @property
@@ -88,8 +90,8 @@ class Candidate(NamedTuple):
 class LearnedDiscovery(NamedTuple):
     """What was learned."""
 
-    best: Candidate
-    default: Candidate
+    best: DiscoveryCandidate
+    default: DiscoveryCandidate
     """What a crawl does otherwise."""
     replays: int
     """Functions that evolution has replayed."""
@@ -140,7 +142,7 @@ def learn_discovery(
     return LearnedDiscovery(min(found, key=_order), default, len(known), ends)
 
 
-def _order(candidate: Candidate) -> tuple[float, bool, int, str]:
+def _order(candidate: DiscoveryCandidate) -> tuple[float, bool, int, str]:
     """The best first; of equals the default, then the shortest."""
     text = candidate.text
     return -candidate.selected, text != DEFAULT, len(parse(text).tokens), text
@@ -163,14 +165,14 @@ def _chunks(texts: Sequence[str], parallel: Any) -> list[Sequence[str]]:
     return [texts[start :: parallel.n_jobs] for start in range(min(parallel.n_jobs, len(texts)))]
 
 
-def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> Replayed:
+def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> DiscoveryReplay:
     """Replay a discovery function, with every seed."""
     function, seed = of_expression(parse(text)).on_clock(choices.clock), choices.crawl.seed
     results = [
         replay_growth(grown, replace(choices.crawl, hub_function=function, seed=one))
         for one in range(seed, seed + REPLAYS)
     ]
-    return Replayed(
+    return DiscoveryReplay(
         np.mean([result.current for result in results], axis=0),
         float(np.mean([result.coverage for result in results])),
         np.concatenate([result.delay for result in results]),
@@ -179,7 +181,7 @@ def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> R
 
 def _results(
     grown: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
-) -> list[tuple[str, Replayed]]:
+) -> list[tuple[str, DiscoveryReplay]]:
     """Replay discovery functions."""
     return [(text, replayed_by(grown, choices, text)) for text in texts]
 
@@ -195,9 +197,33 @@ def _outcomes(
     return outcomes
 
 
-def _candidate(choices: DiscoveryChoices, ends: tuple[int, int], text: str, replayed: Replayed) -> Candidate:
+def _candidate(
+    choices: DiscoveryChoices, ends: tuple[int, int], text: str, replayed: DiscoveryReplay
+) -> DiscoveryCandidate:
     """Cut what a function did into the three parts; the first cycle that counts follows the warm-up."""
     first, second = (end - choices.crawl.warmup for end in ends)
     current = replayed.current
     training, validation, test = current[:first], current[first:second], current[second:]
-    return Candidate(text, float(training.mean()), float(validation.mean()), float(test.mean()), replayed)
+    return DiscoveryCandidate(
+        text, float(training.mean()), float(validation.mean()), float(test.mean()), replayed
+    )
+
+
+def write_discovery(
+    path: Path, learned: LearnedDiscovery, choices: DiscoveryChoices, grown: GrowthHistory
+) -> None:
+    """Write what was learned; raises LearningError when the file cannot be written."""
+    best, crawl = learned.best, choices.crawl
+    process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
+    about = {"discovery": crawl.discovery, "score_function": crawl.score_function.formula, "growth": True}
+    ScoreFile(
+        parse(best.text),
+        choices.clock,
+        FITNESS,
+        {part: {FITNESS: getattr(best, part)} for part in ("training", "validation", "test")},
+        "training + validation",
+        choices.seed,
+        grown.history,
+        {**process, **about, "budget": crawl.budget, "warmup": crawl.warmup, "seeds": choices.seeds},
+        crawl.policy.text,
+    ).write(path)

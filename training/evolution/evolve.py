@@ -22,7 +22,7 @@ import numpy as np
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
-from training.evolution.seeds import look_around, seeds
+from training.evolution.named_start import start_functions, uses_related_pages
 from training.evolution.variation import (
     RATES,
     Depths,
@@ -66,8 +66,8 @@ class Parameters:
     parsimony: float = 0.0
     """Taken off the fitness per node of the canonical tree."""
     start: Start = "auto"
-    """What the first generation begins with, beside random trees: see `training.evolution.seeds`; ``auto`` is
-    ``named`` where a terminal tells of a page's siblings, else ``random``."""
+    """First generation beside random trees, see `training.evolution.named_start`: ``auto`` is ``named`` where
+    a terminal describes related pages, else ``random``."""
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -93,8 +93,8 @@ class Parameters:
 
     @property
     def named_start(self) -> bool:
-        """Whether evolution begins with `seeds`; the named functions then stand for selection too."""
-        return self.start == "named" or (self.start == "auto" and look_around(self.terminals))
+        """Whether evolution begins with `start_functions`; they are candidates for selection then."""
+        return self.start == "named" or (self.start == "auto" and uses_related_pages(self.terminals))
 
 
 class Outcome(NamedTuple):
@@ -108,7 +108,7 @@ class Outcome(NamedTuple):
     """The value of the second objective, where there are two."""
 
 
-class Kept(NamedTuple):
+class BestIndividual(NamedTuple):
     """One of the best individuals over all generations."""
 
     text: str
@@ -120,13 +120,13 @@ class Kept(NamedTuple):
     nodes: int
 
 
-class State(NamedTuple):
+class EvolutionState(NamedTuple):
     """All that a run is between two generations, of plain values: `to_json` and back changes no bit."""
 
     generation: int
     population: list[tuple[str, float]]
     """Text and fitness."""
-    kept: list[Kept]
+    kept: list[BestIndividual]
     best: list[float]
 
     def to_json(self) -> Json:
@@ -134,12 +134,12 @@ class State(NamedTuple):
         return self._asdict()
 
     @classmethod
-    def from_json(cls, content: Json) -> State:
+    def from_json(cls, content: Json) -> EvolutionState:
         """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
         state = cls(
             content["generation"],
             [(text, fitness) for text, fitness in content["population"]],
-            [Kept(*kept) for kept in content["kept"]],
+            [BestIndividual(*kept) for kept in content["kept"]],
             list(content["best"]),
         )
         numbers = [*state.best, *(fitness for _, fitness in state.population)]
@@ -166,12 +166,12 @@ class Evolution:
         self.parameters = parameters
         self.generation = 0
         self.population: list[Individual] = []
-        self.kept: list[Kept] = []
+        self.kept: list[BestIndividual] = []
         self.best: list[float] = []
         self._seed = seed
         self._run = tuple(run)
         most = int(SEEDED_SHARE * parameters.population) if parameters.named_start else 0
-        self._seeds = seeds(parameters.terminals)[:most]
+        self._seeds = start_functions(parameters.terminals)[:most]
         self._primitives = primitive_set(
             parameters.terminals, {token for seed in self._seeds for token in seed.tokens}
         )
@@ -207,7 +207,7 @@ class Evolution:
                 tree.fitness = -math.inf
                 continue
             tree.fitness = outcome.value - self.parameters.parsimony * len(form.tokens)
-            candidates[form.text] = Kept(
+            candidates[form.text] = BestIndividual(
                 form.text, outcome.value, tree.fitness, outcome.behaviour, len(form.tokens)
             )
         self._forms = []
@@ -230,7 +230,7 @@ class Evolution:
         )
 
     def _initial(self, rng: random.Random) -> list[Individual]:
-        """The seeds, then ramped half-and-half, without repeats; every member names a terminal."""
+        """The start_functions, then ramped half-and-half, without repeats; every member names a terminal."""
         population = [individual_of(seed.tokens, self._primitives) for seed in self._seeds]
         seen = {seed.text for seed in self._seeds}
         with drawing_from(rng):
@@ -248,12 +248,12 @@ class Evolution:
         sequence = np.random.SeedSequence(self._seed, spawn_key=(*self._run, generation))
         return random.Random(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
 
-    def state(self) -> State:
+    def state(self) -> EvolutionState:
         """All that `restore` needs; to be taken between `tell` and `ask`."""
         population = [(tree.expression.text, tree.fitness) for tree in self.population]
-        return State(self.generation, population, list(self.kept), list(self.best))
+        return EvolutionState(self.generation, population, list(self.kept), list(self.best))
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: EvolutionState) -> None:
         """Continue from a state of a run with the same parameters, seed and ``run``.
 
         Raises ExpressionError or LearningError for a population that is none of such a run.
@@ -272,8 +272,8 @@ class Evolution:
         self._forms = []
 
 
-def _best(candidates: Iterable[Kept], count: int) -> list[Kept]:
-    best: list[Kept] = []
+def _best(candidates: Iterable[BestIndividual], count: int) -> list[BestIndividual]:
+    best: list[BestIndividual] = []
     behaviours: set[str] = set()
     for kept in sorted(candidates, key=lambda kept: (-kept.fitness, kept.nodes, kept.text)):
         if kept.behaviour not in behaviours:

@@ -1,7 +1,7 @@
-"""Fitness of a score function: what a replay says about it, as one number per scored cycle.
+"""Fitness of a score function: one number per scored cycle of its replay.
 
 Santos et al. 2014, section 4.2.2: the fitness of an individual is the mean over the scored cycles of the
-training set. Whatever the measure, higher is better here: what is to be small counts negative.
+training set. Higher is better for every measure: a metric that is to be small counts negative.
 """
 
 from __future__ import annotations
@@ -32,6 +32,27 @@ from training.replaying.metrics import IMPACT, MEASURES, METRICS
 from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
+
+
+class LeaveOneOut(NamedTuple):
+    """A part of a fold without one group of sites after the other, for the jackknife of `challenge`."""
+
+    training: tuple[PreparedHistory, ...]
+    validation: tuple[PreparedHistory, ...]
+
+
+class PreparedSplit(NamedTuple):
+    """The parts of one fold, prepared for replay."""
+
+    training: PreparedHistory
+    validation: PreparedHistory
+    test: PreparedHistory
+    draws: tuple[PreparedHistory, ...] = ()
+    """The training part as other draws of `training.evolution.choices.forgetful` leave it, where the
+    selection asks for them."""
+    apart: LeaveOneOut | None = None
+    """Where parts are of whole sites, and the selection asks for it."""
+
 
 if TYPE_CHECKING:
     from training.replaying.prefix_cache import PrefixCaches  # its loops are imported where they are used
@@ -93,7 +114,7 @@ def load_fitness(name: str) -> Fitness:
     return Fitness(name, tuple(METRICS), 1.0, function)
 
 
-class Pair(NamedTuple):
+class FitnessPair(NamedTuple):
     """Two measures to learn for at once; what there is of each comes as two rows."""
 
     first: Fitness
@@ -109,19 +130,19 @@ class Pair(NamedTuple):
         return np.array([self.first.values(result), self.second.values(result)])
 
 
-def load_measure(text: str) -> Fitness | Pair:
+def load_measure(text: str) -> Fitness | FitnessPair:
     """What `load_fitness` gives for a name; for two of them, with a comma between, the pair.
 
     Raises LearningError as `load_fitness`.
     """
     first, comma, second = text.partition(",")
-    return Pair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
+    return FitnessPair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
 
 
 def values_of(
     prepared: PreparedHistory,
     text: str,
-    fitness: Fitness | Pair,
+    fitness: Fitness | FitnessPair,
     clock: Clock,
     policy: str = TOP_K.text,
 ) -> Values:
@@ -132,7 +153,7 @@ def values_of(
 def values_of_all(
     prepared: PreparedHistory,
     texts: Iterable[str],
-    fitness: Fitness | Pair,
+    fitness: Fitness | FitnessPair,
     clock: Clock,
     policy: str = TOP_K.text,
 ) -> list[Values]:
@@ -154,7 +175,7 @@ class TextFitness:
     def __init__(
         self,
         prepared: PreparedHistory,
-        fitness: Fitness | Pair,
+        fitness: Fitness | FitnessPair,
         clock: Clock,
         policy: str = TOP_K.text,
     ) -> None:
@@ -165,7 +186,7 @@ class TextFitness:
         self._fitness = fitness
         self._clock = clock
         self._policy = policy
-        self._trodden: PrefixCaches = {}
+        self._prefix_caches: PrefixCaches = {}
         self._known: dict[bytes | str, Outcome] = {}
         """By ranking."""
 
@@ -211,7 +232,7 @@ class TextFitness:
                 engine="dense" if waiting else "auto",
                 metrics=self._fitness.metrics,
                 policy=self._policy,
-                prefix_caches=self._trodden,
+                prefix_caches=self._prefix_caches,
             )
             values += [self._fitness.values(result) for result in results]
         self.replay_s += time.thread_time() - start

@@ -1,41 +1,73 @@
-"""Evolution with two objectives at once: NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002).
+"""Evolution with two objectives, NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002), and the choice in a front.
 
 A generation is bred from the one before as with one objective, but by the crowded comparison: a mate is
 better that is dominated by fewer fronts, and of the same front the one with more room around it. Parents
 and children together then compete for the places of the next generation, front by front. DEAP sorts and
 measures the room. Individuals with equal values would crowd out all others of a population of formulas, where
-many trees do the same: of these only the shortest competes, the rest fill what places are left
+many trees do the same: of these only the shortest competes, the others fill what places remain
 (Fortin & Parizeau 2013 show what equal values do to the crowding distance).
+
+The candidates for the choice are the kept individuals of all runs and the named functions. Each is judged in
+training (the mean over the draws of forgotten changes) and in validation, by both objectives:
+
+* ``changes``: the rule of selection decides by the first objective alone
+* ``freshness``: it decides by freshness alone
+* ``balanced``: it decides by the first objective, among those whose mean freshness is at least `AGE`'s in
+  training and in validation; plain `AGE` is always one of them, and so is the recommended function
+
+The front is what no other candidate dominates in the means of training and validation, both splits weighing
+the same; the function taken is shown with it even where a longer one dominates it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
 from deap import base, tools
 
+from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import Expression, parse
-from training.evolution.evolve import Evolution, Kept, Outcome, Parameters
+from scrapy_gp4c.scoring.named import BASELINES
+from training.evolution.evolve import BestIndividual, Evolution, Outcome, Parameters
+from training.evolution.fitness import PreparedSplit
+from training.evolution.selection import (
+    GUARDED,
+    SELECTIONS,
+    Allow,
+    Pairs,
+    SelectedFunction,
+    SelectionGoal,
+    Values,
+    best,
+    candidates_of,
+    guarded,
+    over_draws,
+    recommended_or_better,
+    select,
+    shorten,
+)
 from training.evolution.variation import Individual
 
 WORST: Final = (-math.inf, -math.inf)
 
 
-class Goals(base.Fitness):  # type: ignore[misc]
+class TwoObjectives(base.Fitness):  # type: ignore[misc]
     """Values of two objectives, both to be high."""
 
     weights = (1.0, 1.0)
 
 
-class Point:
+class FrontPoint:
     """A place in the plane of two objectives, as DEAP takes it."""
 
     def __init__(self, index: int, values: tuple[float, float]) -> None:
         """``index``: of what is there."""
         self.index = index
-        self.fitness = Goals(values)
+        self.fitness = TwoObjectives(values)
 
 
 def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int]:
@@ -48,7 +80,7 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
     left = list(range(len(values)))
     while left and len(order) < count:
         firsts = {values[index]: index for index in reversed(left)}
-        points = [Point(index, values[index]) for index in sorted(firsts.values())]
+        points = [FrontPoint(index, values[index]) for index in sorted(firsts.values())]
         chosen = tools.selNSGA2(points, min(count - len(order), len(points)))
         for front in tools.sortNondominated(chosen, len(chosen)):
             room = sorted(front, key=lambda point: -point.fitness.crowding_dist)
@@ -59,7 +91,7 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
 
 def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
     """Indices of what nothing else dominates, of equal ones the first, in ascending order."""
-    points = [Point(index, pair) for index, pair in enumerate(values)]
+    points = [FrontPoint(index, pair) for index, pair in enumerate(values)]
     firsts = {point.fitness.values: point.index for point in reversed(points)}
     best = tools.sortNondominated(points, len(points), first_front_only=True)[0]
     return sorted({firsts[point.fitness.values] for point in best})
@@ -133,16 +165,113 @@ class FrontEvolution(Evolution):
         price = self.parameters.parsimony * nodes
         return outcome.value - price, outcome.second - price
 
-    def _best(self, scored: Iterable[_Scored], outcomes: Mapping[str, Outcome]) -> list[Kept]:
+    def _best(self, scored: Iterable[_Scored], outcomes: Mapping[str, Outcome]) -> list[BestIndividual]:
         candidates = {kept.text: kept for kept in self.kept}
         for one in scored:
             if one.outcome is not None:
                 text, nodes = one.form.text, len(one.form.tokens)
-                candidates[text] = Kept(text, one.outcome.value, 0.0, one.outcome.behaviour, nodes)
-        different: dict[str, Kept] = {}
+                candidates[text] = BestIndividual(text, one.outcome.value, 0.0, one.outcome.behaviour, nodes)
+        different: dict[str, BestIndividual] = {}
         for kept in sorted(candidates.values(), key=lambda kept: (kept.nodes, kept.text)):
             different.setdefault(kept.behaviour, kept)
         members = list(different.values())
         values = [self._priced(outcomes[kept.text], kept.nodes) for kept in members]
         order = crowded_order(values, self.parameters.kept)
         return [members[index]._replace(fitness=-float(place)) for place, index in enumerate(order)]
+
+
+ROWS: Final = {"changes": 0, "freshness": 1, "balanced": 0}
+"""Preference -> the objective by which it decides: 0 the first, 1 freshness."""
+PREFERENCES: Final = tuple(ROWS)
+GUARD: Final = "freshness"
+"""The second objective of a front, and what a promotion does not give up."""
+AGE: Final = BASELINES["age"]
+"""Visits the oldest copies first: what anybody can have without a score function."""
+MOST_MEMBERS: Final = 16
+"""Functions of a front that are shown: those with the most room around them."""
+
+ValuePair = tuple[Values, Values]
+"""Values per cycle in training and validation, ``[2, cycles]`` each: a row per objective."""
+
+
+class FrontCandidate(NamedTuple):
+    """A function of a front."""
+
+    text: str
+    run: int
+    """The run that found it; `NAMED_RUN`: none, it is a named function."""
+    values: tuple[float, float]
+    """Both objectives, means of training and validation."""
+
+
+def choose_of_front(
+    kept: Sequence[Sequence[BestIndividual]],
+    parts: PreparedSplit,
+    goal: SelectionGoal,
+    prefer: str,
+    values: Callable[[list[str]], Pairs] | None = None,
+    allow: Allow | None = None,
+) -> tuple[SelectedFunction, list[FrontCandidate]]:
+    """What `prefer` takes of a fold's runs, and the front, the most of the first objective first.
+
+    Parameters as for `training.evolution.selection.choose`; ``goal.fitness`` is a pair. ``allow`` concerns
+    what is taken, not what is shown.
+    """
+    known = values or partial(goal.pairs, parts)
+    found = candidates_of(kept, goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE)))), known)
+    runs = {one.text: run for one, run in reversed(found)}
+    nodes = {one.text: one.nodes for one, _ in found}
+    pairs = dict(zip(runs, known([*runs]), strict=True))
+    judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, parts.draws), strict=True))
+    judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
+    if AGE not in judged:
+        raise LearningError(
+            f"the objectives {goal.fitness!r} give no number for {AGE!r}: nothing can be compared"
+        )
+    standing = _standing(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
+    row = ROWS[prefer]
+    candidates = [_row(judged[text], row) for text in standing]
+    if goal.rule == GUARDED:
+        number = recommended_or_better(candidates, standing, goal, parts, row)
+        if number is None:
+            others = [text for text in (*goal.named, AGE) if text in standing] or [AGE]
+            named = [judged[text][1][row] for text in others]
+            number = guarded(candidates, named, [nodes[text] for text in standing])
+        taken = standing[number]
+    else:
+        taken = standing[select(candidates, goal.rule)]
+    text = shorten(taken, pairs[taken], parts, goal)
+    value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
+    members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
+    members = [one._replace(text=text) if one.text == taken else one for one in members]
+    return SelectedFunction(text, runs[taken], value), members
+
+
+def _standing(
+    judged: Mapping[str, ValuePair], prefer: str, allowed: Collection[str], goal: SelectionGoal
+) -> list[str]:
+    """Among which functions the rule decides; what is not allowed stands where nothing else does."""
+    least = [part[1].mean() if prefer == "balanced" else -np.inf for part in judged[AGE]]
+    fresh = [
+        text
+        for text, parts in judged.items()
+        if text == goal.recommended
+        or all(part[1].mean() >= bound for part, bound in zip(parts, least, strict=True))
+    ]
+    return [text for text in fresh if text in allowed] or fresh
+
+
+def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float, float]]:
+    """The functions to show and their means, the most of the first objective first."""
+    means = {}
+    for text, parts in judged.items():
+        first, second = np.mean([part.mean(axis=1) for part in parts], axis=0).tolist()
+        means[text] = first, second
+    texts = [*means]
+    front = [texts[index] for index in undominated([*means.values()])]
+    most = [front[place] for place in crowded_order([means[text] for text in front], MOST_MEMBERS)]
+    return {text: means[text] for text in sorted({*most, taken}, key=lambda text: (-means[text][0], text))}
+
+
+def _row(pair: ValuePair, row: int) -> ValuePair:
+    return pair[0][row], pair[1][row]

@@ -1,37 +1,183 @@
-"""Learn a score function from a recorded history (`training.learn` is the command).
+"""Learning of a score function from a recorded history (`training.learn` is the command).
 
 GP4C as a whole (Santos et al. 2014, Listing 1): several independent runs per fold of the protocol, those of
-a fold advancing in step, all sharing workers; then the selection rule picks the function of each fold. What
-is learned depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
+a fold advancing in step, all sharing workers; then the selection rule picks the function of each fold. The
+result depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
 workers nor on interruptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
-from training.evolution.choices import PARTS, Choices, arrange
+from training.evolution.choices import SPLITS, Choices, arrange
 from training.evolution.compiling import compiled_beside
-from training.evolution.evolve import Evolution
-from training.evolution.fitness import load_fitness, load_measure
-from training.evolution.front import FrontEvolution
-from training.evolution.generations import Watch, evolve_all
-from training.evolution.parts import Parts
-from training.evolution.preference import Member, choose_of_front
-from training.evolution.seeds import look_around, named_functions
-from training.evolution.selecting import FoldPick, Selecting
-from training.evolution.selection import Allow, Chosen, choose, pick
-from training.evolution.workers import Evaluator
+from training.evolution.evolve import Evolution, EvolutionState
+from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
+from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
+from training.evolution.named_start import named_functions, uses_related_pages
+from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
+from training.evolution.workers import Evaluator, Request
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.replay import run
+
+
+class ProgressListener(Protocol):
+    """What learning tells while it goes on."""
+
+    def generation(self, number: int, asked: int) -> None:
+        """Generation `number` (from 1) begins: so many individuals may need an evaluation."""
+
+    def advance(self, texts: int) -> None:
+        """So many of them are done."""
+
+    def begun(self, fitness: float) -> None:
+        """The first run has its first generation, others still wait for theirs: its best fitness."""
+
+    def best(self, fitness: Sequence[float]) -> None:
+        """The generation is done; the best fitness so far of every run."""
+
+
+def evolve_all(
+    evolutions: Sequence[Evolution],
+    seeds: int,
+    evaluator: Evaluator,
+    checkpoint: Checkpoint | None,
+    watch: ProgressListener | None,
+) -> None:
+    """All generations of every run, or those until Ctrl-C."""
+    states = None if checkpoint is None else checkpoint.states
+    _restore(evolutions, states)
+    folds = [evolutions[begin : begin + seeds] for begin in range(0, len(evolutions), seeds)]
+    search = _Search(folds, evaluator, checkpoint, watch)
+    try:
+        evaluator.evaluate(search.requests(), search.advance)
+    except KeyboardInterrupt:
+        states = search.complete or states
+        if states is None:
+            raise
+        # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
+        _restore(evolutions, states)
+        if checkpoint is not None:
+            checkpoint.save(states)
+    finally:
+        gc.unfreeze()
+
+
+def _restore(evolutions: Sequence[Evolution], states: Sequence[EvolutionState] | None) -> None:
+    if states is not None:
+        for evolution, state in zip(evolutions, states, strict=True):
+            evolution.restore(state)
+
+
+class _Search:
+    """What runs ask for, and what becomes of it.
+
+    The runs of a fold are in step: what they ask for together is replayed together. Folds have nothing in
+    common, so that workers evaluate others while one is bred, and none waits for a generation to end.
+    """
+
+    def __init__(
+        self,
+        folds: Sequence[Sequence[Evolution]],
+        evaluator: Evaluator,
+        checkpoint: Checkpoint | None,
+        watch: ProgressListener | None,
+    ) -> None:
+        self.complete: list[EvolutionState] | None = None
+        """What the runs were after the last generation that all of them have completed."""
+        self._folds = folds
+        self._evaluator = evaluator
+        self._checkpoint = checkpoint
+        self._watch = watch
+        first = folds[0][0]
+        self._runs = sum(map(len, folds))
+        self._number = first.generation + 1
+        """Of the first generation that some have yet to complete."""
+        self._last = first.parameters.generations
+        self._asked: dict[Evolution, Mapping[str, Expression]] = {}
+        """By run that waits for outcomes."""
+        self._states: dict[int, dict[Evolution, EvolutionState]] = defaultdict(dict)
+        """By number of a generation that some have completed."""
+        self._best: dict[int, list[float]] = defaultdict(list)
+        """Likewise: the best fitness so far."""
+        self._done: Counter[int] = Counter()
+        """Texts of generations to come."""
+
+    def requests(self) -> Iterator[Request | None]:
+        """Yield what runs ask for; None while all wait for outcomes."""
+        self._begin()
+        while self._number <= self._last:
+            are_waiting = True
+            for number, runs in enumerate(self._folds):
+                for evolution in runs:
+                    if self._is_told(number, evolution):
+                        self._close(number, evolution)
+                        if not evolution.finished:
+                            evolution.ask()  # bred while workers evaluate others
+                if not runs[0].finished and self._asked.keys().isdisjoint(runs):
+                    are_waiting = False
+                    for evolution in runs:
+                        self._asked[evolution] = evolution.ask()
+                        yield number, self._asked[evolution]
+            if are_waiting and self._number <= self._last:
+                yield None
+
+    def _is_told(self, number: int, run: Evolution) -> bool:
+        return run in self._asked and self._evaluator.known[number].keys() >= self._asked[run].keys()
+
+    def _begin(self) -> None:
+        """The next generation is under way: tell of it."""
+        gc.freeze()  # trees and outcomes stay: to look for garbage among them takes a tenth of the time
+        if self._watch is not None and self._number <= self._last:
+            self._watch.generation(self._number, self._runs * self._folds[0][0].parameters.population)
+            self._watch.advance(self._done.pop(self._number, 0))
+
+    def _close(self, number: int, run: Evolution) -> None:
+        """A run has all outcomes that it asked for; with the last of them, the generation is complete."""
+        run.tell(self._evaluator.known[number])
+        del self._asked[run]
+        states = self._states[run.generation]
+        states[run] = run.state()
+        if run.kept:
+            self._best[run.generation].append(run.best_so_far)
+        if len(states) < self._runs:
+            return
+        self.complete = [states[one] for runs in self._folds for one in runs]
+        del self._states[run.generation]
+        best = self._best.pop(run.generation, [])
+        if self._watch is not None:
+            self._watch.best(best)
+        if self._checkpoint is not None:
+            self._checkpoint.save(self.complete)
+        self._number += 1
+        self._begin()
+
+    def advance(self, number: int, texts: int) -> None:
+        """So many texts of a fold are evaluated."""
+        if self._watch is not None:
+            generation = 1 + min(run.generation for run in self._folds[number])
+            if generation == self._number:
+                self._watch.advance(texts)
+            else:
+                self._done[generation] += texts
+        first = self._folds[0][0]
+        if self._evaluator.run_by_run and first.generation == 0 and self._is_told(0, first):
+            self._close(0, first)  # others of its fold may have long to wait
+            if self._watch is not None and first.kept and self._number == first.generation:
+                self._watch.begun(first.best_so_far)
+
 
 LEARNED: Final = "learned"
 
@@ -89,9 +235,9 @@ def learn(
     choices: Choices,
     parallel: Any,
     *,
-    folds: Sequence[Parts] | None = None,
+    folds: Sequence[PreparedSplit] | None = None,
     checkpoint: Checkpoint | None = None,
-    watch: Watch | None = None,
+    watch: ProgressListener | None = None,
     allow: Allow | None = None,
 ) -> Learned:
     """Learn score functions from `history`.
@@ -115,9 +261,9 @@ def learn_by_rules(
     choices: Sequence[Choices],
     parallel: Any,
     *,
-    folds: Sequence[Parts] | None = None,
+    folds: Sequence[PreparedSplit] | None = None,
     checkpoint: Checkpoint | None = None,
-    watch: Watch | None = None,
+    watch: ProgressListener | None = None,
     allow: Allow | None = None,
 ) -> list[Learned]:
     """`learn` by several selection rules, for which evolution goes on once.
@@ -140,7 +286,7 @@ def learn_by_rules(
 
 
 def _selected(
-    folds: Sequence[Parts],
+    folds: Sequence[PreparedSplit],
     choices: Sequence[Choices],
     evaluator: Evaluator,
     evolutions: Sequence[Evolution],
@@ -152,8 +298,8 @@ def _selected(
         [evolution.kept for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
         for fold in range(len(folds))
     ]
-    selecting = Selecting(evaluator, len(folds))
-    chosen: list[tuple[Chosen, Sequence[Member]]] = []
+    selecting = FoldValues(evaluator, len(folds))
+    chosen: list[tuple[SelectedFunction, Sequence[FrontCandidate]]] = []
     picks: list[FoldPick] = []
     costs = []
     for own in choices:
@@ -179,7 +325,9 @@ def _selected(
     return learned
 
 
-def _front(parts: Parts, members: Sequence[Member], taken: str, choices: Choices) -> tuple[FrontMember, ...]:
+def _front(
+    parts: PreparedSplit, members: Sequence[FrontCandidate], taken: str, choices: Choices
+) -> tuple[FrontMember, ...]:
     table = compare(parts, {one.text: one.text for one in members}, choices)
     return tuple(FrontMember(one.text, one.run, one.text == taken, table[one.text]) for one in members)
 
@@ -187,11 +335,11 @@ def _front(parts: Parts, members: Sequence[Member], taken: str, choices: Choices
 def others(choices: Choices) -> dict[str, str]:
     """What a learned function is compared with: name -> expression, or `metrics.ORACLE`."""
     names = choices.parameters.terminals
-    around = named_functions(names) if look_around(names) else {}
+    around = named_functions(names) if uses_related_pages(names) else {}
     return BASELINES | around | {metrics.ORACLE: metrics.ORACLE}
 
 
-def compare(parts: Parts, functions: Mapping[str, str], choices: Choices) -> Table:
+def compare(parts: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
     """Replay score functions on every part. ``functions``: name -> expression, or `metrics.ORACLE`.
 
     What was compared before on the same parts is remembered: an experiment compares the same again and again.
@@ -202,7 +350,7 @@ def compare(parts: Parts, functions: Mapping[str, str], choices: Choices) -> Tab
     table: Table = {}
     for name, given in functions.items():
         table[name] = {}
-        for part, prepared in zip(PARTS, parts[:3], strict=True):
+        for part, prepared in zip(SPLITS, parts[:3], strict=True):
             key = (given, choices.clock, choices.policy, wanted, own)
             if key not in prepared.means:
                 result = run(prepared, given, clock=choices.clock, metrics=wanted, policy=choices.policy)

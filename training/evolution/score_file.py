@@ -1,25 +1,27 @@
-"""Write score files (docs/architecture.md, "Files and formats"), for `scrapy_gp4c.scoring.functions.load`."""
+"""Learning runs that write score files (docs/architecture.md, "Files and formats") and survive kills."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import platform
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import FORMAT
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.checkpoint import write_atomically
-from training.evolution.choices import PARTS, Choices, identity
+from training.evolution.checkpoint import Checkpoint, write_atomically
+from training.evolution.choices import SPLITS, Choices, arrange, identity
 from training.evolution.evolve import Json
-from training.evolution.learning import LEARNED, Learned
+from training.evolution.learning import LEARNED, Learned, ProgressListener, learn
 from training.histories.history import ChangeHistory
 
 PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
@@ -33,7 +35,7 @@ class ScoreFile:
     clock: Clock
     fitness: str
     values: Mapping[str, Mapping[str, float]]
-    """Part (`PARTS`) -> metric -> mean over its scored cycles."""
+    """Part (`SPLITS`) -> metric -> mean over its scored cycles."""
     selection: str
     seed: int
     history: ChangeHistory
@@ -53,7 +55,7 @@ class ScoreFile:
             "clock": self.clock,
             **({} if self.policy == DEFAULT else {"policy": self.policy}),
             "fitness": self.fitness,
-            **{part: dict(self.values[part]) for part in PARTS},
+            **{part: dict(self.values[part]) for part in SPLITS},
             "selection": self.selection,
             "seed": self.seed,
             "history": {
@@ -117,10 +119,53 @@ def _write(
         parse(text),
         choices.clock,
         choices.fitness,
-        {part: {k: v for k, v in values[part].items() if math.isfinite(v)} for part in PARTS},
+        {part: {k: v for k, v in values[part].items() if math.isfinite(v)} for part in SPLITS},
         choices.selection,
         choices.seed,
         history,
         {**identity(history, choices), **more},
         choices.policy,
     ).write(path)
+
+
+ShowProgress = Callable[[Choices, int, int], AbstractContextManager[ProgressListener]]
+"""``shown(choices, folds, generations done before)``: the watch of a learning run, as long as it goes on."""
+StartWorkers = Callable[[], AbstractContextManager[Any]]
+"""Gives the workers, see `training.evolution.workers.workers`."""
+
+
+def learn_to_file(
+    history: ChangeHistory,
+    choices: Choices,
+    output: Path,
+    checkpoint: Path,
+    *,
+    resume: bool,
+    working: StartWorkers,
+    shown: ShowProgress,
+) -> Learned:
+    """Learn from `history` and write the score file (and front); Ctrl-C ends the run early and leaves both.
+
+    ``checkpoint``: directory for the state of the run, removed when it is complete; ``resume``: go on from
+    what is there. Raises HistoryError or LearningError as `training.evolution.learning.learn` and
+    `Checkpoint.open` do; KeyboardInterrupt passes on if nothing was learned yet.
+    """
+    folds = arrange(history, choices)
+    state = Checkpoint(checkpoint, identity(history, choices))
+    states = state.open(resume)
+    done = states[0].generation if states else 0
+    with working() as parallel, shown(choices, len(folds), done) as watch:
+        learned = learn(history, choices, parallel, folds=folds, checkpoint=state, watch=watch)
+    # What was learned must reach the disk even if Ctrl-C is pressed again.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        more: dict[str, object] = {"generations_done": learned.generations}
+        if choices.front:
+            write_front(front_of(output), learned, choices, history, more)
+            more |= {"prefer": choices.prefer}
+        write_learned(output, learned, choices, history, more)
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    if learned.complete:
+        state.remove()
+    return learned

@@ -1,4 +1,4 @@
-"""Which of the best individuals becomes the score function: Best, Sum_sigma, Avg_sigma, or Best with guards.
+"""Rules that select one of the best individuals: Best, Sum_sigma, Avg_sigma and guarded Best.
 
 Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
 mean values over the training and the validation cycles, and sigma the (population) standard deviation
@@ -8,16 +8,23 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``. Where the leaderboard recommends a function of these terminals, it is that one, unless
-`training.evolution.challenge` finds one that is surely better. Else: of those that do not lose in validation
-to what everybody knows, the baseline that is best there, the shortest that is as good as the one with the
-highest T. Not to lose is to be behind by no more than one standard error of the paired difference per cycle
-(so Breiman, Friedman, Olshen & Stone 1984, section 3.4.3, choose the simplest tree); as good, by no more
-than `SHORTER_ERRORS` of it, in training and in validation. Validation may veto, but does not choose: a
-single other window would otherwise be fitted as well. Where training forgets changes, T is the mean over
-several draws of what is forgotten, so that nobody is chosen for the draw that evolution fitted.
+Ours, ``guarded``: where the leaderboard recommends a function of these terminals, it is that one, unless
+`promotion_test` finds one that is surely better. Else: of those that do not lose in validation to the best
+baseline there, the shortest that is as good as the one with the highest T. Not to lose is to be behind by no
+more than one standard error of the paired difference per cycle (so Breiman, Friedman, Olshen & Stone 1984,
+section 3.4.3, choose the simplest tree); as good, by no more than `SHORTER_ERRORS` of it, in training and in
+validation. Validation may veto, but does not choose: a single other window would otherwise be fitted as
+well. Where training forgets changes, T is the mean over several draws of the forgotten changes, so that no
+function is chosen for the draw that evolution fitted.
 
-`pick` applies the rule to what the runs of a fold kept; `choose` also shortens what it picks.
+The promotion test is a jackknife over groups of sites. A recommended function was chosen over many histories
+(docs/choosing.md). Evolution has seen one: sites differ far more than the cycles of a site do, so that a
+lead on a few sites, measured over however many cycles, says little of others. The lead of a candidate is the
+sum of its mean leads over the recommended function in training and in validation, both above zero. Its
+standard error is that of the delete-a-group jackknife (Kott 2001, Journal of Official Statistics 17): each
+split is replayed without one group of sites after the other, and with D_g the leads of the m replays the
+variance is (m - 1) / m * sum (D_g - mean D)^2. Where splits are not of whole sites, the function is learned
+for these same sites, and the error is that of the mean over the cycles.
 """
 
 from __future__ import annotations
@@ -35,12 +42,62 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.challenge import Values, challenge
-from training.evolution.evolve import Kept
-from training.evolution.fitness import load_measure, values_of_all
-from training.evolution.parts import Parts
-from training.evolution.simplify import simplify
+from training.evolution.evolve import BestIndividual
+from training.evolution.fitness import PreparedSplit, load_measure, values_of_all
+from training.evolution.simplification import simplify, simplify_all
+from training.evolution.workers import Evaluator
 from training.replaying.prepared import PreparedHistory
+
+Values = npt.NDArray[np.float64]
+
+GROUPS: Final = 6
+"""Groups of sites that a part is replayed without, one at a time; or as many as it has sites."""
+FINALISTS: Final = 12
+"""Candidates whose error is asked for: those with the largest leads."""
+ERRORS: Final = 4.0
+"""Standard errors by which a lead has to be above zero: with 5 degrees of freedom chance alone gives one of
+`FINALISTS` such a lead in 6 cases of 100."""
+
+ApartOf = Callable[[Sequence[int]], Sequence[Values]]
+"""Means of some candidates, one part after the other: float64 ``[groups, candidates]`` each, a row for each
+group of sites that is left out."""
+
+
+def promotion_test(
+    candidates: Sequence[tuple[Values, Values]], recommended: int, apart_of: ApartOf | None = None
+) -> int:
+    """Index of the candidate that is surest to be better than the recommended one, or of that itself.
+
+    ``candidates``: values per cycle of training and validation, higher is better; ``recommended``: which of
+    them is to be beaten. ``apart_of``: what they reach without groups of sites; None: parts are not of sites.
+    """
+    parts = [np.array(values) for values in zip(*candidates, strict=True)]
+    leads = [part - part[recommended] for part in parts]
+    means = np.array([lead.mean(axis=1) for lead in leads])
+    with np.errstate(invalid="ignore"):  # a candidate without a value is no finalist
+        ahead = np.flatnonzero((means > 0.0).all(axis=0))
+    finalists = ahead[np.argsort(-means.sum(axis=0)[ahead], kind="stable")][:FINALISTS]
+    if not finalists.size:
+        return recommended
+    if apart_of is None:
+        variances = [lead[finalists].var(axis=1, ddof=1) / lead.shape[1] for lead in leads]
+    else:
+        known = apart_of([*finalists.tolist(), recommended])
+        variances = [jackknife(part[:, :-1] - part[:, -1:]) for part in known]
+    surely = means.sum(axis=0)[finalists] - ERRORS * np.sqrt(np.sum(variances, axis=0))
+    best = int(np.argmax(np.nan_to_num(surely, nan=-np.inf)))
+    return int(finalists[best]) if surely[best] > 0.0 else recommended
+
+
+def jackknife(leads: Values) -> Values:
+    """Variance of a lead, from those without one group each: ``[groups, candidates]`` -> ``[candidates]``.
+
+    Infinite for a single group: there is no telling.
+    """
+    groups = len(leads)
+    if groups < 2:
+        return np.full(leads.shape[1], np.inf)
+    return np.asarray((groups - 1) * leads.var(axis=0))
 
 
 def best(training: Values, validation: Values) -> float:
@@ -120,7 +177,7 @@ Allow = Callable[[Sequence[str]], Collection[str]]
 """Picks the texts among which the selection rule decides."""
 
 
-class Goal(NamedTuple):
+class SelectionGoal(NamedTuple):
     """What is looked for."""
 
     fitness: str
@@ -138,13 +195,13 @@ class Goal(NamedTuple):
         """What is looked for, per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
         return values_of_all(prepared, texts, load_measure(self.fitness), self.clock, self.policy)
 
-    def pairs(self, parts: Parts, texts: Sequence[str]) -> Pairs:
+    def pairs(self, parts: PreparedSplit, texts: Sequence[str]) -> Pairs:
         """The same on training and validation part."""
         training, validation = (self.values(part, texts) for part in parts[:2])
         return list(zip(training, validation, strict=True))
 
-    def apart(self, parts: Parts, texts: Sequence[str], objective: int = 0) -> list[Values]:
-        """Means of one objective without groups of sites: `training.evolution.challenge.ApartOf`."""
+    def apart(self, parts: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
+        """Means of one objective without groups of sites: `training.evolution.selection.ApartOf`."""
         assert parts.apart is not None
         return [
             np.array(
@@ -154,7 +211,7 @@ class Goal(NamedTuple):
         ]
 
 
-class Chosen(NamedTuple):
+class SelectedFunction(NamedTuple):
     """What was chosen of a fold's runs."""
 
     text: str
@@ -165,37 +222,37 @@ class Chosen(NamedTuple):
     """Its value under the selection rule (``guarded``: that of ``best``)."""
 
 
-class Picked(NamedTuple):
+class UnsimplifiedSelection(NamedTuple):
     """What a rule picked, before it is shortened."""
 
     text: str
     pair: tuple[Values, Values]
     """Its values per cycle in training and validation."""
     run: int
-    """As in `Chosen`."""
+    """As in `SelectedFunction`."""
     selected: float
-    """As in `Chosen`."""
+    """As in `SelectedFunction`."""
 
 
 def choose(
-    kept: Sequence[Sequence[Kept]],
-    parts: Parts,
-    goal: Goal,
+    kept: Sequence[Sequence[BestIndividual]],
+    parts: PreparedSplit,
+    goal: SelectionGoal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
-) -> Chosen:
+) -> SelectedFunction:
     """What `pick` picks, shortened; parameters and errors as there."""
     picked = pick(kept, parts, goal, values, allow)
-    return Chosen(shorten(picked.text, picked.pair, parts, goal), picked.run, picked.selected)
+    return SelectedFunction(shorten(picked.text, picked.pair, parts, goal), picked.run, picked.selected)
 
 
 def pick(
-    kept: Sequence[Sequence[Kept]],
-    parts: Parts,
-    goal: Goal,
+    kept: Sequence[Sequence[BestIndividual]],
+    parts: PreparedSplit,
+    goal: SelectionGoal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
-) -> Picked:
+) -> UnsimplifiedSelection:
     """Pick one of the best individuals that the runs of a fold kept.
 
     ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
@@ -217,7 +274,7 @@ def pick(
     pairs = known(texts)
     if goal.rule == GUARDED:
         judged = over_draws(pairs, texts, goal, parts.draws)
-        challenged = challenge_recommended(judged, texts, goal, parts)
+        challenged = recommended_or_better(judged, texts, goal, parts)
         if challenged is None:
             named = goal.values(parts.validation, [*BASELINES.values(), *goal.named])
             challenged = guarded(judged, named, [one.nodes for one, _ in candidates])
@@ -225,13 +282,13 @@ def pick(
     else:
         chosen = select(pairs, goal.rule)
     value = SELECTIONS.get(goal.rule, best)(*pairs[chosen])
-    return Picked(texts[chosen], pairs[chosen], candidates[chosen][1], value)
+    return UnsimplifiedSelection(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 
-def challenge_recommended(
-    pairs: Pairs, texts: Sequence[str], goal: Goal, parts: Parts, objective: int = 0
+def recommended_or_better(
+    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, parts: PreparedSplit, objective: int = 0
 ) -> int | None:
-    """Index of the text that `challenge` picks by one objective; None without a recommended one.
+    """Index of the text that `promotion_test` picks by one objective; None without a recommended one.
 
     ``pairs``: of that objective, a pair for each text.
     """
@@ -242,25 +299,27 @@ def challenge_recommended(
         return goal.apart(parts, [texts[row] for row in rows], objective)
 
     recommended = texts.index(goal.recommended)
-    return challenge(pairs, recommended, None if parts.apart is None else apart_of)
+    return promotion_test(pairs, recommended, None if parts.apart is None else apart_of)
 
 
 def candidates_of(
-    kept: Sequence[Sequence[Kept]], goal: Goal, values: Callable[[list[str]], Pairs]
-) -> list[tuple[Kept, int]]:
+    kept: Sequence[Sequence[BestIndividual]], goal: SelectionGoal, values: Callable[[list[str]], Pairs]
+) -> list[tuple[BestIndividual, int]]:
     """What the runs kept and the goal's named functions, each with its run, the best in training first."""
     found = [(one, run) for run, best_of_run in enumerate(kept) for one in best_of_run]
     if found and goal.named:
         for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
             mean = float(np.atleast_2d(training)[0].mean())
-            found.append((Kept(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN))
+            found.append((BestIndividual(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN))
     return sorted(
         (candidate for candidate in found if not math.isnan(candidate[0].value)),
         key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
     )
 
 
-def over_draws(pairs: Pairs, texts: Sequence[str], goal: Goal, draws: Sequence[PreparedHistory]) -> Pairs:
+def over_draws(
+    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, draws: Sequence[PreparedHistory]
+) -> Pairs:
     """The pairs with the training values averaged over other draws of the training part."""
     training = np.mean(
         [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0
@@ -268,7 +327,7 @@ def over_draws(pairs: Pairs, texts: Sequence[str], goal: Goal, draws: Sequence[P
     return [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
 
 
-def shorten(text: str, values: tuple[Values, Values], parts: Parts, goal: Goal) -> str:
+def shorten(text: str, values: tuple[Values, Values], parts: PreparedSplit, goal: SelectionGoal) -> str:
     """Simplify a function without changing its fitness in any cycle of training and validation."""
 
     def same(expression: Expression) -> bool:
@@ -279,3 +338,53 @@ def shorten(text: str, values: tuple[Values, Values], parts: Parts, goal: Goal) 
         )
 
     return simplify(parse(text), same).text
+
+
+class FoldPick(NamedTuple):
+    """What a rule picked in a fold."""
+
+    fold: int
+    picked: UnsimplifiedSelection
+
+
+class FoldValues:
+    """Values of functions in training and validation, from an `Evaluator` with all training sets first.
+
+    Behind them it has the validation sets, in the order of the folds too.
+    """
+
+    def __init__(self, evaluator: Evaluator, folds: int) -> None:
+        """Take the evaluator and the number of folds."""
+        self._evaluator = evaluator
+        self._folds = folds
+        self._known: dict[tuple[int, str], Pairs] = {}
+
+    def pairs(self, fold: int, texts: Sequence[str]) -> Pairs:
+        """Values per cycle of the texts in a fold, in order."""
+        new = {text: parse(text) for text in texts if (fold, text) not in self._known}
+        training, validation = fold, self._folds + fold
+        values = self._evaluator.values((number, new) for number in (training, validation) if new)
+        self._known |= {(fold, text): [(values[training][text], values[validation][text])] for text in new}
+        return [pair for text in texts for pair in self._known[fold, text]]
+
+    def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
+        """What was picked, shortened as `selection.shorten` does it."""
+        wanted = {(fold, picked.text): picked.pair for fold, picked in picks}
+        places, known = list(wanted), list(wanted.values())
+
+        def same(asked: dict[int, Expression]) -> dict[int, bool]:
+            alike = dict.fromkeys(asked, True)
+            for first, part in ((self._folds, 1), (0, 0)):  # validation is the smaller part
+                standing = [number for number in asked if alike[number]]
+                requests: dict[int, dict[str, Expression]] = {}
+                for number in standing:
+                    requests.setdefault(first + places[number][0], {})[asked[number].text] = asked[number]
+                values = self._evaluator.values(requests.items())
+                for number in standing:
+                    own = values[first + places[number][0]][asked[number].text]
+                    alike[number] = np.array_equal(own, known[number][part])
+            return alike
+
+        found = simplify_all([parse(text) for _, text in places], same)
+        texts = {place: one.text for place, one in zip(places, found, strict=True)}
+        return [SelectedFunction(texts[fold, one.text], one.run, one.selected) for fold, one in picks]

@@ -26,7 +26,7 @@ from deap.tools import selection
 
 from scrapy_gp4c.scoring.expression import Expression, Token
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
-from training.evolution.canonical import canonical
+from training.evolution.simplification import canonical
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
 """Inner nodes (journal section 4.2.1)."""

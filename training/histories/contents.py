@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.formats import lines
 from training.histories.history import ChangeHistory
-from training.histories.lines import lines
-from training.histories.packed_names import Names
+from training.histories.names import PackedNames
 
 LAYOUT: Final = (
     'a line of JSON per page such as {"site": "docs", "page": "guide", "versions": {"0": "text"}}, '
@@ -129,7 +129,7 @@ def _assembled(path: Path, pages: list[PageVersions], cycles: int) -> ContentHis
         appears[1:].astype(np.bool_),
         np.array([sites[page.site] for page in pages], np.int32),
         site_names=list(sites),
-        page_names=Names(page.page for page in pages),
+        page_names=PackedNames(page.page for page in pages),
         source=str(path),
         sha256=digest,
     )

@@ -1,6 +1,6 @@
 """File formats of change histories: reading and writing, streamed, in little memory.
 
-Three formats, each also gzip-compressed, told apart by what is in the file (docs/histories.md):
+Three formats, each also gzip-compressed, told apart by the file's content (docs/histories.md):
 
 * text: one page per line, character i is ``1`` if the page changed between cycle i - 1 and cycle i,
   else ``0`` (the format of BRDC'12 as the authors' program read it);
@@ -16,8 +16,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
+import os
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -25,19 +29,111 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.archives import read_arrays
-from training.histories.history import NOW_AND_THEN, ChangeHistory, Fields, unless_usual
-from training.histories.lines import lines
-from training.histories.packed_names import BATCH, UNDECODED, Names, batches
-from training.histories.weight_fields import weight_field, weights_of
+from scrapy_gp4c.store.weight_text import WeightState, weight_of
+from training.histories.history import NOW_AND_THEN, ChangeHistory, HistoryFields, weights_or_none
+from training.histories.names import BATCH, UNDECODED, PackedNames, batches
 from training.histories.writing import replacing
+
+MAX_LINE_BYTES: Final = 2**28
+"""Limit of a line: a few MB of gzip may unpack to many GB."""
+
+
+def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an open file; raises HistoryError for one of more than `MAX_LINE_BYTES` bytes."""
+    for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise HistoryError(
+                f"{path}, line {number}: expected at most {MAX_LINE_BYTES:,} bytes; found more. Is it a "
+                "history?"
+            )
+        yield line
+
+
+MAX_ARCHIVE_BYTES: Final = 2**32
+"""Limit of an archive inside gzip, which is unpacked into memory."""
+
+
+def memory_bytes() -> int | None:
+    """The memory of this machine; None where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def read_arrays(path: Path, file: IO[bytes], needed: str) -> dict[str, npt.NDArray[Any]]:
+    """Read all arrays of an npz archive, which may come out of gzip.
+
+    ``needed``: what an error says was expected. Raises HistoryError for what is no archive, and for one that
+    is larger than memory.
+    """
+    content: IO[bytes] = file
+    if not file.seekable() or isinstance(getattr(file, "raw", None), gzip.GzipFile):
+        packed = file.read(MAX_ARCHIVE_BYTES + 1)
+        if len(packed) > MAX_ARCHIVE_BYTES:
+            raise HistoryError(
+                f"{path}: expected an archive of at most {MAX_ARCHIVE_BYTES:,} bytes inside gzip; found "
+                "more. Unpack it with gunzip first: an .npz archive is packed as it is."
+            )
+        content = io.BytesIO(packed)
+    try:
+        with zipfile.ZipFile(content) as archive:
+            size = sum(one.file_size for one in archive.infolist())
+        memory = memory_bytes()
+        if memory is not None and size > memory:
+            raise HistoryError(
+                f"{path}: its arrays take {size:,} bytes, and this machine has {memory:,} bytes of memory; "
+                f"{needed}. Is it a history?"
+            )
+        content.seek(0)
+        with np.load(content, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except MemoryError as error:
+        raise HistoryError(
+            f"{path}: an array says that it is larger than memory ({error}); {needed}"
+        ) from error
+    except (
+        ValueError,
+        zipfile.BadZipFile,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+        OverflowError,
+    ) as error:
+        raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
+
+
+_NAMED: Final = b'"weight"'
+
+
+def weights_of(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> npt.NDArray[np.float64]:
+    """Weights of pages by the numbers and fields of their lines, 1 where these say none: ``[rows]``.
+
+    Raises HistoryError, which names the line, for what is no weight.
+    """
+    found = np.ones(len(rows))
+    for place, (line, row) in enumerate(rows):
+        if len(row) > 3 and _NAMED in row[3]:
+            try:
+                state = json.loads(row[3])
+                found[place] = weight_of(cast(WeightState, state if isinstance(state, dict) else {}))
+            except (ValueError, RecursionError) as error:
+                raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
+    return found
+
+
+def weight_field(history: ChangeHistory, page: int) -> Iterator[bytes]:
+    """The fourth field of a page's line, if it weighs other than 1."""
+    if history.weight is not None and history.weight[page] != 1.0:
+        yield json.dumps({"first_cycle": 1, "weight": float(history.weight[page])}).encode()
+
 
 NAME_FIELDS: Final = ("site_names", "page_names")
 
 LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy .npz archive; each also gzip"
 
 
-def read_file(path: Path) -> Fields:
+def read_file(path: Path) -> HistoryFields:
     """Read a history file of any format of this module.
 
     Raises HistoryError as `training.histories.reading.read_history`.
@@ -114,7 +210,7 @@ class _Pages:
             self.site.append(np.fromiter(numbers, np.int32, len(kept)))
         return kept
 
-    def fields(self) -> Fields:
+    def fields(self) -> HistoryFields:
         if not self.packed:
             raise HistoryError(f"{self.path} is empty: expected one line per page ({LAYOUTS})")
         pages = sum(map(len, self.packed))
@@ -128,12 +224,12 @@ class _Pages:
         for packed in self.packed:
             start, end = end, end + len(packed)
             changed[:, start:end] = np.unpackbits(packed, axis=1, count=self.cycles).T
-        return Fields(changed, np.concatenate(self.site), dropped_pages=self.dropped)
+        return HistoryFields(changed, np.concatenate(self.site), dropped_pages=self.dropped)
 
 
-def _read_lines(path: Path, file: IO[bytes]) -> Fields:
+def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
-    names, weights = Names(), [np.empty(0)]
+    names, weights = PackedNames(), [np.empty(0)]
     with _unpacking(path):
         for batch in batches(lines(path, file)):
             numbers, rows = [], []
@@ -170,10 +266,12 @@ def _read_lines(path: Path, file: IO[bytes]) -> Fields:
     if not tabbed:
         return fields
     sites = [site.decode("utf-8", UNDECODED) for site in pages.sites]
-    return fields._replace(site_names=sites, page_names=names, weight=unless_usual(np.concatenate(weights)))
+    return fields._replace(
+        site_names=sites, page_names=names, weight=weights_or_none(np.concatenate(weights))
+    )
 
 
-def _read_npz(path: Path, file: IO[bytes]) -> Fields:
+def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
     with _unpacking(path):
         found = read_arrays(path, file, needed)
@@ -183,13 +281,15 @@ def _read_npz(path: Path, file: IO[bytes]) -> Fields:
             f"found {', '.join(found) or 'nothing'}"
         )
     sites, pages = (_names(found.get(name)) for name in NAME_FIELDS)
-    return Fields(found["changed"], found["site"], found.get("weight"), found.get("observed"), sites, pages)
+    return HistoryFields(
+        found["changed"], found["site"], found.get("weight"), found.get("observed"), sites, pages
+    )
 
 
-def _names(array: npt.NDArray[Any] | None) -> Names | None:
+def _names(array: npt.NDArray[Any] | None) -> PackedNames | None:
     if array is None:
         return None
-    return Names(_split(array) if array.dtype == np.uint8 else array.astype(str).ravel().tolist())
+    return PackedNames(_split(array) if array.dtype == np.uint8 else array.astype(str).ravel().tolist())
 
 
 def _split(text: npt.NDArray[np.uint8]) -> Iterator[bytes]:
@@ -274,7 +374,7 @@ def _column(names: Sequence[str] | None, i: int) -> bytes:
 
 
 def _raw(names: Sequence[str], i: int) -> bytes:
-    return names.raw(i) if isinstance(names, Names) else names[i].encode("utf-8", UNDECODED)
+    return names.raw(i) if isinstance(names, PackedNames) else names[i].encode("utf-8", UNDECODED)
 
 
 @contextlib.contextmanager

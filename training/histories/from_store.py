@@ -1,4 +1,4 @@
-"""Histories in the stores of crawls."""
+"""Histories in the stores of crawls (docs/closing-the-loop.md explains the choice of pages and cycles)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,85 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.page_store import PageStore
-from training.histories.history import NOW_AND_THEN, ChangeHistory, unless_usual
+from training.histories.history import NOW_AND_THEN, ChangeHistory, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
-from training.histories.packed_names import BATCH, Names
-from training.histories.store_window import Outcomes, window
+from training.histories.names import BATCH, PackedNames
+
+COLLECTED_SHARE: Final = 0.5
+"""A cycle belongs to a history if it judged at least this share of the pages that it could have."""
+SAMPLE: Final = 20_000
+"""Pages by which the window is chosen, of stores that have more."""
+
+
+class CrawlOutcomes:
+    """Outcomes of all finished cycles, ``[cycles + 1, P]`` each; row c is store cycle c.
+
+    The P pages are those of the panel if there is one, unless ``everything`` is wanted.
+    """
+
+    def __init__(self, store: PageStore, everything: bool) -> None:
+        """Read them."""
+        panel = np.zeros(store.pages, np.bool_)
+        for _, visits in store.visits(1, store.last_cycle):
+            panel[visits["page"][visits["kind"] == KINDS.index("panel")]] = True
+        if not panel.any():
+            panel[:] = True
+        taken = np.ones_like(panel) if everything else panel
+        self.page = np.flatnonzero(taken)
+        """``[P]``: page ids in the store."""
+        self.candidates = np.flatnonzero(panel[self.page])
+        shape = store.last_cycle + 1, len(self.page)
+        self.judged = np.zeros(shape, np.bool_)
+        self.changed = np.zeros(shape, np.bool_)
+        self.entry = np.full(len(self.page), store.last_cycle + 1)
+        """Cycle that brought the page's first copy."""
+        position = np.cumsum(taken) - 1
+        for cycle, visits in store.visits(1, store.last_cycle):
+            visits = visits[taken[visits["page"]]]
+            page, outcome = position[visits["page"]], visits["outcome"]
+            judged = page[np.isin(outcome, JUDGED)]
+            self.judged[cycle, judged] = True
+            self.changed[cycle, page[outcome == CHANGED]] = True
+            first = page[outcome == FIRST]
+            self.entry[first] = np.minimum(self.entry[first], cycle)
+            self.entry[judged] = np.minimum(self.entry[judged], cycle - 1)
+
+
+def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
+    """Cycles start + 1..stop with the most outcomes of pages that meet the conditions; None: there are none.
+
+    A page meets them if it had a copy in cycle `start` and at most `max_errors` cycles since have no
+    outcome. A window begins and ends with a collected cycle and has at most `max_errors` others.
+    """
+    sample = outcomes.candidates[:: max(1, len(outcomes.candidates) // SAMPLE)]
+    judged, entry = outcomes.judged[:, sample], outcomes.entry[sample]
+    cycles = np.arange(len(judged))
+    entered = np.array([np.count_nonzero(entry < cycle) for cycle in cycles])
+    collected = (judged.sum(axis=1) >= COLLECTED_SHARE * entered) & (entered > 0)
+    best, found = 0, None
+    stop = len(judged) - 1
+    while stop >= 2:
+        if not collected[stop]:
+            stop -= 1
+            continue
+        lost = np.zeros(len(sample), np.int64)
+        uncollected = 0
+        begin = stop
+        for cycle in range(stop, 1, -1):
+            uncollected += int(not collected[cycle])
+            if uncollected > max_errors:
+                break
+            begin = cycle
+            lost += ~judged[cycle]
+            area = (stop - cycle + 1) * int(np.count_nonzero((entry < cycle) & (lost <= max_errors)))
+            if collected[cycle] and area >= best and area > 0:
+                best, found = area, (cycle - 1, stop)
+        stop = begin - 1
+    return found
+
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +101,7 @@ MAX_ERRORS: Final = 2
 
 
 @dataclass(frozen=True)
-class Report:
+class ReadReport:
     """What was read of a store, and what was not."""
 
     source: str
@@ -92,7 +165,7 @@ def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = Fals
 
 def read_with_report(
     path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
-) -> tuple[ChangeHistory, Report]:
+) -> tuple[ChangeHistory, ReadReport]:
     """The history in the store at `path`, and what was read of it.
 
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
@@ -109,14 +182,14 @@ def read_with_report(
         ) from error
 
 
-def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[ChangeHistory, Report]:
+def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
             f"{path} has {last} closed cycle(s); a history begins with the second, which compares pages "
             "with the first: run the crawl again"
         )
-    outcomes = Outcomes(store, everything=partial)
+    outcomes = CrawlOutcomes(store, everything=partial)
     start, stop = _window(path, store, outcomes, max_errors, partial)
     cycles = slice(start + 1, stop + 1)
     candidates = outcomes.candidates
@@ -136,7 +209,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
         admitted = in_order(_seen_now_and_then(outcomes, kept, start, cycles))
         changed = np.concatenate((changed, _drawn(outcomes, admitted, cycles)), axis=1)
     chosen = outcomes.page[np.concatenate((kept, admitted))]
-    report = Report(
+    report = ReadReport(
         source=str(path),
         pages=len(chosen),
         first_cycle=start + 1,
@@ -153,7 +226,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
     history = ChangeHistory(
         changed=changed,
         site=identities.site,
-        weight=unless_usual(np.concatenate([block["weight"] for _, block in store.blocks()])[chosen]),
+        weight=weights_or_none(np.concatenate([block["weight"] for _, block in store.blocks()])[chosen]),
         site_names=identities.site_names,
         page_names=identities.page_names,
         key=key[chosen],
@@ -165,7 +238,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
 
 
 def _window(
-    path: Path, store: PageStore, outcomes: Outcomes, max_errors: int, partial: bool
+    path: Path, store: PageStore, outcomes: CrawlOutcomes, max_errors: int, partial: bool
 ) -> tuple[int, int]:
     """Cycles start + 1..stop of the history."""
     last = store.last_cycle
@@ -183,7 +256,7 @@ def _window(
 
 
 def _seen_now_and_then(
-    outcomes: Outcomes, kept: npt.NDArray[np.intp], start: int, cycles: slice
+    outcomes: CrawlOutcomes, kept: npt.NDArray[np.intp], start: int, cycles: slice
 ) -> npt.NDArray[np.intp]:
     """Positions of the pages that are not kept, but were there at the start and judged at least once."""
     others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
@@ -191,7 +264,7 @@ def _seen_now_and_then(
     return np.asarray(others[seen & (outcomes.entry[others] <= start)])
 
 
-def _drawn(outcomes: Outcomes, admitted: npt.NDArray[np.intp], cycles: slice) -> npt.NDArray[np.bool_]:
+def _drawn(outcomes: CrawlOutcomes, admitted: npt.NDArray[np.intp], cycles: slice) -> npt.NDArray[np.bool_]:
     """Outcomes of the admitted pages, drawn between their visits: ``[cycles, pages]``."""
     changed, judged = outcomes.changed[cycles][:, admitted], outcomes.judged[cycles][:, admitted]
     return draw_between_visits(changed, judged, np.random.default_rng(0))
@@ -199,14 +272,14 @@ def _drawn(outcomes: Outcomes, admitted: npt.NDArray[np.intp], cycles: slice) ->
 
 class _Identities(NamedTuple):
     site: npt.NDArray[np.int32]
-    site_names: Names
-    page_names: Names
+    site_names: PackedNames
+    page_names: PackedNames
 
 
 def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> _Identities:
     """A page's site is the host of its URL."""
     hosts: dict[str, int] = {}
-    site, names = np.empty(len(chosen), np.int32), Names()
+    site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url
     for start in range(0, len(chosen), BATCH):
         batch = [shown(request["url"]) for request in store.requests(chosen[start : start + BATCH].tolist())]
@@ -214,7 +287,7 @@ def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> _Identities:
             hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
         ]
         names.extend(batch)
-    return _Identities(site, Names(hosts), names)
+    return _Identities(site, PackedNames(hosts), names)
 
 
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
@@ -227,7 +300,7 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
     cycles = min(history.cycles for history in histories)
     parts = [history.take(cycles=slice(history.cycles - cycles, None)) for history in histories]
     hosts: dict[str, int] = {}
-    sites, names = [], Names()
+    sites, names = [], PackedNames()
     for part in parts:
         assert part.site_names is not None
         assert part.page_names is not None
@@ -238,8 +311,8 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
     return ChangeHistory(
         changed=changed,
         site=np.concatenate(sites),
-        weight=unless_usual(np.concatenate([part.weights for part in parts])),
-        site_names=Names(hosts),
+        weight=weights_or_none(np.concatenate([part.weights for part in parts])),
+        site_names=PackedNames(hosts),
         page_names=names,
         key=None if any(part.key is None for part in parts) else np.concatenate([part.key for part in parts]),
         source=" + ".join(part.source for part in parts),

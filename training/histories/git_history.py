@@ -1,17 +1,217 @@
-"""A change history from git repositories whose files are pages, all over one window of time."""
+"""Change histories of git repositories: a file is a page, and a cycle is a span of time.
+
+A crawler that downloaded the repository's branch at the end of every cycle would see the last commit of its
+first-parent line by then; a page changed in a cycle if these two downloads of it differ. In a history of
+growth, files that appear are found by the index page of their directory: the file `README`, `index` or
+`_index`, whatever its ending. A directory without one, or whose index page is younger than a file in it, is
+a page of its own: a list that changes with its files.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from training.histories import git_log
-from training.histories.git_pages import Part, Window, read_repository
+from training.histories.growth import NO_FINDER, GrowthHistory
+from training.histories.history import ChangeHistory
+from training.histories.names import UNDECODED, PackedNames
+
+
+@dataclass(frozen=True)
+class CycleWindow:
+    """D cycles of equal length: cycle i covers [start_s + (i - 1) * length_s, start_s + i * length_s)."""
+
+    cycles: int
+    length_s: int
+    end_s: int
+    """Unix time at which the last cycle ends."""
+
+    def edges(self) -> npt.NDArray[np.int64]:
+        """Unix times that bound the cycles: int64 ``[D + 1]``."""
+        return self.end_s - self.length_s * np.arange(self.cycles, -1, -1, dtype=np.int64)
+
+
+class MassCommit(NamedTuple):
+    """A commit that changed a large share of a repository's pages at once."""
+
+    repository: str
+    commit: str
+    time_s: int
+    pages: int
+    share: float
+    subject: str
+
+
+class RepositoryPages(NamedTuple):
+    """What one repository contributes."""
+
+    name: str
+    changed: npt.NDArray[np.bool_]
+    """``[D, pages]``"""
+    paths: list[bytes]
+    left_out: int
+    """Matching files of the first or last download that are not in both, or were away in between."""
+    mass_commits: list[MassCommit]
+    head: str
+    """The commit that the last download saw."""
+
+
+def read_repository(
+    path: Path,
+    window: CycleWindow,
+    include: Sequence[str] = ("*",),
+    mass_share: float = 0.2,
+    advance: Callable[[int], object] = lambda cycle: None,
+) -> RepositoryPages:
+    """Pages of one repository and their changes; `advance` is called with each cycle that is begun.
+
+    ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``).
+
+    Raises HistoryError for a directory that is no repository, a branch that does not reach the start of
+    the window, and patterns that match no page.
+    """
+    git_log.check_repository(path)
+    line = git_log.first_parent_line(path)
+    seen = commits_seen(path, line, window)
+    first, last = first_and_last(path, line, seen, include)
+    paths = sorted(first & last)
+    number = {file: i for i, file in enumerate(paths)}
+    changed = np.zeros((window.cycles, len(paths)), np.bool_)
+    away = np.zeros(len(paths), np.bool_)
+    moved = np.flatnonzero(np.diff(seen))
+    pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
+    begun = iter(moved.tolist())
+    for at, edit in git_log.differences(path, pairs, lambda: advance(next(begun))):
+        page = number.get(edit.path)
+        if page is not None:
+            changed[moved[at], page] = not edit.same_content
+            away[page] |= edit.status != "M"
+    present = np.flatnonzero(~away)
+    if not len(present):
+        edges = window.edges()
+        raise HistoryError(
+            f"{path}: no file that matches {' or '.join(map(repr, include))} is there from {utc(edges[0])} "
+            f"to {utc(edges[-1])} ({len(first):,} match at the start, {len(last):,} at the end)"
+        )
+    part = RepositoryPages(
+        path.resolve().name.removesuffix(".git"),
+        np.ascontiguousarray(changed[:, present]),
+        [paths[i] for i in present],
+        len(first | last) - len(present),
+        [],
+        line.commits[seen[-1] - 1],
+    )
+    return part._replace(mass_commits=_mass_commits(path, part, line, seen, mass_share))
+
+
+def first_and_last(
+    path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
+) -> tuple[set[bytes], set[bytes]]:
+    """The files of the first and of the last download that match one of the patterns."""
+    wanted = re.compile("|".join(map(fnmatch.translate, include)))
+    first, last = (
+        {file for file in git_log.files(path, line.commits[count - 1]) if wanted.match(_text(file))}
+        for count in (seen[0], seen[-1])
+    )
+    return first, last
+
+
+def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow) -> npt.NDArray[np.intp]:
+    """How many commits of the line download 0..D could see: ``[D + 1]``."""
+    edges = window.edges()
+    seen = np.searchsorted(line.times, edges)
+    if not seen[0]:
+        cause = (
+            "it is a shallow clone: deepen it with `git fetch --unshallow`"
+            if git_log.is_shallow(path)
+            else "it is younger than that: take fewer or shorter cycles, or a later end"
+        )
+        raise HistoryError(
+            f"{path}: the window starts at {utc(edges[0])}, its oldest commit is of "
+            f"{utc(line.times[0])}; {cause}"
+        )
+    return seen
+
+
+def _mass_commits(
+    path: Path,
+    part: RepositoryPages,
+    line: git_log.FirstParentLine,
+    seen: npt.NDArray[np.intp],
+    mass_share: float,
+) -> list[MassCommit]:
+    """Commits that changed at least `mass_share` of the pages, in the cycles that show so many changes."""
+    pages = set(part.paths)
+    least = max(1, mass_share * len(pages))
+    busy = np.flatnonzero(part.changed.sum(axis=1) >= least)
+    places = [place for cycle in busy for place in range(int(seen[cycle]), int(seen[cycle + 1]))]
+    touched = np.zeros(len(places), np.int64)
+    pairs = [(line.commits[place], line.commits[place - 1]) for place in places]
+    for at, edit in git_log.differences(path, pairs, lambda: None):
+        touched[at] += edit.path in pages and not edit.same_content
+    mass = np.flatnonzero(touched >= least).tolist()
+    subjects = git_log.subjects(path, [pairs[at][0] for at in mass]) if mass else []
+    return [
+        MassCommit(
+            part.name,
+            pairs[at][0],
+            int(line.times[places[at]]),
+            int(touched[at]),
+            float(touched[at] / len(pages)),
+            subject,
+        )
+        for at, subject in zip(mass, subjects, strict=True)
+    ]
+
+
+def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
+    """One history of all repositories.
+
+    A page's site is ``repository/directory`` with its top directory if the repository's pages lie in
+    several, else the repository: in archives the top directory is the service or language that a
+    crawler would treat as one source. The page's name is its path in the repository.
+    """
+    sites: dict[bytes, int] = {}
+    site: list[int] = []
+    for part in parts:
+        tops = [path.partition(b"/")[0] if b"/" in path else b"" for path in part.paths]
+        several = len(set(tops)) > 1
+        for top in tops:
+            own = part.name.encode() + (b"/" + printable(top) if several and top else b"")
+            site.append(sites.setdefault(own, len(sites)))
+    return ChangeHistory(
+        changed=np.concatenate([part.changed for part in parts], axis=1),
+        site=np.array(site, np.int32),
+        site_names=[_text(name) for name in sites],
+        page_names=PackedNames(printable(path) for part in parts for path in part.paths),
+        source=source,
+    )
+
+
+def printable(path: bytes) -> bytes:
+    """`path` with the characters that TSV cannot hold percent-encoded."""
+    return re.sub(rb"[\t\n\r]", lambda found: b"%%%02X" % found[0][0], path)
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def utc(time_s: int | np.int64) -> str:
+    """A Unix time to the minute, in UTC."""
+    return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
 
 UNITS: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
@@ -39,7 +239,7 @@ def parse_end(text: str) -> int:
         ) from None
 
 
-def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: int | None) -> Window:
+def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: int | None) -> CycleWindow:
     """The window of so many cycles; without ``end_s`` it ends with the newest of the last commits.
 
     Raises HistoryError for less than one cycle, and for directories that are no repositories.
@@ -50,7 +250,7 @@ def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: i
         for path in repositories:
             git_log.check_repository(path)
         end_s = 1 + max(int(git_log.first_parent_line(path).times[-1]) for path in repositories)
-    return Window(cycles, length_s, end_s)
+    return CycleWindow(cycles, length_s, end_s)
 
 
 def build(
@@ -61,7 +261,7 @@ def build(
     include: Sequence[str] = ("*",),
     mass_share: float = 0.2,
     progress: Callable[[str, int], object] = lambda name, cycle: None,
-) -> tuple[Window, list[Part]]:
+) -> tuple[CycleWindow, list[RepositoryPages]]:
     """Read `repositories` over one window; without ``end_s`` it ends with the newest of their last commits.
 
     ``progress`` is called with a repository's name and the cycles of it that are done.
@@ -81,3 +281,94 @@ def build(
         parts.append(read_repository(path, window, include, mass_share, partial(progress, name)))
         progress(name, cycles)
     return window, parts
+
+
+INDEX: Final = re.compile(rb"(?:.*/)?(?:README|_?index)(?:\.[^/]*)?", re.IGNORECASE)
+
+
+def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*",)) -> GrowthHistory:
+    """Files of the last download of one repository that were there since their first, and when that was.
+
+    ``include``: as for `git_pages.read_repository`, which has the errors too.
+    """
+    git_log.check_repository(path)
+    line = git_log.first_parent_line(path)
+    seen = commits_seen(path, line, window)
+    first, last = first_and_last(path, line, seen, include)
+    born = dict.fromkeys(sorted(last & first), 0)
+    changes: list[tuple[int, bytes]] = []
+    moved = np.flatnonzero(np.diff(seen))
+    pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
+    gone: set[bytes] = set()
+    for at, edit in git_log.differences(path, pairs, lambda: None):
+        if edit.path in last:
+            if edit.status == "A" and edit.path not in born:
+                born[edit.path] = int(moved[at]) + 1
+            elif edit.status != "M":
+                gone.add(edit.path)
+            elif not edit.same_content:
+                changes.append((int(moved[at]), edit.path))
+    for file in gone & born.keys():
+        del born[file]
+    if not born:
+        raise HistoryError(
+            f"{path}: no file that matches {' or '.join(map(repr, include))} stays until the end"
+        )
+    return _history(path, born, changes, window.cycles)
+
+
+def _history(
+    path: Path, born: dict[bytes, int], changes: list[tuple[int, bytes]], cycles: int
+) -> GrowthHistory:
+    """The history of files and the directories that stand for index pages."""
+    index = {_directory(file): file for file in sorted(born, reverse=True) if INDEX.fullmatch(file)}
+    hubs = dict(born)
+    finder: dict[bytes, bytes | None] = {}
+    todo = list(born)
+    while todo:
+        page = todo.pop()
+        finder[page] = hub = _finder(page, born, index, hubs[page])
+        if hub is None:
+            continue
+        if hub not in hubs or (hub not in born and hubs[hub] > hubs[page]):
+            hubs[hub] = hubs[page]
+            todo.append(hub)
+    number = {page: position for position, page in enumerate(sorted(hubs))}
+    changed = np.zeros((cycles, len(number)), np.bool_)
+    for cycle, file in changes:
+        if file in number:
+            changed[cycle, number[file]] = cycle + 1 > hubs[file]
+    for page, hub in finder.items():
+        if hub is not None and hub not in born and hubs[page] > hubs[hub]:
+            changed[hubs[page] - 1, number[hub]] = True
+    names = [printable(page) for page in number]
+    history = ChangeHistory(
+        changed,
+        np.zeros(len(number), np.int32),
+        site_names=[path.resolve().name.removesuffix(".git")],
+        page_names=[name.decode("utf-8", UNDECODED) for name in names],
+        source=str(path),
+    )
+    found_by = [NO_FINDER if hub is None else number[hub] for hub in map(finder.__getitem__, number)]
+    return GrowthHistory(
+        history, np.fromiter(map(hubs.__getitem__, number), np.int32), np.array(found_by, np.int32)
+    )
+
+
+def _directory(page: bytes) -> bytes:
+    """Directory of a file, or of a directory (which ends in a slash), with a slash; the top: empty."""
+    return page.rstrip(b"/").rpartition(b"/")[0] + b"/" if b"/" in page.rstrip(b"/") else b""
+
+
+def _finder(page: bytes, born: dict[bytes, int], index: dict[bytes, bytes], age: int) -> bytes | None:
+    """Index page or directory that leads to a page born in cycle `age`; None: it is the top."""
+    directory = _directory(page)
+    is_index = index.get(directory) == page
+    if page == b"./" or (is_index and not directory):
+        return None
+    if is_index:
+        return _finder(directory, born, index, age)
+    own = index.get(directory)
+    if own is not None and born[own] <= age:
+        return own
+    return directory or b"./"

@@ -36,7 +36,7 @@ _REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT
 """Variables that would make git read another repository than the one asked for; set in git hooks."""
 
 
-class Line(NamedTuple):
+class FirstParentLine(NamedTuple):
     """The first-parent line of a repository, oldest commit first: what a reader of the branch saw."""
 
     commits: list[str]
@@ -45,7 +45,7 @@ class Line(NamedTuple):
     gets the time of its place on the line or near it, and moves no other commit by more than a place."""
 
 
-class Edit(NamedTuple):
+class FileDifference(NamedTuple):
     """One file that differs between two commits."""
 
     path: bytes
@@ -81,12 +81,12 @@ def subjects(path: Path, commits: Sequence[str]) -> list[str]:
     return rows[: len(commits)]
 
 
-def first_parent_line(path: Path) -> Line:
+def first_parent_line(path: Path) -> FirstParentLine:
     """The line that ends at HEAD; HistoryError if there is no commit."""
     rows = _git(path, "rev-list", "--first-parent", "--reverse", "--timestamp", "HEAD").split(b"\n")
     pairs = [row.split() for row in rows if row]
     times = np.fromiter((int(time) for time, _ in pairs), np.int64, len(pairs))
-    return Line([commit.decode() for _, commit in pairs], np.sort(times))
+    return FirstParentLine([commit.decode() for _, commit in pairs], np.sort(times))
 
 
 def files(path: Path, commit: str) -> Iterator[bytes]:
@@ -98,7 +98,7 @@ def files(path: Path, commit: str) -> Iterator[bytes]:
 
 def differences(
     path: Path, pairs: Sequence[tuple[str, str]], advance: Callable[[], object]
-) -> Iterator[tuple[int, Edit]]:
+) -> Iterator[tuple[int, FileDifference]]:
     """Files that differ between the commits (new, old) of each pair, with the pair's position.
 
     One streaming pass of one git process; `advance` is called when a pair is begun. Renames show as a
@@ -118,7 +118,7 @@ def differences(
             for token in tokens:
                 if token.startswith(b":"):
                     _, _, old_blob, new_blob, status = token.split(b" ")
-                    yield at, Edit(next(tokens), chr(status[0]), old_blob == new_blob)
+                    yield at, FileDifference(next(tokens), chr(status[0]), old_blob == new_blob)
                 else:
                     at += 1
                     advance()

@@ -14,10 +14,10 @@ from scrapy_gp4c.page_state.claims import CLAIM, CLAIM_KINDS
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
-TOLD: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
+DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle, from 1, in which the crawl was told of it; it is due in cycles of the history
 too."""
-NOBODY: Final = -1
+NO_FINDER: Final = -1
 """Finder of a page that needs none: a start request."""
 
 
@@ -30,15 +30,15 @@ class GrowthHistory:
     born: npt.NDArray[np.int32]
     """``[P]``: cycle (from 1) in which the page appeared; 0: it was there before."""
     finder: npt.NDArray[np.int32]
-    """``[P]``: position of the page that links to it; `NOBODY`: it is known once it is there."""
-    claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, TOLD))
-    """Dtype `TOLD`: what sites claimed of pages, in order of cycles."""
+    """``[P]``: position of the page that links to it; `NO_FINDER`: it is known once it is there."""
+    claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
+    """Dtype `DATED_CLAIM`: what sites claimed of pages, in order of cycles."""
 
     def __post_init__(self) -> None:
         pages, cycles = self.history.pages, self.history.cycles
         for name, values, low, high in (
             ("born", self.born, 0, cycles),
-            ("finder", self.finder, NOBODY, pages - 1),
+            ("finder", self.finder, NO_FINDER, pages - 1),
         ):
             fits = values.shape == (pages,) and values.dtype.kind in "iu"
             if not fits or values.min() < low or values.max() > high:
@@ -62,9 +62,9 @@ class GrowthHistory:
     def until(self, cycle: int) -> GrowthHistory:
         """The first cycles, with the pages born in them that can be found by then; cycles keep numbers."""
         kept = self.born <= cycle
-        while len(lost := np.flatnonzero(kept & (self.finder != NOBODY) & ~kept[self.finder])):
+        while len(lost := np.flatnonzero(kept & (self.finder != NO_FINDER) & ~kept[self.finder])):
             kept[lost] = False
-        position = np.full(len(kept) + 1, NOBODY, np.int32)
+        position = np.full(len(kept) + 1, NO_FINDER, np.int32)
         position[:-1][kept] = np.arange(np.count_nonzero(kept))
         own = self.claims[(self.claims["cycle"] <= cycle) & kept[self.claims["page"]]].copy()
         own["page"] = position[own["page"]]

@@ -6,8 +6,8 @@ D + 1 downloads, of which download 0 only sets the copies (thesis section 4.2; j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +15,64 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.impact import Impact
+from training.histories.names import PackedNames
 from training.histories.neighbours import Neighbours
-from training.histories.packed_names import Names
+
+Ints = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Impact:
+    """delta-Q_A of every pair of versions of P pages, and which version is live in cycles 0..D."""
+
+    version: npt.NDArray[np.int32]
+    """``[D + 1, P]``: number of the version that each page has; the first of all its versions has 0."""
+    start: npt.NDArray[np.int64]
+    """``[P]``: where the pairs of each page begin in `gain`."""
+    versions: npt.NDArray[np.int32]
+    """``[P]``: versions of each page."""
+    gain: npt.NDArray[np.float32]
+    """By page, held version and live version: delta-Q_A of the refresh, in ppm of the ideal of cycle 0."""
+    quality: Callable[[Ints], Floats] | None = None
+    """Of the copies in the last C cycles, versions ``[C, P]``: the exact search quality ``[C]``; None: these
+    are not all pages of the search."""
+    difference: npt.NDArray[np.float32] | None = None
+    """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
+    clicks: Callable[[], Floats] | None = None
+    """How often users look at each page, mean over the cycles: ``[P]``; None: as of `quality`."""
+
+    def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
+        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
+        place = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
+        found: Floats = self.gain[place].astype(np.float64)
+        return found
+
+    def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> Impact:
+        """Part of it, as `ChangeHistory.take` of a history of ``count`` cycles."""
+        first, last, _ = cycles.indices(count)
+        part = replace(self, version=self.version[first : last + 1])
+        if self.difference is not None:
+            part = replace(part, difference=self.difference[first:last])
+        if last < count:
+            part = replace(part, quality=None)  # which speaks of the last cycles
+        if pages is None:
+            return part
+        return replace(
+            part,
+            version=part.version[:, pages],
+            start=self.start[pages],
+            versions=self.versions[pages],
+            quality=None,
+            difference=None,
+            clicks=None,
+        )
+
+    def unrefreshed(self, warmup: int) -> Floats:
+        """Summed delta-Q_A that copies of a cycle would gain in every later one: ``[D - warmup]``."""
+        held = self.version[warmup]
+        return np.array([self.between(held, live).sum() for live in self.version[warmup + 1 :]])
+
 
 NOW_AND_THEN: Final = (
     "a crawl with a budget visits most pages now and then; set GP4C_PANEL to a share of pages to observe in "
@@ -27,12 +82,12 @@ NOW_AND_THEN: Final = (
 """What to do where too few pages were observed in every cycle."""
 
 
-def unless_usual(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
     """Weights of pages, ``[P]``; None where all are 1, as where nobody has said any."""
     return weight if (weight != 1.0).any() else None
 
 
-class Fields(NamedTuple):
+class HistoryFields(NamedTuple):
     """What is read of a history file, as `ChangeHistory` has it; not checked yet."""
 
     changed: npt.NDArray[Any]
@@ -40,7 +95,7 @@ class Fields(NamedTuple):
     weight: npt.NDArray[Any] | None = None
     observed: npt.NDArray[Any] | None = None
     site_names: Sequence[str] | None = None
-    page_names: Names | None = None
+    page_names: PackedNames | None = None
     dropped_pages: int = 0
 
 
@@ -136,7 +191,7 @@ class ChangeHistory:
 
         names = self.page_names
         if names is not None and pages is not None:
-            names = (names if isinstance(names, Names) else Names(names)).take(pages)
+            names = (names if isinstance(names, PackedNames) else PackedNames(names)).take(pages)
         return ChangeHistory(
             changed=self.changed[cycles][:, chosen],
             site=self.site[chosen],
@@ -180,3 +235,24 @@ def _check(name: str, array: npt.NDArray[Any], expected: str, fits: bool | np.bo
             f"{name!r} of a change history must be {expected}; found {array.dtype} of shape "
             f"{list(array.shape)}{range_}"
         )
+
+
+def addresses_of(history: ChangeHistory) -> list[str]:
+    """Site and path of every page, without scheme, ``[P]``. Raises HistoryError where they have no names."""
+    if history.page_names is None:
+        raise HistoryError(f"{history.source} does not tell the names of its pages, which this needs")
+    names = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+    return [
+        page.partition("://")[2] if "://" in page else f"{names[site]}/{page.lstrip('/')}"
+        for site, page in zip(history.site.tolist(), history.page_names, strict=True)
+    ]
+
+
+def domain_of(address: str) -> str:
+    """The top-level domain: what follows the last dot before the first slash (all of it without a dot)."""
+    return address.partition("/")[0].rpartition(".")[2]
+
+
+def depth_of(address: str) -> int:
+    """Slashes, as Tan et al. 2007 count depth (section 4.3, Figure 4); those of a scheme are not there."""
+    return address.count("/")

@@ -16,7 +16,7 @@ from scrapy_gp4c.page_state.groupings import Grouping, Name, PageGroups, by_plac
 from scrapy_gp4c.page_state.groups import Directories, place_of_url
 
 
-class Groups(NamedTuple):
+class PageDirectories(NamedTuple):
     """The groups of P pages."""
 
     group: npt.NDArray[np.intp]
@@ -51,7 +51,7 @@ class Neighbours:
         self._page_names = page_names
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
-        """Clusters and links, if a file of them was read (`training.histories.groups_file`)."""
+        """Clusters and links, if a file of them was read (`training.clustering.groups_file`)."""
         self.regrouping: Regrouping | None = None
         """How replays make clusters and links anew; None: those of the beginning stay."""
         self.popular: npt.NDArray[np.uint8] | None = None
@@ -71,18 +71,18 @@ class Neighbours:
         return self._page_names is not None
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> PageDirectories:
         """The directory of every page."""
         return self._placed[0]
 
     @cached_property
-    def _placed(self) -> tuple[Groups, list[tuple[int, str]]]:
+    def _placed(self) -> tuple[PageDirectories, list[tuple[int, str]]]:
         """The directory of every page; site and path of every directory."""
         site = self._site
         sites = int(site.max()) + 1
         if self._page_names is None:
             of_sites = Directories(np.arange(sites), sites, unnamed=True)
-            return Groups(site.astype(np.intp), of_sites), []
+            return PageDirectories(site.astype(np.intp), of_sites), []
         numbers: dict[tuple[int, str], int] = {}
         group = np.fromiter(
             (
@@ -93,7 +93,7 @@ class Neighbours:
             len(site),
         )
         of_directory = np.fromiter((of_site for of_site, _ in numbers), np.intp, len(numbers))
-        return Groups(group, Directories(of_directory, sites)), list(numbers)
+        return PageDirectories(group, Directories(of_directory, sites)), list(numbers)
 
     def knows(self, name: Name) -> bool:
         """Tell whether pages are grouped so."""

@@ -1,13 +1,17 @@
-"""Reading a history: a file of any format, of contents too, or the store of a crawl."""
+"""Readers of histories: files of any format, files of contents, stores of crawls; in coarsened cycles too."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from scrapy_gp4c.errors import HistoryError
-from training.histories.contents import has_contents, read_contents
+from training.histories.contents import ContentHistory, has_contents, read_contents
 from training.histories.formats import read_file
 from training.histories.history import ChangeHistory
 
@@ -48,3 +52,42 @@ def read_history(path: str | Path) -> ChangeHistory:
             history.pages,
         )
     return history
+
+
+def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
+    """Read a history in coarsened cycles, see `coarsened`; raises HistoryError as `read_history`."""
+    return coarsened(read_contents_or_history(path), every)
+
+
+def read_contents_or_history(path: str | Path) -> ContentHistory | ChangeHistory:
+    """Read a history, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
+    path = Path(path)
+    return read_contents(path) if path.is_file() and has_contents(path) else read_history(path)
+
+
+def coarsened(whole: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
+    """Take every so many cycles of a history as one; cycles that are left over at the end are cut.
+
+    A page of contents has changed if its texts at both ends differ; of other histories, if it changed in any
+    of the cycles. Raises HistoryError for fewer cycles than one takes.
+    """
+    history = whole.history if isinstance(whole, ContentHistory) else whole
+    cycles = history.cycles // every if every > 0 else 0
+    if cycles < 1:
+        raise HistoryError(
+            f"--every takes from 1 to {history.cycles:,} of the {history.cycles:,} cycles of "
+            f"{history.source} as one; found {every}"
+        )
+    if isinstance(whole, ContentHistory):
+        ends = _texts(whole)[whole.version[: cycles * every + 1 : every]]
+        changed: npt.NDArray[np.bool_] = np.not_equal(ends[1:], ends[:-1])
+    else:
+        parts = history.changed[: cycles * every].reshape(cycles, every, history.pages)
+        changed = np.logical_or.reduce(parts, axis=1)
+    return replace(history, changed=changed, observed=None, impact=None)
+
+
+def _texts(contents: ContentHistory) -> npt.NDArray[np.int64]:
+    """Number of each version's text, ``[versions]``: equal texts have equal ones."""
+    numbers: dict[str | None, int] = {}
+    return np.array([numbers.setdefault(text, len(numbers)) for text in contents.texts], np.int64)

@@ -21,7 +21,7 @@ HALF_FOLDS: Final = 4
 """Parts of the sites that are learned on under ``halves``: all but one train, the last validates."""
 
 
-class Split(NamedTuple):
+class HistorySplit(NamedTuple):
     """Three parts of one history with no page in common."""
 
     train: ChangeHistory
@@ -97,7 +97,7 @@ def protocol_splits(
     seed: int = 0,
     warmup: int = 2,
     division: Division = "pages",
-) -> list[Split]:
+) -> list[HistorySplit]:
     """Splits of `history` by a protocol, pages in 5 folds drawn from `seed`; each fold is tested on once.
 
     ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` (what a page's siblings tell
@@ -138,12 +138,14 @@ def protocol_splits(
         groups = turned[:training_folds], turned[training_folds:-1], turned[-1:]
         train, validation, test = (np.sort(np.concatenate(group)) for group in groups)
         splits.append(
-            Split(history.take(train, first), history.take(validation, second), history.take(test, third))
+            HistorySplit(
+                history.take(train, first), history.take(validation, second), history.take(test, third)
+            )
         )
     return splits
 
 
-def half_split(history: ChangeHistory, seed: int) -> Split:
+def half_split(history: ChangeHistory, seed: int) -> HistorySplit:
     """Half of the sites to learn on, in the first two thirds of the cycles; test: the others' last third.
 
     Of the half that is learned on, three parts in four (of whole sites) train in the first third, and one
@@ -155,4 +157,6 @@ def half_split(history: ChangeHistory, seed: int) -> Split:
     parts.sort(key=lambda part: abs(len(part) - len(learned) / HALF_FOLDS))
     train, validation = learned[np.sort(np.concatenate(parts[1:]))], learned[parts[0]]
     first, second, third = time_parts(history.cycles, TIME_PARTS)
-    return Split(history.take(train, first), history.take(validation, second), history.take(test, third))
+    return HistorySplit(
+        history.take(train, first), history.take(validation, second), history.take(test, third)
+    )

@@ -21,11 +21,11 @@ from training.comparing.difference import Difference, differ
 from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
 from training.comparing.trials import BASELINES, Functions, Trials, best_baseline, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
-from training.evolution.choices import PARTS, Choices, arrange, identity
+from training.evolution.choices import SPLITS, Choices, arrange, identity
 from training.evolution.evolve import Json
+from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
-from training.evolution.long_run import Shown
-from training.evolution.parts import Parts
+from training.evolution.score_file import ShowProgress
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
@@ -56,7 +56,7 @@ class LearnedFold(NamedTuple):
     @classmethod
     def from_json(cls, content: Json) -> LearnedFold:
         """Take it from the file."""
-        return cls(content["text"], content["run"], {part: content[part] for part in PARTS})
+        return cls(content["text"], content["run"], {part: content[part] for part in SPLITS})
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Experiment:
     """An experiment in a directory, which resumes what the directory has of it."""
 
     def __init__(
-        self, history: ChangeHistory, choices: Choices, directory: Path, console: Console, shown: Shown
+        self, history: ChangeHistory, choices: Choices, directory: Path, console: Console, shown: ShowProgress
     ) -> None:
         """``console`` is told what is learned, ``shown`` the progress."""
         self._history = history
@@ -213,7 +213,7 @@ class Experiment:
             time.perf_counter() - started,
         )
 
-    def _learn_all(self, folds: list[Parts], parallel: Any) -> Iterator[LearnedSet]:
+    def _learn_all(self, folds: list[PreparedSplit], parallel: Any) -> Iterator[LearnedSet]:
         """Learn every combination of fitness and terminals; yield what each selection rule gave.
 
         A combination that is done is read from the directory; one that was interrupted goes on from its
@@ -237,7 +237,12 @@ class Experiment:
                 yield from learned
 
     def _learn(
-        self, choices: Choices, terminals: str, folds: list[Parts], checkpoint: Checkpoint, parallel: Any
+        self,
+        choices: Choices,
+        terminals: str,
+        folds: list[PreparedSplit],
+        checkpoint: Checkpoint,
+        parallel: Any,
     ) -> list[LearnedSet]:
         """Learn with one fitness and set of terminals, by every selection rule."""
         states = checkpoint.open(resume=True)
@@ -264,7 +269,7 @@ class Experiment:
 
 def _tested(fold: Fold) -> LearnedFold:
     learned = fold.table[LEARNED]
-    return LearnedFold(fold.text, fold.run, {part: learned[part] for part in PARTS})
+    return LearnedFold(fold.text, fold.run, {part: learned[part] for part in SPLITS})
 
 
 def _read_done(path: Path, run: object) -> list[LearnedSet] | None:

@@ -19,9 +19,9 @@ from scrapy_gp4c.store.whole_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference
 from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, best_baseline, values
-from training.evolution.choices import PARTS
+from training.evolution.choices import SPLITS
 from training.evolution.selection import SELECTIONS
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 from training.papers.journal import FITNESSES, ExperimentResults, label
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import score as sections
@@ -83,7 +83,7 @@ def table_4(results: ExperimentResults) -> list[Row]:
             "terminals": learned.terminals,
             "fold": number,
             "score function": readable(fold.text),
-            **{part: fold.values[part][learned.fitness] for part in PARTS},
+            **{part: fold.values[part][learned.fitness] for part in SPLITS},
         }
         for learned in results.learned
         if learned.selection == "best"
@@ -325,7 +325,7 @@ def _formulas(results: ExperimentResults) -> list[Formula]:
                 f"Learned for {learned.fitness.replace('_', ' ')}, {learned.terminals} terminals, "
                 f"fold {number}",
                 fold.text,
-                {part: fold.values[part][learned.fitness] for part in PARTS},
+                {part: fold.values[part][learned.fitness] for part in SPLITS},
             ),
         )
         for learned in results.learned

@@ -24,10 +24,9 @@ from training.comparing.evaluation import write_json
 from training.comparing.statistics import Floats
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.evolution.evolve import Json
-from training.histories.addresses import addresses_of, depth_of, domain_of
 from training.histories.contents import ContentHistory
-from training.histories.history import ChangeHistory
-from training.histories.longer import longer
+from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
+from training.histories.reading import coarsened
 from training.histories.writing import replacing
 from training.replaying.prepared import CrawlChoices
 
@@ -182,7 +181,7 @@ def run_all(
             f"at least {2 * SPANS_WEEKS[-1]}, two of its longest cycles"
         )
     addresses = addresses_of(weekly)
-    histories = {weeks: weighted(longer(whole, weeks), weekly) for weeks in SPANS_WEEKS}
+    histories = {weeks: weighted(coarsened(whole, weeks), weekly) for weeks in SPANS_WEEKS}
     trials = {}
     for policy, setting in planned(weekly, plans):
         crawl = CrawlChoices(setting.budget, warmup=0, seed=plans.seed)
@@ -307,7 +306,7 @@ def _by_setting(results: Results) -> Iterator[Claim]:
     policy = following("db")
     spans = [rate(results, policy, TYPICAL._replace(weeks=weeks)) for weeks in SPANS_WEEKS]
     text = f"{', '.join(f'{value:.3f}' for value in spans)} in {', '.join(map(str, SPANS_WEEKS))} weeks"
-    yield Claim("DB finds more in longer cycles", text, spans == sorted(spans), tuple(spans))
+    yield Claim("DB finds more in coarsened cycles", text, spans == sorted(spans), tuple(spans))
     shares = [rate(results, policy, TYPICAL._replace(budget=budget)) for budget in BUDGETS]
     text = (
         f"{', '.join(f'{value:.3f}' for value in shares)} with {', '.join(f'{one:.1%}' for one in BUDGETS)}"

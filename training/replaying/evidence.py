@@ -30,7 +30,7 @@ from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Pla
 from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.terminals import Array
-from training.histories.neighbours import Groups
+from training.histories.neighbours import PageDirectories
 from training.replaying.buckets import PageStates
 from training.replaying.metrics import Ints
 from training.replaying.prepared import PreparedHistory
@@ -95,7 +95,7 @@ class Window:
             dense.add(*part, sign, self._directories.site, *both)
 
 
-NO_GROUPS: Final = Groups(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
+NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
 """Where nobody asks for any."""
 
 
@@ -161,7 +161,7 @@ class ReplayEvidence:
         self._pages = np.arange(prepared.pages, dtype=np.uint32)
         self._drawn = np.empty(prepared.pages, np.uint64)
         self._open = np.ones(prepared.pages, np.bool_)
-        self._ranked = RankedPages(prepared, self.states, Groups(self._group, self._directories))
+        self._ranked = RankedPages(prepared, self.states, PageDirectories(self._group, self._directories))
         self._best = NOBODY
         self._visits = Found(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 

@@ -49,7 +49,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from training.histories.growth import NOBODY, GrowthHistory
+from training.histories.growth import NO_FINDER, GrowthHistory
 from training.replaying.metrics import Weights
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
@@ -100,7 +100,7 @@ class Claimed:
     """The claims of a history, and what visits have told of them so far."""
 
     def __init__(self, claims: Array, directories: Directories) -> None:
-        """Take claims, dtype `training.histories.growth.TOLD`, and how the directories make up sites."""
+        """Take claims, dtype `training.histories.growth.DATED_CLAIM`, and the site of each directory."""
         self._claims = claims
         self._site = directories.site
         self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
@@ -224,7 +224,7 @@ class Web:
         columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.known = grown.born == 0
-        found_by = np.where(grown.finder == NOBODY, discovery.START, grown.finder + 1)
+        found_by = np.where(grown.finder == NO_FINDER, discovery.START, grown.finder + 1)
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
         self.state["weight"] = own.weights
@@ -359,10 +359,10 @@ class Web:
         """Fetch what visits lead to, and what that leads to; returns how many pages each page has brought."""
         finder = self._grown.finder
         shown = np.zeros(len(finder) + 1, np.bool_)
-        shown[visited] = shown[NOBODY] = True
+        shown[visited] = shown[NO_FINDER] = True
         brought = np.zeros(len(finder), np.int64)
         while len(new := np.flatnonzero(exists & ~self.known & shown[finder])):
-            np.add.at(brought, finder[new][finder[new] != NOBODY], 1)
+            np.add.at(brought, finder[new][finder[new] != NO_FINDER], 1)
             self.known[new] = shown[new] = True
             for name in ("first_cycle", "last_cycle", "found_cycle", "entered", "brought_cycle"):
                 self.state[name][new] = self._number

@@ -21,8 +21,7 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
-from training.histories.history import ChangeHistory
-from training.histories.impact import Impact
+from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours
 from training.replaying.metrics import Ints, Weights, budget_pages, gain_sums
 

@@ -21,7 +21,7 @@ from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import best_k, in_order, likely_cut, top_k
 from scrapy_gp4c.scoring.terminals import Array
-from training.histories.neighbours import Groups
+from training.histories.neighbours import PageDirectories
 from training.replaying.buckets import Buckets, PageStates
 from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
@@ -255,7 +255,7 @@ class RankedPages:
         self,
         prepared: PreparedHistory,
         states: PageStates,
-        groups: Groups,
+        groups: PageDirectories,
     ) -> None:
         """Take the pages' own states and their directories, or none where nothing is told by these."""
         self._by_draw = prepared.ties == "random"

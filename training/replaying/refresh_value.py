@@ -30,8 +30,7 @@ from scrapy_gp4c.search.gains import (
 from scrapy_gp4c.search.measuring import Postings
 from scrapy_gp4c.search.queries import Workload
 from training.histories.contents import ContentHistory
-from training.histories.history import ChangeHistory
-from training.histories.impact import Impact
+from training.histories.history import ChangeHistory, Impact
 from training.replaying.search import Corpus, Search, count, search
 
 _LINK: Final = re.compile(

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from scrapy_gp4c.scoring.expression import Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 
 SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
 STEP_PX: Final = 62.0

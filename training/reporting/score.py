@@ -20,7 +20,7 @@ from training.comparing.difference import Difference, class_names
 from training.comparing.learned_score import LearnedScore, ScoreTrials
 from training.comparing.trials import BASELINES, COMPETITIVE, Trials, best_baseline, values
 from training.evolution.learning import LEARNED
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 from training.replaying.metrics import METRICS, ORACLE, TRIO
 from training.reporting import formula
 from training.reporting.figures import Chart, Line, shown

@@ -28,12 +28,12 @@ from rich.table import Table
 from scrapy_gp4c.errors import HistoryError, LearningError
 from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
-from training.evolution.choices import PARTS, Choices
+from training.evolution.choices import SPLITS, Choices
 from training.evolution.discovery import REPLAYS, LearnedDiscovery
 from training.evolution.fitness import load_fitness
+from training.evolution.front import GUARD
 from training.evolution.learning import LEARNED, Fold, Learned
-from training.evolution.preference import GUARD
-from training.evolution.simplify import readable
+from training.evolution.simplification import readable
 from training.replaying.metrics import METRICS, ORACLE, TRIO
 from training.reporting.figures import Point, Scatter, draw_scatter, write_figures
 
@@ -50,7 +50,7 @@ def wide_console() -> Console:
 
 
 class Bars:
-    """Progress bars on a terminal, elsewhere a line now and then: a `training.evolution.learning.Watch`."""
+    """Progress bars on a terminal, else a line now and then; a `ProgressListener`."""
 
     def __init__(self, console: Console, progress: Progress, choices: Choices, folds: int, done: int) -> None:
         """Add the two bars to `progress`; ``done``: generations done before."""
@@ -126,14 +126,14 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
     shown = load_fitness(fitness)
     table = Table(title=f"{fitness}, mean over the scored cycles" + (" and folds" if len(folds) > 1 else ""))
     table.add_column("score function")
-    for part in PARTS:
+    for part in SPLITS:
         table.add_column(part, justify="right")
     table.add_column("learned ahead", justify="right")
     besides = [metric for metric in TRIO if metric != shown.name]
     for metric in besides:
         table.add_column(f"test {metric}", justify="right")
     for name in folds[0].table:
-        row = [interval([fold.table[name][part][shown.name] for fold in folds]) for part in PARTS]
+        row = [interval([fold.table[name][part][shown.name] for fold in folds]) for part in SPLITS]
         gaps = [
             fold.table[LEARNED]["test"][shown.name] - fold.table[name]["test"][shown.name] for fold in folds
         ]
@@ -211,13 +211,13 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
     rows = rows_of(learned)
     table = Table(title=f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}")
     table.add_column("", justify="right")
-    for part in PARTS:
+    for part in SPLITS:
         for metric in (choices.fitness, GUARD):
             table.add_column(f"{part} {metric}", justify="right")
     table.add_column("score function", overflow="fold")
     front = len(learned.best.front)
     for place, row in enumerate(rows, start=1):
-        values = [f"{row.values[part][metric]:.4f}" for part in PARTS for metric in (choices.fitness, GUARD)]
+        values = [f"{row.values[part][metric]:.4f}" for part in SPLITS for metric in (choices.fitness, GUARD)]
         table.add_row(
             row.name, *values, readable(row.text), style="bold" if row.taken else None,
             end_section=place == front,
@@ -233,7 +233,7 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
 
 
 def _write_table(rows: list[FrontRow], path: Path, fitness: str) -> None:
-    pairs = [(part, metric) for part in PARTS for metric in (fitness, GUARD)]
+    pairs = [(part, metric) for part in SPLITS for metric in (fitness, GUARD)]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["function", "taken", *(f"{part} {metric}" for part, metric in pairs), "expression"])

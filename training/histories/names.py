@@ -1,4 +1,4 @@
-"""Page and site names in little memory: hundreds of thousands of them come with a history."""
+"""Page and site names in compressed blocks: hundreds of thousands of them come with a history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batches(items: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
-class Names(Sequence[str]):
+class PackedNames(Sequence[str]):
     """Names in compressed blocks (URLs and paths to a fifth or less), made into str when asked for.
 
     Access in rising order unpacks every block once.
@@ -47,9 +47,9 @@ class Names(Sequence[str]):
             self._blocks.append(zlib.compress(lengths.tobytes() + b"".join(batch), 1))
             self._ends.append(len(batch) + (self._ends[-1] if self._ends else 0))
 
-    def take(self, pages: npt.NDArray[Any] | slice) -> Names:
+    def take(self, pages: npt.NDArray[Any] | slice) -> PackedNames:
         """Names of these positions (or of a bool mask); the blocks are shared."""
-        part = Names()
+        part = PackedNames()
         part._blocks, part._ends = self._blocks, self._ends
         part._chosen = (np.arange(len(self)) if self._chosen is None else self._chosen)[pages]
         return part
@@ -78,8 +78,8 @@ class Names(Sequence[str]):
     @overload
     def __getitem__(self, i: int) -> str: ...
     @overload
-    def __getitem__(self, i: slice) -> Names: ...
-    def __getitem__(self, i: int | slice) -> str | Names:
+    def __getitem__(self, i: slice) -> PackedNames: ...
+    def __getitem__(self, i: int | slice) -> str | PackedNames:
         if isinstance(i, slice):
             return self.take(i)
         return self.raw(i).decode("utf-8", UNDECODED)

@@ -1,4 +1,4 @@
-"""What a first generation may begin with: functions that people know or would try first."""
+"""Named functions, and the first generation that is made of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
-from training.evolution.canonical import canonical
+from training.evolution.simplification import canonical
 
 
-def look_around(names: Collection[str]) -> bool:
+def uses_related_pages(names: Collection[str]) -> bool:
     """Whether one of these terminals tells of a page's siblings."""
     told = set(terminals.ROUND) - {"draw", "spent"}
     return not told.isdisjoint(terminals.columns_of(names))
@@ -39,7 +39,7 @@ def recommended(wanted: str) -> str:
     return canonical(parse(NAMED[RECOMMENDED.get(wanted, DEFAULT)].expression)).text
 
 
-def seeds(names: Collection[str]) -> list[Expression]:
+def start_functions(names: Collection[str]) -> list[Expression]:
     """The named functions of these terminals, then ``t`` times each terminal, all different."""
     products = [f"t * {name}" for name in names if "t" in names]
     texts = [*named_functions(names).values(), *products]
