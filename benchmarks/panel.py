@@ -99,7 +99,7 @@ def close_seconds(pages: int) -> float:
     times = []
     for _ in range(7):
         start = time.perf_counter()
-        after, _ = panel.advance(store, shadows, record, 2, 3)
+        after, _ = panel.advance(store, store.open_visits(), shadows, record, 2, 3)
         after.tobytes()
         times.append(time.perf_counter() - start)
     return float(np.median(times))

@@ -4,11 +4,11 @@
 
 Builds a store of that many synthetic pages (every one in use, with the histories of a heavy-tailed change
 rate) in a temporary directory and does what the scheduler does when a spider opens, until there is a request
-to send: `Planner.plan` with a score function of 20 nodes, which commits the plan; the cycle, which reads the
-plan; the frontier, which takes its pages and the first requests. Then it reads all stored requests of the
-plan in order of page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to
-10M at most 0.5 GB of anonymous memory above what the interpreter held before. Outside the targets, they are
-read in order of rank too, as a crawl reads them while it runs. A bare pass over three columns is a yardstick.
+to send: it begins a `Cycle` with a score function of 20 nodes, which commits the plan and reads it; the
+frontier takes its pages and the first requests. Then it reads all stored requests of the plan in order of
+page id. Targets for all of that: 0.5 s for 1M pages, 1 s for 10M, 12 s for 100M, and up to 10M at most 0.5 GB
+of anonymous memory above what the interpreter held before. Outside the targets, they are read in order of
+rank too, as a crawl reads them while it runs. A bare pass over three columns is a yardstick.
 
 What related pages cost is the time of choosing by `RELATED` beyond that by `PLAIN`, in turn and in one
 process. The lowest of several times of the processor counts, which others on the machine change little.
@@ -45,11 +45,9 @@ from scrapy_gp4c.crawling.frontier import CHUNK_PAGES, Frontier
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
-from scrapy_gp4c.policies.policy import Planned
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.records import CycleRecord
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
 PLAIN = "t * (X + 0.5)"
@@ -165,19 +163,6 @@ def read_requests(store: Store, pages: npt.NDArray[Any], chunk: int) -> int:
     )
 
 
-class TimedPlanner(Planner):
-    """A planner that tells how long its plan took."""
-
-    plan_s = 0.0
-
-    def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
-        """Plan, and time it."""
-        begun = time.perf_counter()
-        done = super().plan(record, planned, awaited)
-        self.plan_s = time.perf_counter() - begun
-        return done
-
-
 def measure(path: str) -> dict[str, float]:
     """Plan once, in a process whose memory is clean: seconds per stage, and peak memory."""
     loaded, stats = settings(), MemoryStatsCollector(get_crawler())
@@ -192,8 +177,8 @@ def measure(path: str) -> dict[str, float]:
         assert total
         with peak_memory(peak):
             start, cpu_start = time.perf_counter(), time.process_time()
-            planner = TimedPlanner(store, loaded)
-            cycle = Cycle(store, loaded, stats, planner=planner)
+            cycle = Cycle(store, loaded, stats)
+            plan_s = time.perf_counter() - start
             frontier = Frontier(cycle.remaining(), store.requests, MIN_WINDOW_PAGES)
             assert next(frontier.feed())
             fed = time.perf_counter()
@@ -204,15 +189,15 @@ def measure(path: str) -> dict[str, float]:
             read_requests(store, plan, CHUNK_PAGES)
             as_fed = time.perf_counter()
         with peak_memory(peak_related):
-            Planner(store, settings(RELATED)).first_choice()
+            Planner.of(store, settings(RELATED)).first_choice()
         choosing: dict[str, list[float]] = {PLAIN: [], RELATED: []}
         for score_function, times in list(choosing.items()) * CHOICES:
             begun = time.process_time()
-            Planner(store, settings(score_function)).first_choice()
+            Planner.of(store, settings(score_function)).first_choice()
             times.append(time.process_time() - begun)
     return {
         "pass": pass_s,
-        "plan": planner.plan_s,
+        "plan": plan_s,
         "first": fed - start,
         "requests": done - fed,
         "total": done - start,

@@ -110,7 +110,7 @@ def rounds_s(path: str, policy: str) -> tuple[float, float, float]:
     before, peak, later = anonymous_bytes(), [0], []
     with Store(path) as store, peak_memory(peak):  # as a crawl: a reader checks blocks again and again
         begun = time.perf_counter()
-        planner = Planner(store, settings)
+        planner = Planner.of(store, settings)
         chosen = planner.first_choice()
         first_s = time.perf_counter() - begun
         planned, kinds = chosen.pages, chosen.kinds_of_pages()

@@ -18,16 +18,16 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling import panel
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.estimates import estimates
-from scrapy_gp4c.crawling.imagined import Imagined, InMemory
+from scrapy_gp4c.crawling.imagined import InMemory
 from scrapy_gp4c.crawling.measuring import measuring
-from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
-from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, UNCHANGED, VISIT
-from scrapy_gp4c.policies.policy import Planned
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.policies.policy import Found, Planned
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -128,17 +128,15 @@ def crawl(
     state, bits = known.state, settings.distance_bits
     shadows = np.empty(0, SHADOW)
     for cycle, text in enumerate(texts, 1):
-        pages = Imagined(known, cycle)
         had_copy = state["has_copy"] != 0
         outdated = had_copy & differ(text, state["fingerprint"], bits)
         outcome = np.where(had_copy, np.where(outdated, CHANGED, UNCHANGED), FIRST)
         if failing is not None:
             outcome[failing[cycle - 1]] = ERROR
-        record = _visit_all(pages, settings, text, outcome)
-        visits = pages.visited
+        record, visits = _visit_all(known, cycle, settings, text, outcome)
         new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
-        shadows = np.concatenate((shadows, enter(new, pages.columns_of(new))))
-        shadows, tally = panel.advance(pages, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
+        shadows = np.concatenate((shadows, enter(new, known.columns_of(new))))
+        shadows, tally = panel.advance(known, visits, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
         record["panel"] = estimates(
             tally,
             record["plan"]["copies"],
@@ -152,23 +150,34 @@ def crawl(
 
 
 def _visit_all(
-    pages: Imagined, settings: Settings, text: npt.NDArray[np.uint64], outcome: npt.NDArray[np.int64]
-) -> dict[str, Any]:
-    """Plan all rounds of the open cycle and visit their pages; returns its record."""
-    planner = Planner(pages, settings)  # type: ignore[arg-type]
-    while not planner.is_over:
-        if not planner.plan({"plan": pages.counts}, Planned.of(pages.visited)):
-            break
-        visits = np.zeros(len(pages.planned), VISIT)
-        visits["page"], visits["kind"] = pages.planned["page"], pages.planned["kind"]
-        visits["fingerprint"], visits["outcome"] = text[visits["page"]], outcome[visits["page"]]
-        pages.visit(visits)
+    pages: InMemory,
+    cycle: int,
+    settings: Settings,
+    text: npt.NDArray[np.uint64],
+    outcome: npt.NDArray[np.int64],
+) -> tuple[dict[str, Any], npt.NDArray[Any]]:
+    """Plan all rounds of a cycle and visit their pages; returns its record and the visits."""
+    planner = Planner(pages, settings, cycle)
+    visits, rounds = np.empty(0, VISIT), []
+    planned: PlannedRound | None = planner.plan_first()
+    while planned is not None:
+        counts = planned.counts
+        plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
+        rounds.append({"planned": len(plan), "seen": len(visits)})
+        made = np.zeros(len(plan), VISIT)
+        made["page"], made["kind"] = plan["page"], plan["kind"]
+        made["fingerprint"], made["outcome"] = text[made["page"]], outcome[made["page"]]
+        visits = np.concatenate((visits, made))
+        planned = None
+        if not planner.is_over:
+            planned = planner.plan_next(counts, Planned.of(visits), Found.of(visits))
     function = settings.score_function
-    return {
-        "cycle": pages.open_cycle,
+    record = {
+        "cycle": cycle,
         "formula": function.formula,
         "clock": function.clock,
         "seed": settings.seed,
-        "plan": pages.counts,
-        "rounds": pages.rounds(),
+        "plan": counts,
+        "rounds": rounds,
     }
+    return record, visits

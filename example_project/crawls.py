@@ -136,7 +136,7 @@ class Series:
         if not self.store.exists():
             return []
         with open_store(self.store, readonly=True) as store:
-            chosen: list[int] = Planner(store, self.loaded()).first_choice().pages.tolist()
+            chosen: list[int] = Planner.of(store, self.loaded()).first_choice().pages.tolist()
             return chosen
 
     def copy(

@@ -17,19 +17,18 @@ import numpy as np
 from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
 from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.claims import Claim
-from scrapy_gp4c.crawling.evidence import UNPLANNED
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
-from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.crawling.reports import merged, report_of
-from scrapy_gp4c.crawling.rounds import Rounds
+from scrapy_gp4c.crawling.planning import PlannedRound, Planner
+from scrapy_gp4c.crawling.reports import report_of
 from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
+from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
@@ -47,12 +46,8 @@ class Cycle:
         settings: Settings,
         stats: StatsCollector,
         measuring: Measuring | None = None,
-        planner: Rounds | None = None,
     ) -> None:
-        """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError.
-
-        ``planner``: plans the further rounds of a cycle that others have begun; None: one of its own.
-        """
+        """Begin or resume the cycle of `store`, its first round planned. Raises PolicyError or ScoreError."""
         self.measuring = measuring
         self.store = store
         self.settings = settings
@@ -61,7 +56,7 @@ class Cycle:
         self.resumed = store.open_cycle is not None
         self.number = store.open_cycle or store.begin_cycle(record_of(settings, store))
         own = as_begun(settings, self.record) if self.resumed else settings
-        self._planner: Rounds = planner or Planner(store, own)
+        self._planner = Planner.of(store, own)
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
@@ -70,7 +65,7 @@ class Cycle:
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
-            self._planner.plan(self.record, UNPLANNED)
+            self._write(self._planner.plan_first(), seen=0)
         self._read_plan()
         self._new = NewPages(store, settings.new_pages, settings.new_pages_per_site)
         self._new.count(self._plan.of_kind("new"))
@@ -111,8 +106,13 @@ class Cycle:
         """
         done = len(self._plan)
         try:
-            if not self._planner.plan(self.record, self._plan.planned, self._without_outcome > 0):
+            self.store.commit()  # what a plan has seen must be there after a kill
+            visits = self.store.open_visits()
+            counts, awaited = self.record["plan"], self._without_outcome > 0
+            planned = self._planner.plan_next(counts, self._plan.planned, Found.of(visits), awaited)
+            if planned is None:
                 return []
+            self._write(planned, seen=len(visits))
         except StoreError as error:
             self.failure = error
             self._planner.stop()
@@ -123,6 +123,9 @@ class Cycle:
         self._read_plan()
         pages: list[int] = self._plan.pages[done:].tolist()
         return pages
+
+    def _write(self, planned: PlannedRound, seen: int) -> None:
+        self.store.add_round(planned.chunks(), seen=seen, plan=planned.counts)
 
     @property
     def rounds(self) -> tuple[int, int | None]:
@@ -190,15 +193,6 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def go_on(self, page: int, kind: str, score: float) -> Claim:
-        """Go on with a visit that another worker has begun, and that is no page's here."""
-        self._under_way[page] = False
-        return Claim(page, kind, score, None, self.run)
-
-    def give_up(self, visit: Claim) -> None:
-        """Let another worker go on with such a visit."""
-        del self._under_way[visit.page]
-
     def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> Told:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
@@ -228,7 +222,12 @@ class Cycle:
         self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None
     ) -> VisitResult:
         bits = NO_DISTANCE if distance_bits is None else distance_bits
-        self.record_visit(visit, new._replace(distance=bits, bytes=min(new.bytes, 2**32 - 1)))
+        del self._under_way[visit.page]
+        self._without_outcome -= self._plan.position(visit.page) is not None
+        try:
+            self.store.record(new._replace(distance=bits, bytes=min(new.bytes, 2**32 - 1)))
+        except StoreError as error:
+            self.failure = error
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
         judged = OUTCOMES.index(new.outcome) in JUDGED
@@ -244,15 +243,6 @@ class Cycle:
             "kind": visit.kind,
             "score": None if math.isnan(visit.score) else visit.score,
         }
-
-    def record_visit(self, visit: Claim, made: NewVisit) -> None:
-        """End a visit with what it came to, here or where another worker went on with it."""
-        del self._under_way[visit.page]
-        self._without_outcome -= self._plan.position(visit.page) is not None
-        try:
-            self.store.record(made._replace(page=visit.page, kind=visit.kind))
-        except StoreError as error:
-            self.failure = error
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""
@@ -283,7 +273,7 @@ class Cycle:
         visits = self.store.open_visits()
         gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {"finished": time.time(), "reason": reason}
-        record.update(merged([report_of(self.store, self.settings)]))
+        record.update(report_of(self.store, self.settings))
         if gained is not None:
             record["gained"] = gained
         if (told := sampled(visits, self._planner.seeds(visits, self._plan.planned))) is not None:

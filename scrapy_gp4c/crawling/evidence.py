@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among
-from scrapy_gp4c.page_state.related import RoundState
+from scrapy_gp4c.page_state.related import Related, RoundState
 from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
 from scrapy_gp4c.policies.top_k import Few
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
@@ -26,19 +26,6 @@ UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
 """What a cycle has planned before its first round."""
 
 
-class Seen(NamedTuple):
-    """What a round knows of its cycle."""
-
-    planned: Planned
-    """What the cycle has planned, whatever for."""
-    found: Found
-    """Its visits."""
-    spent: float
-    """Share of the budget that is used."""
-    sums: Sequence[int] | None = None
-    """Over the pages of all shards, see `Surroundings.sums`; None: there are no others."""
-
-
 class LiveEvidence:
     """The evidence of one round of a crawl."""
 
@@ -47,20 +34,22 @@ class LiveEvidence:
         store: KnownPages,
         rankable: npt.NDArray[np.bool_],
         salt: tuple[int, int],
-        seen: Seen,
+        planned: Planned,
+        found: Found,
         surroundings: Surroundings,
+        related: Related,
     ) -> None:
-        """Take what the survey found.
+        """Take what the cycle knows before the round.
 
         ``rankable``: of every page of `blocks`, whether it may be ranked in this cycle; ``salt``: seed and
-        cycle of the draws; ``surroundings``: what related pages tell.
+        cycle of the draws; ``planned``: pages of the plan so far, whatever for; ``found``: the visits so far;
+        ``related``: what related pages tell the round.
         """
-        planned, found, spent, sums = seen
         self._store = store
         self._salt = draw_salt(*salt)
         self._found = found
         self._surroundings = surroundings
-        self._related = surroundings.seen_by(found, spent, sums)
+        self._related = related
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
         self._open = rankable.copy()

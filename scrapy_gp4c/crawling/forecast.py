@@ -7,18 +7,18 @@ make; further rounds look at what the rounds before have found, here nothing, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import UNPLANNED, Draws
-from scrapy_gp4c.crawling.imagined import Imagined, InMemory
-from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.imagined import InMemory
+from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
 from scrapy_gp4c.page_state.outcomes import FIRST, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.page_state.related import RoundState
-from scrapy_gp4c.policies.policy import Planned
+from scrapy_gp4c.policies.policy import Found, Planned
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.settings import Settings
@@ -83,18 +83,22 @@ def pages_before(store: PageStore) -> tuple[KnownPages, int]:
 
 
 def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
-    """The plan of a cycle. Raises PolicyError or ScoreError."""
-    imagined = Imagined(pages, cycle)
-    planner = _planner(imagined, settings)
+    """The plan of a cycle, and the visits that it would make. Raises PolicyError or ScoreError."""
+    planner = Planner(pages, settings, cycle)
+    planned: PlannedRound | None = planner.plan_first()
     rounds: list[Array] = []
-    while not planner.is_over:
-        if not planner.plan({"plan": imagined.counts}, Planned.of(imagined.visited)):
-            break
-        rounds.append(imagined.planned)
-        visits = _found(pages, imagined.planned["page"])
-        visits["kind"] = imagined.planned["kind"]
-        imagined.visit(visits)
-    return Forecast(cycle, rounds, imagined.counts, imagined.visited)
+    visits = np.empty(0, VISIT)
+    while planned is not None:
+        counts = planned.counts
+        plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
+        rounds.append(plan)
+        found = _found(pages, plan["page"])
+        found["kind"] = plan["kind"]
+        visits = np.concatenate((visits, found))
+        planned = None
+        if not planner.is_over:
+            planned = planner.plan_next(counts, Planned.of(visits), Found.of(visits))
+    return Forecast(cycle, rounds, counts, visits)
 
 
 def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[Forecast]:
@@ -118,7 +122,7 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
 
 def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Standing:
     """Where a page stands in the first round of a cycle. Raises PolicyError or ScoreError."""
-    planner = _planner(Imagined(pages, cycle), settings)
+    planner = Planner(pages, settings, cycle)
     function = settings.score_function
     state = state_of(pages, page, cycle, settings)
     score, tie = float(function.scores(state, cycle)[0]), state["draw"][0]
@@ -154,7 +158,7 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
     if function.expression is None or not TIMELESS.issuperset(function.columns):
         return False
     known = InMemory.of(pages, cycle - 1)
-    planner = _planner(Imagined(known, cycle), settings)
+    planner = Planner(known, settings, cycle)
     score = float(function.scores(state_of(known, page, cycle, settings), cycle)[0])
     higher = 0
     for block in planner.evidence(0, UNPLANNED, NOTHING).candidates():
@@ -167,10 +171,6 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
             lasting = np.logical_and.reduce(same)
             higher += int(np.count_nonzero((scores > score) & lasting))
     return higher >= budget
-
-
-def _planner(imagined: Imagined, settings: Settings) -> Planner:
-    return Planner(cast(PageStore, imagined), settings)
 
 
 def _found(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:

@@ -6,8 +6,8 @@ visits change as a fold would change a store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Unpack
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,11 @@ from scrapy_gp4c.page_state.blocks import unpack_extras
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import (
     TRUST,
-    CycleRecord,
-    PlanCounts,
-    RoundCounts,
     StoredGroups,
     StoredRequest,
 )
@@ -120,74 +116,3 @@ class InMemory:
         rows = visits["page"].astype(np.intp)
         columns.apply_visits(self.state, rows, visits, cycle)
         after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))
-
-
-class Imagined:
-    """A cycle over known pages: what is planned and visited in it is kept here alone."""
-
-    def __init__(self, known: KnownPages, cycle: int) -> None:
-        """Open a cycle."""
-        self._known = known
-        self.open_cycle = cycle
-        self.last_cycle = cycle - 1
-        self.pages = self.merged_pages = known.merged_pages
-        self.visited = np.empty(0, VISIT)
-        self.counts: PlanCounts = {}
-        """Of the rounds so far."""
-        self.planned = np.empty(0, PLAN)
-        """The last round's plan."""
-        self._rounds: list[RoundCounts] = []
-
-    def visit(self, visits: Array) -> None:
-        """Note visits, dtype `VISIT`."""
-        self.visited = np.concatenate((self.visited, visits))
-
-    def rounds(self) -> list[RoundCounts]:
-        """Rounds planned so far."""
-        return self._rounds
-
-    def add_round(self, chunks: Iterable[Array], seen: int, **about: Unpack[CycleRecord]) -> None:
-        """Take the plan of a round."""
-        self.planned = np.concatenate([*chunks, np.empty(0, PLAN)])
-        self.counts = about["plan"]
-        self._rounds = [*self._rounds, {"planned": len(self.planned), "seen": seen}]
-
-    def open_visits(self) -> Array:
-        """Visits so far."""
-        return self.visited
-
-    def commit(self) -> None:
-        """Write nothing."""
-
-    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """The pages before the cycle."""
-        return self._known.blocks(names)
-
-    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        """Columns of some pages before the cycle."""
-        return self._known.columns_of(pages, names)
-
-    def directories(self) -> Array:
-        """Directories of the pages."""
-        return self._known.directories()
-
-    def group_visits(self, cycle: int) -> Array:
-        """What the visits of a cycle before told of directories."""
-        return self._known.group_visits(cycle)
-
-    @property
-    def hints(self) -> SiteTrust:
-        """How far sites can be trusted."""
-        return self._known.hints
-
-    def requests(self, pages: Array) -> list[StoredRequest]:
-        """How some pages are requested."""
-        return self._known.requests(pages)
-
-    def clusters(self) -> StoredGroups | None:
-        """Clusters and links of the pages."""
-        return self._known.clusters()
-
-    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Visits of finished cycles."""
-        return self._known.visits(first_cycle, last_cycle)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.estimates import describe
-from scrapy_gp4c.crawling.plan_counts import has_cut
+from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest, samples_of
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.crawling.survey import some_columns
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.policies.policy import NOBODY, Chosen, Pages
-from scrapy_gp4c.policies.steps import Shard, Steps, divided
+from scrapy_gp4c.policies.policy import Pages
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
@@ -34,44 +34,25 @@ class Waiting(NamedTuple):
     """What they draw in this cycle."""
 
 
-class FirstVisits(NamedTuple):
-    """Pages that a cycle plans to fetch for the first time."""
+def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
+    """Pages that a cycle fetches for the first time, in order: all that are due, if there is no cap.
 
-    pages: Pages
-    """Those of the store, in order."""
-    all: int
-    """Those of all shards where a cap is on all; else 0: nobody asks."""
-
-
-def first_visits(
-    store: PageStore, settings: Settings, cycle: int, shard: Shard, due: Pages
-) -> Steps[FirstVisits]:
-    """Which of the pages that were never fetched a cycle visits: all, if there is no cap.
-
-    ``due``: those of the store that it could visit, ids ascending, each one below `merged_pages`.
+    ``due``: pages that were never fetched and may be visited, ids ascending, each one below `merged_pages`.
     """
     most, most_of_site = settings.new_pages, settings.new_pages_per_site
-    if most is None and most_of_site is None:
-        return FirstVisits(due, 0)
-    candidates = NOBODY
-    if len(due):
-        columns = some_columns(store, due, ("group", "entered", "key"))
-        sites = store.directories()["site"][columns["group"]]
-        drawn = draws(columns["key"], settings.seed, cycle)
-        candidates = by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)
-    if most is None:
-        return FirstVisits(candidates.pages, 0)
-    found = yield from divided(candidates.first, most, shard)
-    return FirstVisits(found.own.pages, found.all)
+    if (most is None and most_of_site is None) or not len(due):
+        return due
+    columns = some_columns(pages, due, ("group", "entered", "key"))
+    sites = pages.directories()["site"][columns["group"]]
+    drawn = draws(columns["key"], settings.seed, cycle)
+    return by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)[:most]
 
 
-def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Chosen:
+def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
     """All pages that may have their first visit, in order: the first of each site, then the second of each.
 
     Within a site, and of one turn, those come first that became known first, then those with the smallest
-    draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none. The scores say
-    turn and cycle of discovery, exactly as long as turns times cycles are below 2**53. A site with many pages
-    thus takes no turn of another, and what the order follows from is the same wherever other sites are kept.
+    draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none.
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
@@ -79,11 +60,10 @@ def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Chosen:
     starts = np.flatnonzero(np.diff(site[by_site], prepend=-1))
     turn = np.empty(len(site), np.int64)
     turn[by_site] = np.arange(len(site)) - np.repeat(starts, np.diff(starts, append=len(site)))
-    scores = (-(turn * (cycle + 1) + entered)).astype(np.float64)
-    order = np.lexsort((waiting.drawn, -scores))
+    order = np.lexsort((waiting.drawn, entered, turn))
     if most_of_site is not None:
         order = order[turn[order] < most_of_site]
-    return Chosen(waiting.pages[order], scores[order], None, ties=waiting.drawn[order])
+    return np.asarray(waiting.pages[order])
 
 
 class NewPages:

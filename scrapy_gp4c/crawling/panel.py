@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.estimates import Tally, estimates
 from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.plan_counts import cuts_of, has_cut, ranks_all, share_of, spent_of
+from scrapy_gp4c.crawling.planning import has_cut, ranks_all
 from scrapy_gp4c.crawling.shadows import Apart, OwnVisits, enter, own_visits, remember
-from scrapy_gp4c.crawling.surroundings import Surroundings
+from scrapy_gp4c.crawling.surroundings import KnownPages, Surroundings
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state.blocks import EXTRAS
@@ -38,7 +38,7 @@ from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals, 
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, RoundCounts
+from scrapy_gp4c.store.records import CycleRecord
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -54,7 +54,8 @@ class Choice(NamedTuple):
 
 
 def choose(
-    store: PageStore,
+    pages: KnownPages,
+    visits: Array,
     shadows: Array,
     record: CycleRecord,
     warmup_visits: int,
@@ -62,40 +63,41 @@ def choose(
 ) -> Choice:
     """Tell which shadows the open cycle, of `record` and not yet folded, would have visited.
 
-    ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before left them. They take part in the ranking of every
-    round by the formula, clock and seed of the record, even if settings have changed since the cycle was
-    planned. ``own``: see `functions.recorded`, as for what it raises.
+    ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
+    left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
+    if settings have changed since the cycle was planned. ``own``: see `functions.recorded`, as for what it
+    raises.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
     if ranks_all(plan):
         return Choice(np.ones(len(shadows), np.bool_))
-    if not spent_of(plan):
+    if not plan["ranked"]:
         return Choice(visited)
     function = functions.recorded(record["formula"], own).on_clock(record["clock"])
     needed = ("n", *columns_read(function, TOP_K))
-    surroundings = Surroundings(store, cycle, needed)
+    surroundings = Surroundings(pages, cycle, needed)
     columns = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
-    visits, pages = store.open_visits(), None
+    own_pages = None
     if surroundings.is_needed:
-        pages, position = own_visits(store, shadows, visits, cycle)
-        columns["group"] = pages.state["group"]
+        own_pages, position = own_visits(pages, shadows, visits, cycle)
+        columns["group"] = own_pages.state["group"]
         columns = dict(surroundings.columns(columns, shadows["page"]))
-    columns |= _growth(store, shadows["page"], needed)
+    columns |= _growth(pages, shadows["page"], needed)
     found = Found.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
-    for (score, tie), seen, spent, sums in _rounds(record):
-        related = surroundings.seen_by(found.first(seen), spent, sums)
+    for (score, tie), seen, spent in _rounds(record):
+        related = surroundings.seen_by(found.first(seen), spent)
         told: Tells = related
-        if pages is not None:
-            told = Apart(related, shadows, pages.only(position < seen), cycle)
+        if own_pages is not None:
+            told = Apart(related, shadows, own_pages.only(position < seen), cycle)
         state = RoundState(columns, slice(None), told, draw)
         scores = function.scores(state, cycle)
         visited |= (scores > score) | ((scores == score) & (state["draw"] <= np.uint64(tie)))
-    return Choice(visited, pages)
+    return Choice(visited, own_pages)
 
 
-def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
+def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
     """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
     not."""
     names = [
@@ -106,7 +108,7 @@ def _growth(store: PageStore, pages: Array, needed: Sequence[str]) -> Columns:
     if not names:
         return {}
     order = np.argsort(pages)
-    state = store.columns_of(pages[order])
+    state = known.columns_of(pages[order])
     return {name: state[name][np.argsort(order)] for name in names if name in state}
 
 
@@ -118,40 +120,35 @@ class _Ranking(NamedTuple):
     """Visits that it saw."""
     spent: float
     """Share of the budget that the rounds before used."""
-    sums: list[int] | None
-    """Over the pages of all shards; None: there are no others."""
 
 
 def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
-    plan, whole = record["plan"], record["plan"].get("whole")
-    beside = sum(plan[kind] for kind in ("panel", "warmup", "new")) if "cuts" in plan else 0
-    beside += plan.get("hub", 0)
-    # Nothing that the version before could score by looked at the round.
-    rounds = record["rounds"] if "cuts" in plan else [RoundCounts(planned=0, seen=0)]
+    plan = record["plan"]
+    beside = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
     planned = 0
-    for number, (cut, counts) in enumerate(zip(cuts_of(plan) or (), rounds, strict=False)):
-        spent = max(0, planned - beside) if whole is None else sum(whole["ranked"][:number])
+    for cut, counts in zip(plan["cuts"] or (), record["rounds"], strict=False):
         if cut is not None:
-            sums = None if whole is None else whole["sums"][number]
-            yield _Ranking(cut, counts["seen"], share_of(plan.get("budget", 0), spent), sums)
+            spent = max(0, planned - beside)
+            yield _Ranking(cut, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0)
         planned += counts["planned"]
 
 
 def advance(
-    store: PageStore,
+    pages: KnownPages,
+    visits: Array,
     shadows: Array,
     record: CycleRecord,
     warmup_visits: int,
     distance_bits: int,
     own: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
-    """Take the shadows through the open cycle of a store, whose record has all rounds.
+    """Take the shadows through a cycle that is over and not yet folded, whose record has all rounds.
 
-    ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before left them. ``own``: as for `choose`.
+    ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
+    left them; ``own``: as for `choose`.
     A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
     stays as it is; the next judged visit covers the time since.
     """
-    visits = store.open_visits()
     judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
     _, rows, of_visit = np.intersect1d(
         shadows["page"], judged_visits["page"], assume_unique=True, return_indices=True
@@ -160,7 +157,7 @@ def advance(
     compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
     current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
     outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
-    choice = choose(store, shadows, record, warmup_visits, own)
+    choice = choose(pages, visits, shadows, record, warmup_visits, own)
     visited = choice.visited[rows]
     tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
 
@@ -176,24 +173,6 @@ def advance(
     return shadows, tally
 
 
-class OnPanel(NamedTuple):
-    """What a cycle found by a panel, in one store or shard."""
-
-    tally: Tally
-    copies: int
-    """Pages with a copy, and not gone, before the cycle."""
-    judged: int
-    changed: int
-    first: int
-    """Visits, as are the two before."""
-    weight: float
-    """Of the shadows' pages."""
-    current: float
-    """Weight of those whose copy is current."""
-    weighed: bool
-    """Whether any of them weighs other than 1."""
-
-
 def close_cycle(
     store: PageStore,
     record: CycleRecord,
@@ -201,8 +180,8 @@ def close_cycle(
     warmup_visits: int,
     distance_bits: int,
     own: ScoreFunction | None = None,
-) -> OnPanel | None:
-    """Advance the shadows of the open cycle and return what they tell, for `estimated`.
+) -> dict[str, Any] | None:
+    """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
 
     None where there is no panel, no cut, or no function that the formula of the record may be taken for.
 
@@ -218,31 +197,21 @@ def close_cycle(
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
     shadows = np.concatenate((shadows, enter(entering, store.columns_of(entering))))
     try:
-        shadows, tally = advance(store, shadows, record, warmup_visits, distance_bits, own)
+        shadows, tally = advance(store, visits, shadows, record, warmup_visits, distance_bits, own)
     except (ScoreError, ExpressionError):
         return None
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
-    weight = weighed(store, shadows, distance_bits)
-    return OnPanel(tally, plan["copies"], judged, changed, first, *weight)
+    found = estimates(tally, plan["copies"], judged, changed, first)
+    freshness = weighted_freshness(store, shadows, distance_bits)
+    if found is not None and freshness is not None:
+        found["weighted_freshness"] = freshness
+    return found
 
 
-def estimated(found: Sequence[OnPanel]) -> dict[str, Any] | None:
-    """What all shards, or one store, tell of all pages; None where there is nothing to tell by."""
-    if not found:
-        return None
-    tally = Tally(*map(sum, zip(*(one.tally for one in found), strict=True)))
-    copies, judged, changed, first = map(sum, zip(*(one[1:5] for one in found), strict=True))
-    told = estimates(tally, copies, judged, changed, first)
-    weight = sum(one.weight for one in found)
-    if told is not None and weight and any(one.weighed for one in found):
-        told["weighted_freshness"] = sum(one.current for one in found) / weight
-    return told
-
-
-def weighed(store: PageStore, shadows: Array, distance_bits: int) -> tuple[float, float, bool]:
-    """What weighted freshness (Olston & Najork 2010, WF) follows from, see `OnPanel`.
+def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:
+    """Share of weight whose copy is current (Olston & Najork 2010, WF); None: all pages weigh 1, or nothing.
 
     ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.
     """
@@ -251,5 +220,6 @@ def weighed(store: PageStore, shadows: Array, distance_bits: int) -> tuple[float
     weight = store.columns_of(pages[order])["weight"]
     current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
     is_current = ~differ(current, copy, distance_bits)
-    is_weighed = bool((weight != weights.USUAL).any())
-    return float(weight.sum()), float(weight[is_current].sum()), is_weighed
+    if not weight.any() or not (weight != weights.USUAL).any():
+        return None
+    return float(weight[is_current].sum()) / float(weight.sum())

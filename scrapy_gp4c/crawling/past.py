@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.plan_counts import cuts_of
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import Columns, is_awake, stages
@@ -77,7 +76,7 @@ def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings)
         return "never fetched, and not among the first visits of the cycle (GP4C_NEW_PAGES)"
     if stage.warming[0]:
         return "in warm-up, yet the cycle ended without its visit"
-    if plan is None or not (cuts := cuts_of(plan)):
+    if plan is None or not (cuts := plan["cuts"]):
         return "not chosen"
     lowest = [cut for cut in cuts if cut is not None]
     if not lowest:

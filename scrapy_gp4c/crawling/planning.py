@@ -1,99 +1,94 @@
-"""Planning a cycle: the policy's rounds, and what goes beside them whatever the policy.
+"""Planning a cycle: survey, new pages, hubs, control group, the policy's rounds, and warm-up.
 
-In round 0 hubs come first, so that what they bring is fetched in the same cycle, then the panel, the policy's
-pages, pages in warm-up, and pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns). Hubs, panel
-and chosen pages together fill the budget; the others are outside it. A round's plan is committed before its
-first request, with the number of logged visits that it saw.
-
-Shards, each with all pages of its sites, plan as one store would, in steps: `scrapy_gp4c.policies.steps`.
+In round 0 hubs come first, so that what they bring is fetched in the same cycle, then the control group, the
+policy's pages, pages in warm-up, and pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns).
+Hubs, control group and chosen pages together fill the budget; the others are outside it. Planning only reads:
+a crawl writes the plan (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import UNPLANNED, LiveEvidence, Seen
-from scrapy_gp4c.crawling.hubs import Hubs
-from scrapy_gp4c.crawling.new_pages import FirstVisits, first_visits
-from scrapy_gp4c.crawling.plan_counts import extended, is_spent, share_of, share_of_all, spent_of
-from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
-from scrapy_gp4c.crawling.survey import Survey, survey
-from scrapy_gp4c.crawling.undivided import check_divisible
+from scrapy_gp4c.crawling.evidence import UNPLANNED, LiveEvidence
+from scrapy_gp4c.crawling.new_pages import first_visits
+from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
+from scrapy_gp4c.crawling.survey import Survey, some_columns, survey
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import (
-    NOBODY,
-    Chosen,
-    Found,
-    Pages,
-    Planned,
-    PolicySettings,
-    Round,
-    check_order,
-    choose,
-    quota_of,
-)
-from scrapy_gp4c.policies.steps import ONLY, Division, Shard, Steps, alone, divided, summed
+from scrapy_gp4c.policies.budget import budget_pages
+from scrapy_gp4c.policies.policy import NOBODY, Chosen, Found, Pages, Planned, PolicySettings, Round, choose
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord, PlanCounts, WholePlan
+from scrapy_gp4c.store.records import PlanCounts
 
-CHUNK: Final = 16_384
+Array = npt.NDArray[Any]
+
+CHUNK_PAGES: Final = 16_384
 
 
-class Opening(NamedTuple):
-    """What is settled for all rounds of a cycle before the first, as nothing that it finds has a say."""
+class PlannedRound(NamedTuple):
+    """The plan of one round."""
+
+    parts: dict[int, Chosen]
+    """Kind of visit -> its pages; the first part is visited first."""
+    counts: PlanCounts
+    """Of the cycle, this round included."""
+
+    def chunks(self) -> Iterator[Array]:
+        """The plan in chunks of dtype `PLAN`, first to visit first."""
+        for kind, chosen in self.parts.items():
+            kinds = chosen.kinds_of_pages()
+            for start in range(0, len(chosen.pages), CHUNK_PAGES):
+                rows = slice(start, start + CHUNK_PAGES)
+                chunk = np.zeros(len(chosen.pages[rows]), PLAN)
+                chunk["page"] = chosen.pages[rows]
+                chunk["kind"] = kinds[rows] if kind == RANKED else kind
+                chunk["score"] = chosen.scores[rows]
+                yield chunk
+
+
+class FirstRound(NamedTuple):
+    """What round 0 visits whatever the policy chooses."""
 
     budget: int
-    """Visits that the policy may choose, in all shards: panel and hubs come first."""
+    """Visits that the policy may choose in all rounds of the cycle."""
     hubs: Chosen
-    share: float
-    """Of the pages that the policy may choose from, what the shard has."""
-
-
-class Beginning(NamedTuple):
-    """What round 0 needs besides."""
-
-    opening: Opening
-    new: FirstVisits
-    known: int
-    """Pages of all shards."""
-    rankable: int
-    """Those of them that the policy may choose from."""
-    sums: tuple[int, ...]
-    """What scores read over the pages of all shards."""
+    new: Pages
 
 
 class Planner:
-    """The rounds of one cycle, planned one after the other."""
+    """Plans the rounds of one cycle, one after the other."""
 
-    def __init__(self, store: PageStore, settings: Settings, shard: Shard = ONLY) -> None:
-        """Take a store; ``settings``: those that its open cycle was begun with, see `begun.as_begun`.
+    def __init__(self, pages: KnownPages, settings: Settings, cycle: int, planned_rounds: int = 0) -> None:
+        """Plan a cycle over the pages that the last one left.
 
-        Raises SettingsError where they cannot plan for shards.
+        ``settings``: those that the cycle was begun with, see `begun.as_begun`; ``planned_rounds``: rounds
+        that an interrupted run has planned.
         """
-        check_divisible(settings, shard.of)
-        self._store = store
+        self._pages = pages
         self._settings = settings
-        self._shard = shard
-        self._cycle = store.open_cycle or store.last_cycle + 1
+        self._cycle = cycle
         self._policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
-        read = table.columns_read(settings.score_function, settings.policy)
-        self._surroundings = Surroundings(store, self._cycle, read)
+        columns = table.columns_read(settings.score_function, settings.policy)
+        self._surroundings = Surroundings(pages, cycle, columns)
         self._survey: Survey | None = None
-        self._opening: Opening | None = None
-        self._beginning: Beginning | None = None
+        self._first: FirstRound | None = None
         self._stopped = False
-        self.planned_rounds = len(store.rounds())
-        """Rounds whose plan is committed."""
+        self.planned_rounds = planned_rounds
+
+    @classmethod
+    def of(cls, store: PageStore, settings: Settings) -> Planner:
+        """Planner of a store's open cycle, or of its next one if none is open."""
+        return cls(store, settings, store.open_cycle or store.last_cycle + 1, len(store.rounds()))
 
     @property
     def policy_name(self) -> str:
-        """What the policy is called."""
+        """Name of the policy."""
         return self._policy.name
 
     @property
@@ -110,45 +105,67 @@ class Planner:
         """Plan no further round."""
         self._stopped = True
 
-    def plan(self, record: CycleRecord, planned: Planned, awaited: bool = False) -> bool:
-        """Plan the next round of a store with all pages, see `steps`."""
-        return alone(self.steps(record, planned, awaited))
+    def plan_first(self) -> PlannedRound:
+        """Plan round 0. Raises PolicyError or ScoreError."""
+        known, first, chosen = self._surveyed(), self._first_round(), self.first_choice()
+        panel, warmup, due = (known.due[kind] for kind in (PANEL, WARMUP, NEW))
+        parts = {
+            HUB: first.hubs,
+            PANEL: _unscored(panel),
+            RANKED: chosen,
+            WARMUP: _unscored(warmup),
+            NEW: _unscored(first.new),
+        }
+        counts = PlanCounts(
+            known=self._pages.merged_pages,
+            due=len(due) + len(warmup),
+            copies=known.copies,
+            rankable=known.rankable_pages - len(first.hubs.pages),
+            budget=first.budget,
+            cuts=[],
+            hub=len(first.hubs.pages),
+            panel=len(panel),
+            ranked=0,
+            warmup=len(warmup),
+            new=len(first.new),
+        )
+        return self._planned(PlannedRound(parts, counts))
 
-    def steps(
-        self, record: CycleRecord, planned: Planned, awaited: bool = False, seen: int | None = None
-    ) -> Steps[bool]:
-        """Plan the next round and commit it; False: a policy with as many rounds as it takes has nothing now.
+    def plan_next(
+        self, counts: PlanCounts, planned: Planned, visits: Found, awaited: bool = False
+    ) -> PlannedRound | None:
+        """Plan the round that follows; None: a policy with as many rounds as it takes has nothing now.
 
-        ``record``: the cycle's; ``planned``: the pages of its earlier rounds; ``awaited``: whether some
-        of them have no outcome yet, so that it may have something later; ``seen``: visits of the cycle that
-        a round may see which others have heard of before a kill, None: all so far. Raises PolicyError,
-        ScoreError.
+        ``counts``: of the rounds before; ``planned``: their pages; ``visits``: what the cycle has found;
+        ``awaited``: whether some of these pages have no outcome yet, so that the policy may have something
+        later. Raises PolicyError or ScoreError.
         """
-        number, found = self.planned_rounds, NOTHING
-        if number:
-            counts = record["plan"]
-            if self._opening is None and "budget" in counts:
-                hubs = planned.pages[planned.kinds == HUB]
-                self._opening = Opening(counts["budget"], _unscored(hubs), share_of_all(counts))
-            found = self._found(seen)
-            division, sums = yield from self._divided(number, spent_of(counts), planned, found)
-            if self.rounds is None and not division.all:
-                self._stopped = not awaited or is_spent(counts)
-                return False
-            parts = {RANKED: division.own}
-        else:
-            division, sums = yield from self._divided(0, 0, UNPLANNED, NOTHING)
-            counts, parts = self._first((yield from self._begun()), division.own)
-        counts = extended(counts, division, sums)
-        self._store.add_round(_chunks(parts), seen=len(found.pages), plan=counts)
-        self.planned_rounds += 1
-        self._stopped = self.rounds is None and is_spent(counts)
-        if self.rounds == number + 1:
-            self._survey = None
-        return True
+        if self._first is None:
+            hubs = _unscored(planned.pages[planned.kinds == HUB])
+            self._first = FirstRound(counts["budget"], hubs, NOTHING.pages)
+        chosen = self.choice(self.planned_rounds, counts["ranked"], planned, visits)
+        if self.rounds is None and not len(chosen.pages):
+            self._stopped = not awaited or is_spent(counts)
+            return None
+        return self._planned(PlannedRound({RANKED: chosen}, counts))
 
-    def seeds(self, visits: npt.NDArray[Any], planned: Planned) -> int:
-        """How many samples the policy has followed in the open cycle; 0 of one that follows none."""
+    def _planned(self, round: PlannedRound) -> PlannedRound:
+        """Count the policy's pages of a round as planned."""
+        chosen, counts = round.parts[RANKED], round.counts
+        divides = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
+        extended: PlanCounts = {
+            **counts,
+            "cuts": [*(counts["cuts"] or ()), chosen.cut] if divides else None,
+            "ranked": counts["ranked"] + len(chosen.pages),
+        }
+        self.planned_rounds += 1
+        self._stopped = self.rounds is None and is_spent(extended)
+        if self.rounds == self.planned_rounds:
+            self._survey = None  # two bytes a page
+        return round._replace(counts=extended)
+
+    def seeds(self, visits: Array, planned: Planned) -> int:
+        """How many samples the policy has followed in the cycle; 0 of one that follows none."""
         count = getattr(self._policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
@@ -156,145 +173,106 @@ class Planner:
         return int(count(Round(self._cycle, self.planned_rounds, 0), evidence))
 
     def first_choice(self) -> Chosen:
-        """What the policy chooses in round 0 of the open cycle, or of the next if none is open."""
+        """What the policy chooses in round 0."""
         return self.choice(0, 0, UNPLANNED, NOTHING)
 
-    def choice(self, number: int, spent: int, planned: Planned, found: Found) -> Chosen:
-        """What the policy chooses in a round, of a store with all pages.
+    def choice(self, number: int, spent: int, planned: Planned, visits: Found) -> Chosen:
+        """What the policy chooses in a round.
 
         ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these
-        rounds; ``found``: the visits that it may see. Raises PolicyError or ScoreError.
+        rounds; ``visits``: those that it may see. Raises PolicyError or ScoreError.
         """
-        return alone(self._divided(number, spent, planned, found))[0].own
+        round = Round(self._cycle, number, max(0, self._first_round().budget - spent))
+        return choose(self._policy, round, self.evidence(spent, planned, visits))
 
-    def evidence(self, spent: int, planned: Planned, found: Found) -> LiveEvidence:
-        """What the policy may look at in a round of a store with all pages, see `choice`."""
-        return alone(self._evidence(spent, planned, found))[0]
-
-    def _divided(
-        self, number: int, spent: int, planned: Planned, found: Found
-    ) -> Steps[tuple[Division, tuple[int, ...]]]:
-        """The policy's pages of a round, and the sums that scores read."""
-        evidence, sums = yield from self._evidence(spent, planned, found)
-        opening = yield from self._open()
-        round = Round(self._cycle, number, max(0, opening.budget - spent))
-        quota = quota_of(self._policy, round)
-        if quota is None:
-            chosen = choose(self._policy, round, evidence)
-            return Division(chosen, len(chosen.pages)), sums
-
-        def best(most: int) -> Chosen:
-            asked = round._replace(most=most)
-            chosen = choose(self._policy, asked, evidence)
-            check_order(self._policy, asked, chosen)
-            return chosen.first(most)
-
-        return (yield from divided(best, quota, self._shard, opening.share)), sums
-
-    def _evidence(
-        self, spent: int, planned: Planned, found: Found
-    ) -> Steps[tuple[LiveEvidence, tuple[int, ...]]]:
-        opening = yield from self._open()
-        if found is NOTHING:
-            sums = (yield from self._begun()).sums
-        else:
-            own = self._surroundings.sums(found)
-            sums = (yield from summed(*own)) if own else own
-        hubs = opening.hubs.pages
+    def evidence(self, spent: int, planned: Planned, visits: Found) -> LiveEvidence:
+        """What the policy may look at in a round, see `choice`."""
+        first = self._first_round()
+        hubs = first.hubs.pages
         taken = Planned(
             np.concatenate((planned.pages, hubs)),
             np.concatenate((planned.kinds, np.full(len(hubs), HUB, np.uint8))),
         )
-        seen = Seen(taken, found, share_of(opening.budget, spent), sums)
+        share = spent / first.budget if first.budget else 0.0
+        related = self._surroundings.seen_by(visits, share)
         salt = self._settings.seed, self._cycle
-        return LiveEvidence(self._store, self._surveyed().rankable, salt, seen, self._surroundings), sums
+        rankable = self._surveyed().rankable
+        return LiveEvidence(self._pages, rankable, salt, taken, visits, self._surroundings, related)
 
-    def _open(self) -> Steps[Opening]:
-        return self._opening or (yield from self._begun()).opening
-
-    def _begun(self) -> Steps[Beginning]:
-        """Sum up all shards; then choose new pages, and hubs beside those."""
-        if self._beginning is not None:
-            return self._beginning
-        known, hubs = self._surveyed(), Hubs(self._store, self._settings, self._cycle)
-        own, of_hubs = self._surroundings.sums(NOTHING), hubs.sums()
-        due, any_hubs = known.due[NEW], int(np.count_nonzero(known.hubs))
-        counted = self._store.pages, known.alive, len(known.due[PANEL]), len(due), known.rankable_pages
-        totals = yield from summed(*counted, any_hubs, *own, *of_hubs)
-        pages, alive, panel, waiting, rankable, any_hubs, *sums = totals
-        new = FirstVisits(due, 0)
-        if waiting:
-            new = yield from first_visits(self._store, self._settings, self._cycle, self._shard, due)
-        beside_panel = max(0, self._settings.budget_pages(alive) - panel)
-        most, chosen = hubs.most(beside_panel), Division(NOBODY, 0)
-        if any_hubs and most:
-            left = np.setdiff1d(due, new.pages) if len(new.pages) < len(due) else NOTHING.pages
-            best = hubs.choose(hubs.awake(known.hubs, left), most, sums[len(own) :])
-            chosen = yield from divided(best.first, most, self._shard)
-        rankable -= chosen.all
-        share = share_of(rankable, known.rankable_pages - len(chosen.own.pages))
-        self._opening = Opening(beside_panel - chosen.all, chosen.own, share)
-        self._beginning = Beginning(self._opening, new, pages, rankable, tuple(sums[: len(own)]))
-        return self._beginning
+    def _first_round(self) -> FirstRound:
+        if self._first is None:
+            known, settings = self._surveyed(), self._settings
+            budget = max(0, settings.budget_pages(known.alive) - len(known.due[PANEL]))
+            new = first_visits(self._pages, settings, self._cycle, known.due[NEW])
+            hubs = NOBODY
+            if settings.discovery:
+                waiting = np.setdiff1d(known.due[NEW], new)
+                is_open = without_sites_of(self._pages, known.hubs, waiting)
+                hubs = best_hubs(self._pages, settings, self._cycle, is_open, budget)
+            self._first = FirstRound(budget - len(hubs.pages), hubs, new)
+        return self._first
 
     def _surveyed(self) -> Survey:
         if self._survey is None:
-            self._survey = survey(self._store, self._settings, self._cycle)
+            self._survey = survey(self._pages, self._settings, self._cycle)
         return self._survey
 
-    def _found(self, seen: int | None) -> Found:
-        self._store.commit()  # what a plan has seen must be there after a kill
-        return Found.of(self._store.open_visits()[:seen])
 
-    def _first(self, begun: Beginning, chosen: Chosen) -> tuple[PlanCounts, dict[int, Chosen]]:
-        """Counts of round 0, but for the policy's pages, and its pages."""
-        known, (budget, hubs, _) = self._surveyed(), begun.opening
-        new, warmup, panel = (known.due[kind] for kind in (NEW, WARMUP, PANEL))
-        parts = {
-            HUB: hubs,
-            PANEL: _unscored(panel),
-            RANKED: chosen,
-            WARMUP: _unscored(warmup),
-            NEW: _unscored(begun.new.pages),
-        }
-        counts = PlanCounts(
-            known=self._store.pages,
-            due=len(new) + len(warmup),
-            copies=known.copies,
-            rankable=known.rankable_pages - len(hubs.pages),
-            budget=budget,
-            cuts=[],
-            hub=len(hubs.pages),
-            panel=len(panel),
-            ranked=0,
-            warmup=len(warmup),
-            new=len(begun.new.pages),
-        )
-        if self._shard.of > 1:
-            counts["whole"] = WholePlan(
-                shards=self._shard.of,
-                known=begun.known,
-                new=begun.new.all,
-                rankable=begun.rankable,
-                ranked=[],
-                sums=[],
-            )
-        return counts, parts
+def best_hubs(
+    pages: KnownPages, settings: Settings, cycle: int, is_hub: npt.NDArray[np.bool_], budget: int
+) -> Chosen:
+    """The hubs that a cycle visits, best first: the share ``GP4C_DISCOVERY`` of its budget, at least one.
+
+    ``is_hub``: ``[P]``; ``budget``: visits of the cycle that the control group leaves. Raises ScoreError.
+    """
+    wanted = min(budget, budget_pages(settings.discovery, budget)) if settings.discovery else 0
+    if wanted < 1 or not is_hub.any():
+        return NOBODY
+    surroundings = Surroundings(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
+    related = surroundings.seen_by(NOTHING, spent=0.0)
+    salt = settings.seed, cycle
+    evidence = LiveEvidence(pages, is_hub, salt, UNPLANNED, NOTHING, surroundings, related)
+    policy = table.TOP_K.make(PolicySettings(settings.discovery_function, settings.seed))
+    return choose(policy, Round(cycle, 0, wanted), evidence)
 
 
-def _unscored(pages: Pages) -> Chosen:
+def without_sites_of(
+    pages: KnownPages, is_hub: npt.NDArray[np.bool_], waiting: Pages
+) -> npt.NDArray[np.bool_]:
+    """The hubs, ``[P]``, but for those of sites that have pages which wait for a later cycle.
+
+    Such a site, as a calendar without end, needs no visits for more of them. ``waiting``: ids ascending.
+    """
+    rows = np.flatnonzero(is_hub).astype(np.uint32)
+    if not len(waiting) or not len(rows):
+        return is_hub
+    left = is_hub.copy()
+    left[rows] = ~np.isin(sites_of(pages, rows), sites_of(pages, waiting))
+    return left
+
+
+def sites_of(pages: KnownPages, some: Pages) -> npt.NDArray[np.uint64]:
+    """Key of the site of each of some pages; ids ascending."""
+    group = some_columns(pages, some, ("group",))["group"]
+    keys: npt.NDArray[np.uint64] = pages.directories()["site"][group]
+    return keys
+
+
+def ranks_all(counts: PlanCounts) -> bool:
+    """Tell whether the policy chose all pages that it could choose from."""
+    return counts["ranked"] == counts["rankable"]
+
+
+def is_spent(counts: PlanCounts) -> bool:
+    """Tell whether a cycle's rounds have chosen all that the policy may choose."""
+    return counts["ranked"] >= counts["budget"]
+
+
+def has_cut(counts: PlanCounts) -> bool:
+    """Tell whether a score divides the pages that the policy chose from the others, for the control group."""
+    return counts["cuts"] is not None or ranks_all(counts)
+
+
+def _unscored(pages: Sequence[int] | Pages) -> Chosen:
     """Pages that no score chose."""
-    return Chosen(pages, np.full(len(pages), np.nan), None)
-
-
-def _chunks(parts: dict[int, Chosen]) -> Iterator[npt.NDArray[Any]]:
-    """The plan in chunks of dtype `PLAN`, first to visit first."""
-    for kind, chosen in parts.items():
-        pages, kinds = chosen.pages, chosen.kinds_of_pages()
-        for start in range(0, len(pages), CHUNK):
-            rows = slice(start, start + CHUNK)
-            chunk = np.zeros(len(pages[rows]), PLAN)
-            chunk["page"] = pages[rows]
-            chunk["kind"] = kinds[rows] if kind == RANKED else kind
-            chunk["score"] = chosen.scores[rows]
-            yield chunk
+    return Chosen(np.asarray(pages, np.uint32), np.full(len(pages), np.nan), None)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
@@ -30,7 +31,6 @@ from scrapy_gp4c.page_state.related import (
 )
 from scrapy_gp4c.scoring import rates, terminals
 from scrapy_gp4c.scoring.terminals import Array
-from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import SHADOW
 
 Bools = npt.NDArray[np.bool_]
@@ -65,19 +65,19 @@ class OwnVisits(NamedTuple):
 
 
 def own_visits(
-    store: PageStore, shadows: Array, visits: Array, cycle: int
+    pages: KnownPages, shadows: Array, visits: Array, cycle: int
 ) -> tuple[OwnVisits, npt.NDArray[np.intp]]:
     """What the open cycle visited the pages of shadows for, and each visit's place (none: behind all)."""
-    pages = np.ascontiguousarray(shadows["page"])
-    order = np.argsort(pages)
+    ids = np.ascontiguousarray(shadows["page"])
+    order = np.argsort(ids)
     place_of = np.argsort(order)
-    state = {name: column[place_of] for name, column in store.columns_of(pages[order]).items()}
+    state = {name: column[place_of] for name, column in pages.columns_of(ids[order]).items()}
     places = np.flatnonzero(among(visits["outcome"], JUDGED))
-    _, rows, found = np.intersect1d(pages, visits["page"][places], assume_unique=True, return_indices=True)
-    judged, changed = np.zeros((2, len(pages)), np.bool_)
+    _, rows, found = np.intersect1d(ids, visits["page"][places], assume_unique=True, return_indices=True)
+    judged, changed = np.zeros((2, len(ids)), np.bool_)
     judged[rows] = True
     changed[rows] = visits["outcome"][places[found]] == CHANGED
-    position = np.full(len(pages), len(visits))
+    position = np.full(len(ids), len(visits))
     position[rows] = places[found]
     predicted = rates.whole_units(terminals.change_probability(state, cycle)) * judged
     return OwnVisits(state, judged, changed, predicted), position

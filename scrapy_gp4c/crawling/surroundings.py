@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, Final, Protocol
 
@@ -26,7 +26,7 @@ from scrapy_gp4c.page_state.groups import (
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, SiteSums
 from scrapy_gp4c.policies.policy import Found
-from scrapy_gp4c.scoring import discovery, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, terminals, weights
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -80,7 +80,6 @@ class Surroundings:
         """Whether anything of other pages is read."""
         looks_back = any(name.startswith("surprise") for name in columns)
         self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
-        self._is_shrunk, self._is_claimed = "near" in columns, not KINDS_OF.keys().isdisjoint(columns)
         self._last: tuple[Found, Array] = NOTHING, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
         beside = ("group", "last_cycle") if self.is_needed else ()
@@ -89,28 +88,15 @@ class Surroundings:
         self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
-    def sums(self, found: Found) -> tuple[int, ...]:
-        """What these pages add to the sums that a round reads over all pages of the crawl."""
-        near = self._recent(found).counted if self._is_shrunk else ()
-        if not self._is_claimed:
-            return near
-        return *near, *hints.of_all_sites(self._store.hints.trust()["counts"]).ravel().tolist()
-
-    def seen_by(self, found: Found, spent: float, sums: Sequence[int] | None = None) -> Related:
+    def seen_by(self, found: Found, spent: float) -> Related:
         """What a round may read that has seen these visits of the cycle.
 
-        ``spent``: share of the cycle's budget that the rounds before have used; ``sums``: what `sums` of all
-        shards add up to, None: the store has all pages.
+        ``spent``: share of the cycle's budget that the rounds before have used.
         """
         recent = self._recent(found)._replace(spent=spent)
-        everywhere = None
-        if sums is not None and self._is_shrunk:
-            recent = recent._replace(crawl=(sums[0], sums[1]))
-        if sums is not None and self._is_claimed:
-            everywhere = np.array(sums[-hints.SUMS :], np.int64).reshape(len(hints.KINDS), 2, 2)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
         clustered = self.clusters.seen_by(found) if self._is_clustered else None
-        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle, everywhere))
+        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle))
         return Related(known, recent, lambda: self._site_sums, clustered, claims)
 
     def _recent(self, found: Found) -> Recent:

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import NEW, PANEL, WARMUP
 from scrapy_gp4c.policies.policy import Pages
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
 
 READ: Final = {
     "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle",
@@ -22,8 +22,6 @@ READ: Final = {
 """Columns that tell pages apart; their keys tell the panel besides."""
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
-KEPT_BYTES: Final = 2**25 - 2**16
-"""Memory that glibc keeps for arrays to come, just below the most that it learns to keep by itself."""
 
 
 class Survey(NamedTuple):
@@ -42,11 +40,8 @@ class Survey(NamedTuple):
     """Those of them with a copy."""
 
 
-def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
+def survey(store: KnownPages, settings: Settings, cycle: int) -> Survey:
     """Tell all pages apart by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
-    # Once glibc has given an array of that size back to the system, it keeps what smaller ones leave for
-    # those to come (mallopt(3), M_MMAP_THRESHOLD); else the arrays of each block are memory to be cleared.
-    np.empty(KEPT_BYTES, np.uint8)
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     alive = copies = rankable_pages = 0
@@ -73,7 +68,7 @@ def survey(store: PageStore, settings: Settings, cycle: int) -> Survey:
     return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)
 
 
-def some_columns(store: PageStore, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def some_columns(store: KnownPages, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """A few columns ``[P]`` of many pages, ids ascending: no more than those, and a slice of the others."""
     starts = range(0, max(1, len(pages)), SLICE)
     slices = (store.columns_of(pages[start : start + SLICE], names) for start in starts)

@@ -238,11 +238,9 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
 class SiteClaims:
     """What claims are worth in a cycle, by site."""
 
-    def __init__(
-        self, counts: Floats, pages: npt.NDArray[np.int64], cycle: int, everywhere: Array | None = None
-    ) -> None:
+    def __init__(self, counts: Floats, pages: npt.NDArray[np.int64], cycle: int) -> None:
         """Take what `hints.lifts` takes, for the sites 0..S-1, and the cycle that is planned."""
-        self._lifts = hints.lifts(counts, pages, everywhere)
+        self._lifts = hints.lifts(counts, pages)
         self._cycle = cycle
 
     def column(self, name: str, site: Array, state: Mapping[str, Array]) -> Floats:

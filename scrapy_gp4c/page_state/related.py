@@ -87,25 +87,11 @@ class Recent(NamedTuple):
     """Of this cycle, before the round."""
     spent: float = 0.0
     """Share of this cycle's budget that earlier rounds used."""
-    crawl: tuple[int, int] | None = None
-    """`counted` of the whole crawl; None: these are all its pages."""
 
     @property
     def window(self) -> Sequence[Array]:
         """Of this cycle so far and of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
         return [self.now, *self.finished[:WINDOW_CYCLES]]
-
-    @property
-    def counted(self) -> tuple[int, int]:
-        """Changes and visits of the window."""
-        found, visits = (sum(int(part[name].sum()) for part in self.window) for name in ("found", "visits"))
-        return found, visits
-
-    @property
-    def in_crawl(self) -> Sums:
-        """Changes and visits of the window in the whole crawl: two numbers."""
-        found, visits = self.counted if self.crawl is None else self.crawl
-        return Sums(np.array(float(found)), np.array(float(visits)))
 
 
 class Clustered(NamedTuple):
@@ -236,8 +222,6 @@ class Related:
     @property
     def crawl(self) -> Sums:
         """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers."""
-        if self._recent.crawl is not None:
-            return self._recent.in_crawl
         return Sums(*(np.asarray(one.sum()) for one in self.window("site")))
 
     def since(self, level: Level) -> Sums:

@@ -39,12 +39,6 @@ class Round(NamedTuple):
     """From 0."""
     remaining: int
     """Visits that the cycle's budget has left."""
-    most: int | None = None
-    """So many of the best pages are asked for, where a shard is not expected to have more of a quota."""
-
-    def ranked(self, quota: int) -> int:
-        """How many pages are to be ranked of a quota."""
-        return quota if self.most is None else min(quota, self.most)
 
 
 class Block(NamedTuple):
@@ -147,14 +141,11 @@ class Chosen(NamedTuple):
     kinds: npt.NDArray[np.uint8] | None = None
     """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
     ranked."""
-    ties: npt.NDArray[np.uint64] | None = None
-    """``[rows]``: the numbers of `Block.ties_of` that decided among equal scores; None: nobody asks."""
 
     def first(self, rows: int) -> Chosen:
         """The first so many, with the same cut."""
         kinds = None if self.kinds is None else self.kinds[:rows]
-        ties = None if self.ties is None else self.ties[:rows]
-        return Chosen(self.pages[:rows], self.scores[:rows], self.cut, kinds, ties)
+        return Chosen(self.pages[:rows], self.scores[:rows], self.cut, kinds)
 
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
         """``[rows]``, whatever `kinds` is."""
@@ -194,22 +185,6 @@ class Policy(Protocol):
         """Choose at most ``round.remaining`` of the candidates."""
 
 
-class Divisible(Protocol):
-    """A policy that plans for shards which know their own pages alone.
-
-    Each of them chooses as if there were no others, by one score: finite, descending, then ``ties``
-    ascending. The first so many of all shards' pages are visited.
-    """
-
-    def quota(self, round: Round) -> int | None:
-        """How many pages of all shards a round visits, at most; None: with its parameters it cannot tell."""
-
-
-def quota_of(policy: Policy, round: Round) -> int | None:
-    """How many pages of all shards a round visits; None: the policy plans for one that has all pages."""
-    return cast(Divisible, policy).quota(round) if hasattr(policy, "quota") else None
-
-
 NOBODY = Chosen(np.empty(0, np.uint32), np.empty(0), None)
 """A plan without pages."""
 
@@ -232,14 +207,6 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
     return chosen
 
 
-def check_order(policy: Policy, round: Round, chosen: Chosen) -> None:
-    """Hold a `Divisible` policy to what the pages of several shards are brought together by.
-
-    Raises PolicyError for pages without ties, or that are not in order.
-    """
-    _refuse(policy, round, _disorder(chosen))
-
-
 def rounds_of(policy: Policy) -> Iterable[int]:
     """Numbers of the rounds that a policy may have in a cycle."""
     return count() if policy.rounds is None else range(policy.rounds)
@@ -250,7 +217,7 @@ def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
     ranking = ranking_of(evidence)
     if ranking is not None and len(pages) <= round.remaining and ranking.vouches_for(chosen):
         return None
-    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind"), (chosen.ties, "tie")):
+    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind")):
         if column is not None and len(column) != len(pages):
             return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"
     if len(pages) > round.remaining:
@@ -274,21 +241,3 @@ def _refuse(policy: Policy, round: Round, breach: str | None) -> None:
             f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
             f"{breach}. Correct the policy, or set GP4C_POLICY to another"
         )
-
-
-def _disorder(chosen: Chosen) -> str | None:
-    scores, ties = chosen.scores, chosen.ties
-    if not len(scores):
-        return None
-    if ties is None:
-        return "expected the ties of the pages, as it has a quota; found None"
-    if not np.isfinite(scores).all():
-        return "expected a finite score for every page, as it has a quota; found NaN or infinity"
-    rises = scores[1:] > scores[:-1]
-    rises |= (scores[1:] == scores[:-1]) & (ties[1:] < ties[:-1])
-    if rises.any():
-        row = int(np.argmax(rises))
-        return (
-            f"expected the best pages first, as it has a quota; found a better one behind {row + 1:,} pages"
-        )
-    return None

@@ -40,19 +40,14 @@ class Rounds:
         """The equal ones, and that of the sample."""
         return self.equal_rounds + (self.sample > 0)
 
-    def quota(self, round: Round) -> int | None:
-        """This round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3; None with a sample."""
-        return None if self.sample > 0 else self._share(round)
-
-    def _share(self, round: Round) -> int:
-        return round.remaining // (self.rounds - round.number)
-
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
-        """Take this round's share."""
+        """Take this round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3."""
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)
             return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
-        return best_candidates(scored_by(self.settings, round), round.ranked(self._share(round)), evidence)
+        return best_candidates(
+            scored_by(self.settings, round), round.remaining // (self.rounds - round.number), evidence
+        )
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:

@@ -41,13 +41,9 @@ class TopK:
         """One."""
         return 1
 
-    def quota(self, round: Round) -> int:
-        """All that is left."""
-        return round.remaining
-
     def plan(self, round: Round, evidence: Evidence) -> Chosen:
         """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
-        return best_candidates(scored_by(self.settings, round), round.ranked(self.quota(round)), evidence)
+        return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
         found = _best_from(None, scores_of, k, evidence)
     pages, scores, ties = found
     last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
-    return Chosen(np.asarray(pages, np.uint32), scores, last, ties=ties)
+    return Chosen(np.asarray(pages, np.uint32), scores, last)
 
 
 def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> Ranked:

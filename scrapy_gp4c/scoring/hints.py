@@ -32,8 +32,6 @@ SPANS: Final = ("expires", "changefreq")
 page's own last answer, and ``changefreq`` of a sitemap, which counts only where these headers are silent."""
 KINDS: Final = (*CLAIMED, *SPANS)
 """Kinds of claims; a claim and a tally hold the position in this tuple."""
-SUMS: Final = 4 * len(KINDS)
-"""Numbers of `of_all_sites`."""
 LISTED: Final = (0, 1, 2)
 """Those of `CLAIMED` that tell of changes before a visit."""
 MODIFIED, EXPIRES, CHANGEFREQ = (KINDS.index(name) for name in ("modified", "expires", "changefreq"))
@@ -137,24 +135,22 @@ def decayed(counts: Array, new: Array) -> Floats:
 def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
     """Sum of the counts of sites, ``[S, kinds, 2, 2]``, in units of `rates.UNIT`: ``[kinds, 2, 2]``.
 
-    Whole numbers: the same bits in whatever order sites come, and parts may be added up.
+    Whole numbers: the same bits in whatever order sites come.
     """
     return np.asarray(np.rint(counts / rates.UNIT).astype(np.int64).sum(axis=0))
 
 
-def lifts(counts: Floats, pages: Array, everywhere: Array | None = None) -> Floats:
+def lifts(counts: Floats, pages: Array) -> Floats:
     """What no claim, and a claim, add to the log-odds of a change: ``[S, kinds, 2]``.
 
     ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: of which there were claims, by whether these are
-    unseen, ``[S, kinds, 2]``; ``everywhere``: `of_all_sites`, if these are not all. The probability of a
+    unseen, ``[S, kinds, 2]``. The probability of a
     change given a claim has a Beta posterior, whose prior is what all sites tell: that the odds of the site's
     visits are multiplied as they are for all visits. The difference is taken from the mean of the site's
     pages, so that a site which claims the same of all its pages adds nothing; and it shrinks by its own
     variance: what may as well be chance adds nothing.
     """
-    share, difference, variance = _posterior(
-        counts, of_all_sites(counts) if everywhere is None else everywhere
-    )
+    share, difference, variance = _posterior(counts, of_all_sites(counts))
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
     claimed = pages[..., 1] / np.maximum(pages.sum(axis=-1), 1)
     mean = claimed * share[..., 1] + (1.0 - claimed) * share[..., 0]

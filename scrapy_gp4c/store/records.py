@@ -22,21 +22,6 @@ Cuts = list[tuple[float, int] | None] | None
 choose by one score, and there is no estimate by the panel."""
 
 
-class WholePlan(TypedDict):
-    """What all shards planned together."""
-
-    shards: int
-    known: int
-    """Pages, before the cycle found any."""
-    new: int
-    """First visits, where `GP4C_NEW_PAGES` caps them; else 0."""
-    rankable: int
-    ranked: list[int]
-    """By round."""
-    sums: list[list[int]]
-    """By round: what scores read over the pages of all shards."""
-
-
 class PlanCounts(TypedDict, total=False):
     """What the planning of a cycle counted: pages."""
 
@@ -50,16 +35,11 @@ class PlanCounts(TypedDict, total=False):
     budget: int
     """Those that it might choose in all rounds: what hubs and panel leave of the cycle's budget."""
     cuts: Cuts
-    cut: tuple[float, int] | None
-    """The lowest of `cuts`."""
     hub: int
     panel: int
     ranked: int
     warmup: int
     new: int
-    whole: WholePlan
-    """Absent: the store has all pages. Where it is one of several shards, `budget` and `cuts` are those of
-    all together, the other counts its own."""
 
 
 class RoundCounts(TypedDict):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.crawling.hubs import Hubs
+from scrapy_gp4c.crawling.planning import best_hubs
 from scrapy_gp4c.policies.policy import Chosen
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
@@ -35,8 +35,7 @@ def hubs_of(rows: list[Row], budget: int, **given_settings: Any) -> Chosen:
     """The hubs that a cycle visits."""
     loaded = Settings.load(ScrapySettings({f"GP4C_{name}": value for name, value in given_settings.items()}))
     is_hub = np.array([row["hub"] for row in rows], np.bool_)
-    hubs = Hubs(Blocks(rows, 3), loaded, CYCLE)  # type: ignore[arg-type]
-    return hubs.choose(is_hub, hubs.most(budget))
+    return best_hubs(Blocks(rows, 3), loaded, CYCLE, is_hub, budget)  # type: ignore[arg-type]
 
 
 @given(ROWS, st.integers(0, 40), st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.integers(0, 5))

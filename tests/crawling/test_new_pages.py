@@ -29,10 +29,7 @@ def in_turn(pages: list[tuple[int, int, int]], of_site: int | None) -> list[int]
     site, entered, drawn = (np.array([page[n] for page in pages], "u8") for n in range(3))
     numbers = np.arange(10, 10 + len(pages), dtype=np.uint32)
     chosen = by_turns(Waiting(numbers, site, entered, drawn), CYCLE, of_site)
-    assert chosen.ties is not None
-    assert chosen.ties.tolist() == drawn[chosen.pages - 10].tolist()
-    assert (np.diff(chosen.scores) <= 0).all()
-    return [page - 10 for page in chosen.pages.tolist()]
+    return [page - 10 for page in chosen.tolist()]
 
 
 @given(WAITING, CAPS)
@@ -44,18 +41,6 @@ def test_waiting_pages_are_taken_by_turns(pages: list[tuple[int, int, int]], of_
     ]
     expected = sorted((turn, *page) for own in left for turn, page in enumerate(own[:of_site]))
     assert in_turn(pages, of_site) == [page for *_, page in expected]
-
-
-@given(WAITING, st.integers(0, 4), st.integers(0, 20))
-def test_sites_take_the_same_turns_wherever_others_are(
-    pages: list[tuple[int, int, int]], apart: int, most: int
-) -> None:
-    """What the sites of a shard have of the first so many follows from its own pages alone."""
-    shards = [[page for page in pages if (page[0] < apart) == one] for one in (True, False)]
-    own = [[shard[position] for position in in_turn(shard, None)] for shard in shards]
-    best = [pages[position] for position in in_turn(pages, None)[:most]]
-    for shard in own:
-        assert [page for page in best if page in shard] == shard[: sum(page in shard for page in best)]
 
 
 def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None:

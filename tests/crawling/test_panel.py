@@ -241,8 +241,7 @@ def test_the_panel_speaks_for_weight(rows: list[tuple[int, int, float]], bits: i
     with tempfile.TemporaryDirectory() as place, Store(place) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(len(rows)))
         store.weights.put(np.arange(len(rows)), weight)
-        total, of_current, is_weighed = panel.weighed(store, shadows, bits)
-        found = of_current / total if total and is_weighed else None
+        found = panel.weighted_freshness(store, shadows, bits)
     current = [(one ^ other).bit_count() < bits for one, other, _ in rows]
     if not weight.any() or (weight == 1.0).all():
         assert found is None
@@ -282,17 +281,34 @@ def test_where_all_is_visited_a_shadow_is_its_page() -> None:
     assert last.record["panel"]["freshness"]["estimate"] == 1.0
 
 
+def planned_with_cut(score: float, rankable: int) -> dict[str, Any]:
+    """Of a cycle's record, a plan of one page, which ended at this score."""
+    beside = dict.fromkeys(("hub", "panel", "warmup", "new"), 0)
+    plan = {"ranked": 1, "rankable": rankable, "budget": 1, "cuts": [(score, 0)], "copies": 2, **beside}
+    return {"plan": plan, "rounds": [{"planned": 1, "seen": 0}]}
+
+
 def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     """The panel page sees both changes; a page visited before and after them sees none."""
     shadows = np.zeros(1, SHADOW)
     shadows["copy"] = shadows["current"] = 0xFF
     record = {"cycle": 5, "formula": "t", "clock": "visits", "seed": 0}
-    record["plan"] = {"ranked": 1, "rankable": 9, "cut": [100.0, 0]}
+    record["plan"] = {
+        "ranked": 1,
+        "rankable": 9,
+        "budget": 1,
+        "cuts": [(100.0, 0)],
+        "hub": 0,
+        "panel": 0,
+        "warmup": 0,
+        "new": 0,
+    }
+    record["rounds"] = [{"planned": 1, "seen": 0}]
     visits = np.zeros(1, VISIT)
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
         visits["fingerprint"] = text
-        shadows, tally = panel.advance(Visited(visits), shadows, record, 0, 3)  # type: ignore[arg-type]
+        shadows, tally = panel.advance(Visited(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
         assert tally == Tally(1, 1, outdated)
 
 
@@ -404,10 +420,12 @@ def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Pat
     shadows = np.zeros(2, SHADOW)
     shadows["n"], shadows["X"], shadows["last_cycle"] = 9, [0, 5], [1, 8]
     record = {"cycle": 10, "clock": "visits", "seed": 0}
-    record["plan"] = {"ranked": 1, "rankable": 3, "cut": [5.0, 0]}
-    store: Any = Visited(np.empty(0, VISIT))
-    assert panel.choose(store, shadows, {**record, "formula": "t"}, 2).visited.tolist() == [True, False]
-    assert panel.choose(store, shadows, {**record, "formula": "t * X"}, 2).visited.tolist() == [False, True]
+    record |= planned_with_cut(5.0, rankable=3)
+    visits = np.empty(0, VISIT)
+    store: Any = Visited(visits)
+    for formula, visited in (("t", [True, False]), ("t * X", [False, True])):
+        choice = panel.choose(store, visits, shadows, {**record, "formula": formula}, 2)
+        assert choice.visited.tolist() == visited
 
 
 def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
@@ -418,17 +436,18 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
     monkeypatch.syspath_prepend(tmp_path)
     shadows = np.zeros(2, SHADOW)
     shadows["page"], shadows["n"], shadows["X"] = [0, 1], 9, [0, 5]
-    plan = {"ranked": 1, "rankable": 3, "cut": [5.0, 0], "copies": 2}
-    record = {"cycle": 10, "clock": "visits", "seed": 0, "formula": "planted.score", "plan": plan}
+    record = {"cycle": 10, "clock": "visits", "seed": 0, "formula": "planted.score"}
+    record |= planned_with_cut(5.0, rankable=3)
     with Store(tmp_path / "s") as store:
         store.add_pages(pages(2))
         store.begin_cycle({})
+        visits = store.open_visits()
         with pytest.raises(ScoreError, match="only settings may name"):
-            panel.choose(store, shadows, record, 2, functions.load("t"))
+            panel.choose(store, visits, shadows, record, 2, functions.load("t"))
         assert panel.close_cycle(store, record, 0.5, 2, 3) is None
         assert not (tmp_path / "ran").exists()
         own = functions.load("planted.score")
-        assert panel.choose(store, shadows, record, 2, own).visited.tolist() == [False, False]
+        assert panel.choose(store, visits, shadows, record, 2, own).visited.tolist() == [False, False]
 
 
 @pytest_twisted.ensureDeferred

@@ -32,7 +32,7 @@ class Blocks:
 
     def __init__(self, rows: list[Row], block_rows: int, cycle: int = CYCLE) -> None:
         self.rows = rows
-        self.pages = len(rows)
+        self.pages = self.merged_pages = len(rows)
         self.block_rows = block_rows
         self.open_cycle = self.last_cycle = cycle
         self.plans: list[npt.NDArray[Any]] = []
@@ -68,15 +68,6 @@ class Blocks:
         """All pages are in one."""
         return np.zeros(1, GROUP)
 
-    def rounds(self) -> list[dict[str, int]]:
-        """Return what was planned so far."""
-        return [{"planned": len(plan), "seen": 0} for plan in self.plans]
-
-    def add_round(self, chunks: Iterator[npt.NDArray[Any]], seen: int, plan: dict[str, Any]) -> None:
-        """Keep a plan."""
-        self.plans.append(np.concatenate([*chunks, np.empty(0, PLAN)]))
-        self.counts = plan
-
 
 def planned(
     given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3, cycle: int = CYCLE
@@ -84,8 +75,9 @@ def planned(
     """Plan a cycle, by the score of the model unless another is given."""
     store = Blocks(rows, block_rows, cycle)
     loaded = Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", **given_settings}))
-    planner = Planner(store, loaded)  # type: ignore[arg-type]
-    planner.plan({}, np.empty(0, np.uint32))
+    first = Planner(store, loaded, cycle).plan_first()  # type: ignore[arg-type]
+    store.plans.append(np.concatenate([*first.chunks(), np.empty(0, PLAN)]))
+    store.counts = dict(first.counts)
     return store
 
 

@@ -49,7 +49,7 @@ def check_plans(path: Path, settings: dict[str, Any] = SETTINGS) -> int:
     with open_store(path, readonly=True) as store:
         if store.is_folding or store.open_cycle is None:
             return 0
-        planner = Planner(store, Settings.load(ScrapySettings(settings)))
+        planner = Planner.of(store, Settings.load(ScrapySettings(settings)))
         plan = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
         kinds = np.concatenate([np.empty(0, np.uint8), *(chunk["kind"] for chunk in store.plan())])
         scores = np.concatenate([np.empty(0), *(chunk["score"] for chunk in store.plan())])
@@ -284,7 +284,7 @@ async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: 
     site.log.clear()
     site.pages = dict.fromkeys(paths, quick)
     with open_store(store_path, readonly=True) as store:
-        first = Planner(store, Settings.load(ScrapySettings(settings))).first_choice().pages[0]
+        first = Planner.of(store, Settings.load(ScrapySettings(settings))).first_choice().pages[0]
         site.pages["/" + store.request(int(first))["url"].rpartition("/")[2]] = slow
     await crawl(Listed, store_path, settings)
     assert sorted(path for _, path in site.log) == sorted(paths)

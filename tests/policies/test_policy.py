@@ -12,12 +12,8 @@ from scrapy_gp4c.policies.policy import (
     Evidence,
     PolicySettings,
     Round,
-    check_order,
     choose,
-    quota_of,
 )
-from scrapy_gp4c.policies.rounds import Rounds
-from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring import functions
 from tests.support.policies import Broken, Memory, too_many
 
@@ -84,39 +80,3 @@ def test_nothing_may_be_chosen_of_nothing() -> None:
     assert choose(chosen(), Round(5, 0, 3), evidence(0)) is not NOBODY
     with pytest.raises(PolicyError, match="candidates only; found page 0"):
         choose(chosen(0), Round(5, 0, 3), evidence(0))
-
-
-def ranked(scores: list[float], ties: list[int] | None) -> Chosen:
-    """A plan by score."""
-    numbers = None if ties is None else np.array(ties, np.uint64)
-    return Chosen(np.arange(len(scores), dtype=np.uint32), np.array(scores), None, ties=numbers)
-
-
-@pytest.mark.parametrize(
-    ("plan", "breach"),
-    [
-        (ranked([2.0, 1.0], None), "expected the ties of the pages, as it has a quota; found None"),
-        (ranked([np.nan], [1]), "expected a finite score for every page"),
-        (ranked([np.inf, 1.0], [1, 2]), "expected a finite score for every page"),
-        (
-            ranked([2.0, 1.0, 1.5], [1, 2, 3]),
-            "expected the best pages first.* found a better one behind 2 pages",
-        ),
-        (ranked([2.0, 2.0], [5, 4]), "expected the best pages first.* found a better one behind 1 pages"),
-    ],
-)
-def test_shards_bring_together_what_is_in_order(plan: Chosen, breach: str) -> None:
-    """A policy with a quota chooses by score, and of equal scores by tie."""
-    with pytest.raises(PolicyError, match=breach):
-        check_order(chosen(), Round(5, 2, 3), plan)
-    check_order(chosen(), Round(5, 2, 3), ranked([2.0, 1.0, 1.0], [9, 3, 3]))
-    check_order(chosen(), Round(5, 2, 3), NOBODY)
-
-
-def test_quotas_are_what_rounds_choose() -> None:
-    """All that is left, or a round's part of it; a policy that samples has none, nor has one without."""
-    rounds = Rounds(SETTINGS, 4)
-    assert [quota_of(rounds, Round(5, number, 10)) for number in range(4)] == [2, 3, 5, 10]
-    assert quota_of(TopK(SETTINGS), Round(5, 0, 10)) == 10
-    assert quota_of(Rounds(SETTINGS, 4, sample=0.1), Round(5, 0, 10)) is None
-    assert quota_of(chosen(), Round(5, 0, 10)) is None

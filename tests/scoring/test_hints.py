@@ -172,20 +172,3 @@ def test_counts_halve_in_sixteen_cycles() -> None:
         kept = hints.decayed(kept, np.zeros(1))
     assert kept == pytest.approx(0.5)
     assert hints.decayed(np.zeros(1), np.ones(1)).tolist() == [1.0]
-
-
-@given(st.integers(0, 2**32), st.integers(1, 30), st.integers(0, 30))
-def test_some_of_the_sites_are_told_of_all(seed: int, sites: int, cut: int) -> None:
-    """The counts of parts add up to the same bits, and with them each part tells what a table of all does."""
-    rng = np.random.default_rng(seed)
-    visits = rng.integers(0, 200, (sites, len(hints.KINDS), 2, 2)) * hints.KEPT ** rng.integers(
-        0, 90, (sites, 1, 1, 1)
-    )
-    with_claims = rng.integers(0, 50, (sites, len(hints.KINDS), 2))
-    everywhere = hints.of_all_sites(visits[:cut]) + hints.of_all_sites(visits[cut:])
-    assert everywhere.tolist() == hints.of_all_sites(visits[rng.permutation(sites)]).tolist()
-    assert everywhere.size == hints.SUMS
-    parts = [
-        hints.lifts(visits[own], with_claims[own], everywhere) for own in (slice(None, cut), slice(cut, None))
-    ]
-    assert np.concatenate(parts).tobytes() == hints.lifts(visits, with_claims).tobytes()
