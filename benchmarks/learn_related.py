@@ -26,7 +26,7 @@ from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.histories.reading import read_history
-from training.learn_options import FORGET
+from training.learn import FORGET
 from training.replaying.metrics import ORACLE
 
 FULL = {"population": 300, "generations": 50}

@@ -48,7 +48,7 @@ from training.evolution.simplification import canonical
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.learn_options import FORGET
+from training.learn import FORGET
 from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import run
 

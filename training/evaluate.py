@@ -8,16 +8,23 @@ interval. ``--all`` is the leaderboard: all that has a name.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.functions import ScoreParser
-from training import cluster_options, evaluate_growth, options, search_options
+from scrapy_gp4c.scoring.named import DEFAULT
+from training import options
+from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, regrouping
+from training.clustering.groups_file import read_groups
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
@@ -28,13 +35,96 @@ from training.comparing.evaluation import (
     write_json,
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
+from training.histories.contents import ContentHistory
+from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
+from training.histories.reading import read_contents_or_history
+from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import ORACLE, parse_budget
 from training.replaying.oracle_baselines import is_replays
 from training.replaying.prepared import DEFAULTS, CrawlChoices
-from training.reporting.evaluation import of_leaderboard, show, show_leaderboard
+from training.reporting.evaluation import of_leaderboard, row_of, show, show_growth, show_leaderboard
 from training.reporting.figures import draw_scatter, save
 from training.reporting.terminal import progress, wide_console
+
+
+def _add_group_options(add: options.Add) -> None:
+    """Where clusters and links come from."""
+    add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
+    add(
+        "--recluster",
+        type=int,
+        metavar="N",
+        help="cluster the pages of contents by the copies of cycle 0 (or --groups), and after every N cycles "
+        "by those that a policy has fetched (default: never)",
+    )
+
+
+def take_groups(given: Namespace, history: ChangeHistory, first: int) -> None:
+    """Give a history its groups; ``first``: cycles (each of ``--every``) before it in the file.
+
+    Raises HistoryError for groups of other pages, or where there are no contents to cluster.
+    """
+    if given.groups:
+        history.neighbours.groups_by_content = read_groups(given.groups, history)
+    if given.recluster is None:
+        return
+    if given.recluster < 1:
+        raise HistoryError(f"--recluster: expected a number of cycles of at least 1; found {given.recluster}")
+    if given.query_log:
+        raise HistoryError("--recluster goes without --query-log: measure quality with --groups alone")
+    contents = read_contents_or_history(given.history)
+    if not isinstance(contents, ContentHistory):
+        raise HistoryError(
+            f"--recluster needs what the pages said, and {given.history} tells only when they changed: give "
+            "a file of contents, or leave --recluster out"
+        )
+    cycles = RecordedCycles(first, given.every)
+    groups = history.neighbours.groups_by_content
+    clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
+    if groups is None:
+        begun = cycles.texts(contents, np.zeros(history.pages, np.int64))
+        history.neighbours.groups_by_content = group_texts(contents, begun, clusters, seed=given.seed)
+    history.neighbours.regrouping = regrouping(contents, given.recluster, cycles, clusters, seed=given.seed)
+
+
+def _add_growth_options(add: Callable[..., Any]) -> None:
+    """Add the options of replays of growth, and that of what they show as others do."""
+    add("--weighted", action="store_true", help="change rate and NDCG by the weights of the pages")
+    add("--growth", action="store_true", help="pages appear and have to be found: delay, coverage, changes")
+    add(
+        "--discovery",
+        nargs="+",
+        type=float,
+        default=[0.0, 0.1],
+        metavar="SHARE",
+        help="with --growth: shares of the budget for hubs (default: 0.0 0.1)",
+    )
+    add("--discovery-function", default=HUBS, metavar="SCORE", help="with --growth: ranks hubs (%(default)s)")
+
+
+def _evaluate_growth(given: Namespace) -> None:
+    """Replay every score function with every share, and print the table; raises Gp4cError."""
+    if bad := [share for share in given.discovery if not 0.0 <= share <= 1.0]:
+        raise HistoryError(f"--discovery: expected shares from 0.0 to 1.0; found {bad[0]}")
+    grown = read_growth(Path(given.history))
+    rows = []
+    choices = CrawlChoices(
+        parse_budget(given.budget), given.warmup, given.ties, given.clock, given.seed, given.policy
+    )
+    for text in given.score or (DEFAULT,):
+        for share in given.discovery:
+            crawl = growth_crawl(text, given.policy, share, given.discovery_function, choices)
+            rows.append(row_of(text, share, replay_growth(grown, crawl)))
+    own = grown.history
+    new = int((grown.born > 0).sum())
+    title = (
+        f"{given.history}: {own.pages:,} pages, {new:,} of them new in {own.cycles} cycles; "
+        f"budget {given.budget}, warm-up {given.warmup}, seed {given.seed}"
+    )
+    show_growth(title, rows, wide_console(), weighted=given.weighted)
+    if given.json:
+        given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     add("history", metavar="HISTORY", help="change history (text, TSV, npz, gzip) or store directory")
     default = ", ".join(DEFAULT_SCORES)
     options.scores(add, f"name, expression, score file, dotted path, or {ORACLE} (default: {default})")
-    search_options.search(add)
+    options.search(add)
     add("--all", action="store_true", help="all that has a name: functions, policies of others, the oracle")
     add(
         "--budget",
@@ -65,9 +155,9 @@ def _parser() -> argparse.ArgumentParser:
     options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
     add("--seeds", type=int, default=1, help="replays with so many seeds (default %(default)s)")
-    cluster_options.add_options(add)
+    _add_group_options(add)
     add("--figure", type=Path, metavar="OUT", help="with --all: draw change rate over freshness (.png, .svg)")
-    evaluate_growth.add_options(add)
+    _add_growth_options(add)
     add("--json", type=Path, metavar="OUT", help="write everything as JSON")
     add("--csv", type=Path, metavar="OUT", help="write a row per score function and cycle as CSV")
     return parser
@@ -83,14 +173,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--seeds and --figure go with --all, or several seeds with --policy; not --weighted")
     try:
         if given.growth:
-            evaluate_growth.run(given)
+            _evaluate_growth(given)
             return 0
         bar = partial(progress, Console(stderr=True))
-        history = search_options.history_of(given, bar)
+        history = options.history_of(given, bar)
         cycles = cycles_of(given.cycles or ":", history.cycles)
         if given.cycles:
             history = history.take(cycles=cycles)
-        cluster_options.take_groups(given, history, cycles.start)
+        take_groups(given, history, cycles.start)
         _evaluate(given, history, cycles.start + 1)
     except Gp4cError as error:
         print(error, file=sys.stderr)

@@ -5,14 +5,14 @@ selection rules choose beside every baseline and the oracle on the test folds, a
 the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables and figures
 (`training.papers.journal_report`); and ``report.html`` (`training.report`).
 
-``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies
-(`training.experiment_tan`).
+``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,12 @@ from typing import Final
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
-from training import experiment_tan, options
+from training import options
+from training.clustering.clusters import CLUSTERS, group_pages
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
-from training.histories.reading import read_history
+from training.histories.contents import ContentHistory
+from training.histories.reading import read_contents_or_history, read_history
 from training.papers.journal import NAME, Experiment, difference_of
 from training.papers.journal_report import (
     SHIPS,
@@ -34,10 +36,51 @@ from training.papers.journal_report import (
     table_2,
     write_tables,
 )
+from training.papers.tan import QUICK_DEPTHS, Plans, planned, run_all
+from training.papers.tan_report import claims_table, write_all
 from training.reporting.figures import draw, write_figures
 from training.reporting.page import write_report
 from training.reporting.score import HEADLINE
-from training.reporting.terminal import bars
+from training.reporting.terminal import bars, progress
+
+PROTOCOL: Final = "tan"
+LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")
+"""Options of the other protocols."""
+LEAST_CLUSTER: Final = 10
+"""Pages that a mean cluster has at least."""
+
+
+def _check_tan(given: Namespace, parser: ArgumentParser) -> None:
+    """Refuse options that mean nothing to this protocol."""
+    for name in LEARNING:
+        if getattr(given, name) != parser.get_default(name):
+            parser.error(
+                f"--protocol {PROTOCOL} has budgets and warm-up of its own and learns nothing: "
+                f"leave out --{name}"
+            )
+    Choices(seeds=given.seeds, seed=given.seed)
+
+
+def _run_tan(given: Namespace, console: Console) -> None:
+    """Replay, and write everything; raises Gp4cError or OSError."""
+    whole = read_contents_or_history(given.history)
+    history = whole.history if isinstance(whole, ContentHistory) else whole
+    given.output.mkdir(parents=True, exist_ok=True)
+    check_writable(given.output / "results.json")
+    if isinstance(whole, ContentHistory):
+        clusters = min(CLUSTERS, max(1, history.pages // LEAST_CLUSTER))
+        with console.status("clustering the pages by what they say in week 0"):
+            history.neighbours.groups_by_content = group_pages(whole, clusters, seed=given.seed)
+    plans = Plans(seeds=given.seeds, seed=given.seed)
+    if given.quick:
+        plans = plans._replace(depths=QUICK_DEPTHS, seeds=QUICK_SEEDS)
+    with progress(console, len(planned(history, plans))) as advance:
+        results = run_all(whole, plans, advance)
+    results.write(given.output)
+    write_all(results, given.output)
+    print(claims_table(results), end="")
+    print(f"Seed {given.seed}. Tables, figures and results.json: {given.output}")
+
 
 QUICK: Final = {"population": 20, "generations": 3}
 QUICK_SEEDS: Final = 2
@@ -55,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add = command.add_argument
     options.history(add)
     options.output(add, "directory for results, tables, figures and report")
-    options.protocol(add, "journal", experiment_tan.PROTOCOL)
+    options.protocol(add, "journal", PROTOCOL)
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
     options.warmup(add, choices.warmup)
     options.clock(add, choices.clock)
@@ -72,9 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     directory: Path = given.output
     try:
-        if given.protocol == experiment_tan.PROTOCOL:
-            experiment_tan.check(given, command)
-            experiment_tan.run(given, console)
+        if given.protocol == PROTOCOL:
+            _check_tan(given, command)
+            _run_tan(given, console)
             return 0
         if given.quick:
             vars(given).update(QUICK, seeds=QUICK_SEEDS)

@@ -4,30 +4,180 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError
-from training import learn_growth, learn_options, options, search_options
+from scrapy_gp4c.errors import Gp4cError, LearningError
+from scrapy_gp4c.scoring.named import DEFAULT
+from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
+from training import options
 from training.comparing.promotion import budget_of_crawl, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
+from training.evolution.choices import DIVISIONS, Choices
+from training.evolution.discovery import DiscoveryChoices, learn_discovery, write_discovery
+from training.evolution.evolve import STARTS, Parameters
+from training.evolution.front import PREFERENCES
 from training.evolution.score_file import front_of, learn_to_file
+from training.evolution.selection import GUARDED, RULES
+from training.evolution.variation import RATES
 from training.evolution.workers import workers
-from training.reporting.terminal import bars, progress, report, show_front, stopped, wide_console
+from training.histories.growth_reading import read_growth
+from training.replaying.growth import HUBS, growth_crawl
+from training.replaying.metrics import IMPACT, MEASURES
+from training.reporting.terminal import (
+    bars,
+    progress,
+    report,
+    show_discovery,
+    show_front,
+    stopped,
+    wide_console,
+)
+
+TERMINALS: Final = ("brought", "brought_t")
+"""Those that tell of what visits bring: they join the ones given."""
+OTHERS: Final = (
+    "promote", "fitness", "protocol", "division", "sample_sites", "query_log", "site", "changed_only",
+    "importance", "every", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
+)  # fmt: skip
+"""Options of learning what ranks pages, which are none here."""
+
+
+def _add_growth_options(add: Callable[..., Any]) -> None:
+    """Add the options of learning from growth."""
+    add("--growth", action="store_true", help="learn a discovery function, by which hubs are ranked, instead")
+    add("--discovery", type=float, default=0.1, metavar="SHARE", help="share of the budget for hubs")
+    add("--score", default=DEFAULT, metavar="SCORE", help="with --growth: what ranks the other pages")
+
+
+def _learn_growth(given: Namespace, parser: ArgumentParser, errors: Console) -> None:
+    """Learn, write the score file, and print what it is worth. Raises Gp4cError."""
+    asked = [name for name in OTHERS if getattr(given, name, None) != parser.get_default(name)]
+    if asked:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise LearningError(f"{named}: of what ranks pages, not hubs; leave out with --growth")
+    if not 0.0 < given.discovery <= 1.0:
+        raise LearningError(f"--discovery: expected a share above 0, at most 1; found {given.discovery}")
+    check_writable(given.output)
+    own = options.choices_of(given)
+    grown = read_growth(Path(given.history))
+    names = tuple(dict.fromkeys((*TERMINALS, *own.parameters.terminals)))
+    start = "named" if own.parameters.start == "auto" else own.parameters.start
+    crawl = growth_crawl(given.score, getattr(given, "policy", None), given.discovery, HUBS, own.crawl())
+    parameters = replace(own.parameters, terminals=names, start=start)
+    choices = DiscoveryChoices(crawl, own.clock, parameters, own.seeds, own.seed)
+
+    def told(number: int, best: float) -> None:
+        errors.print(f"generation {number} of {parameters.generations}: best {best:.4f}", highlight=False)
+
+    with workers(given.jobs, given.backend, given.scheduler) as parallel:
+        learned = learn_discovery(grown, choices, parallel, told)
+    write_discovery(given.output, learned, choices, grown)
+    show_discovery(learned, given.history, wide_console())
+    setting = f'GP4C_DISCOVERY_FUNCTION = "{given.output}"'
+    wide_console().print(f"\nIn settings.py:\n\n    {setting}", highlight=False, markup=False)
+
+
+FORGET: Final = 0.05
+"""Recommended; the papers forget nothing (docs/learning.md compares)."""
+
+
+BEYOND: Final = ", ".join(name for name in RELATED if name not in PAPERS)
+SETS_HELP: Final = f"A set of --terminals besides basic and all is related: all, and {BEYOND}."
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The command line."""
+    choices, parameters = Choices(), Parameters()
+    command = argparse.ArgumentParser(
+        prog="python -m training.learn",
+        description="Learn a score function from a recorded change history by genetic programming.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = command.add_argument
+    options.history(add)
+    options.output(add, "score file to write", Path("score.json"))
+    promote_help = (
+        "score file in use: replace it only if what is learned is significantly better "
+        "(docs/closing-the-loop.md); exit code 0 promoted, 3 kept"
+    )
+    add("--promote", type=Path, metavar="PATH", help=promote_help)
+    _add_growth_options(add)
+    add = command.add_argument_group("what to learn", SETS_HELP).add_argument
+    add("--fitness", default=choices.fitness, help=f"{', '.join((*MEASURES, IMPACT))}, or a dotted path")
+    options.terminal_names(add)
+    options.protocol(add, choices.protocol)
+    _parts(add, choices)
+    options.search(add)
+    add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
+    _front(add, choices)
+    add = command.add_argument_group("the crawl that is replayed").add_argument
+    options.budget(add, choices.budget)
+    options.warmup(add, choices.warmup)
+    options.clock(add, choices.clock)
+    options.ties(add, choices.ties)
+    # Without a default here: with --promote, what is not given is as the crawl has it.
+    policy_help = (
+        f"what chooses by the scores, as rounds(rounds=4) (default: {choices.policy}; with --promote the "
+        "crawl's)"
+    )
+    add("--policy", metavar="TEXT", default=argparse.SUPPRESS, help=policy_help)
+    add = command.add_argument_group("genetic programming").add_argument
+    options.process(add)
+    add("--operators", choices=tuple(RATES), default=parameters.operators, help="mutations of which paper")
+    start_help = "of the first generation; named: named functions and t * terminal; auto: as --divide"
+    add("--start", choices=STARTS, default=parameters.start, help=start_help)
+    price_help = "price of a node, taken off the fitness"
+    add("--parsimony", type=float, default=parameters.parsimony, help=price_help)
+    add("--forget", type=float, default=FORGET, help="share of training changes taken out at random")
+    add = command.add_argument_group("running").add_argument
+    options.jobs(add)
+    add("--backend", default="loky", help="of joblib: loky, dask")
+    add("--scheduler", help="address of a Dask scheduler, such as tcp://127.0.0.1:8786")
+    add("--checkpoint", type=Path, help="directory for the state of the run (default: OUTPUT.checkpoint)")
+    add("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    return command
+
+
+def _parts(add: options.Add, choices: Choices) -> None:
+    """What parts are drawn of, and how much of the training part there is."""
+    divide_help = (
+        "draw the parts of single pages or of whole sites; halves: learn on half of the sites, test on the "
+        "others; auto: sites for terminals of a page's siblings"
+    )
+    add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
+    sample_help = "train on this share of the sites, whole ones drawn at random"
+    add("--sample-sites", type=float, metavar="SHARE", default=choices.sample_sites, help=sample_help)
+
+
+def _front(add: options.Add, choices: Choices) -> None:
+    """Two objectives, and what is taken of their front."""
+    front_help = (
+        "two objectives, --fitness and freshness: OUTPUT.front/ gets all that is between them, OUTPUT the "
+        "preferred one"
+    )
+    add("--front", action="store_true", help=front_help)
+    prefer_help = (
+        "which one of --front is taken: the most changes, the freshest, or (balanced) the most changes "
+        "among those at least as fresh as visiting the oldest copies first"
+    )
+    add("--prefer", choices=PREFERENCES, default=choices.prefer, help=prefer_help)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
-    parser = learn_options.parser()
+    parser = _parser()
     given = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
         if given.growth:
-            learn_growth.run(given, parser, errors)
+            _learn_growth(given, parser, errors)
             return 0
         if given.promote is not None:
             return _promote(given, errors)
@@ -57,7 +207,7 @@ def _learn(given: argparse.Namespace, words: Sequence[str], errors: Console) -> 
     choices, output = options.choices_of(given), given.output
     check_writable(output)
     learned = learn_to_file(
-        search_options.history_of(given, partial(progress, errors)),
+        options.history_of(given, partial(progress, errors)),
         choices,
         output,
         given.checkpoint or output.with_name(output.name + ".checkpoint"),

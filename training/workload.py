@@ -14,7 +14,7 @@ from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.queries import Workload
-from training import options, search_options
+from training import options
 from training.histories.contents import read_contents
 from training.histories.writing import replacing
 from training.replaying.search import count, search
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("contents", metavar="CONTENTS", help="JSON lines of site, page and versions, plain, gzip or xz")
     options.output(add, "log of queries to write", kind=str)
-    search_options.pages(add)
+    options.pages(add)
     add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
     add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
     options.seed(add, plan.seed, "of all draws (default %(default)s)")
