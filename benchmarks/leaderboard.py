@@ -32,7 +32,7 @@ from example_project.model import Web
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
-from scrapy_gp4c.scoring.terminals import ROUND, TOLD, columns_of
+from scrapy_gp4c.scoring.terminals import ALWAYS_KNOWN, ROUND, columns_of
 from training.comparing import statistics
 from training.comparing.evaluation import evaluate
 from training.comparing.leaderboard import about
@@ -87,7 +87,7 @@ def candidates() -> list[Choice]:
     return [
         Choice(name, policy)
         for name in NAMED
-        if name not in PURPOSES and {*load(name).terminals} <= {*TOLD}
+        if name not in PURPOSES and {*load(name).terminals} <= {*ALWAYS_KNOWN}
         for policy in (POLICIES if is_related(name) else POLICIES[:1])
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.functions import as_given
+from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import (
     CLOCKS,
     NAMES,
@@ -42,7 +42,7 @@ def history(add: Add) -> None:
 
 def scores(add: Add, what: str) -> None:
     """Score functions, in several ``--score`` or after one; the parser is a `ScoreParser`."""
-    add("--score", nargs="+", action="extend", type=as_given, metavar="SCORE", help=what)
+    add("--score", nargs="+", action="extend", type=score_argument, metavar="SCORE", help=what)
 
 
 def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str], Any] = Path) -> None:

@@ -105,7 +105,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
     function = settings.score_function
     pages, cycle = pages_before(store)
     state = state_of(pages, page, cycle, settings)
-    names = terminals.TOLD + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
+    names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
     values = terminals.compute(names, state, cycle, function.clock)
     numbers = {name: float(value[0]) for name, value in values.items()}
     stand = standing(pages, page, cycle, settings)

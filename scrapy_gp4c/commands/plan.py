@@ -16,7 +16,7 @@ from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.forecast import forecast, pages_before
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.scoring.functions import as_given
+from scrapy_gp4c.scoring.functions import score_argument
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -80,7 +80,7 @@ DOCUMENT = Plan
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
-    parser.add_argument("--score", metavar="F", type=as_given, help="with this score function")
+    parser.add_argument("--score", metavar="F", type=score_argument, help="with this score function")
     parser.add_argument("--urls", action="store_true", help="list the pages, the first to visit first")
     add_json(parser.add_argument)
 

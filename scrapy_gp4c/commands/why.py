@@ -13,7 +13,7 @@ from scrapy_gp4c.commands.explanation import Known, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.errors import Gp4cError
-from scrapy_gp4c.scoring.functions import as_given
+from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import TERMINALS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument("url", metavar="URL", help="of the page, as the spider requests it")
     parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
-    parser.add_argument("--score", metavar="F", type=as_given, help="with this score function")
+    parser.add_argument("--score", metavar="F", type=score_argument, help="with this score function")
     add_json(parser.add_argument)
 
 

@@ -31,7 +31,7 @@ from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import KINDS_OF
 from scrapy_gp4c.page_state.columns import Columns, in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
-from scrapy_gp4c.page_state.related import RoundState, Tells
+from scrapy_gp4c.page_state.related import RoundColumns, RoundState
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals, weights
@@ -88,7 +88,7 @@ def choose(
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     for (score, tie), seen, spent in _rounds(record):
         related = surroundings.seen_by(found.first(seen), spent)
-        told: Tells = related
+        told: RoundColumns = related
         if own_pages is not None:
             told = Apart(related, shadows, own_pages.only(position < seen), cycle)
         state = RoundState(columns, slice(None), told, draw)
@@ -220,6 +220,6 @@ def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> 
     weight = store.columns_of(pages[order])["weight"]
     current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
     is_current = ~differ(current, copy, distance_bits)
-    if not weight.any() or not (weight != weights.USUAL).any():
+    if not weight.any() or not (weight != weights.DEFAULT_WEIGHT).any():
         return None
     return float(weight[is_current].sum()) / float(weight.sum())

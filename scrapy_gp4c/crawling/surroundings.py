@@ -24,7 +24,7 @@ from scrapy_gp4c.page_state.groups import (
     place_of_url,
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Recent, Related, SiteSums
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, RecentVisits, Related, SiteSums
 from scrapy_gp4c.policies.policy import Found
 from scrapy_gp4c.scoring import discovery, terminals, weights
 from scrapy_gp4c.store.page_store import SiteTrust
@@ -99,12 +99,12 @@ class Surroundings:
         claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle))
         return Related(known, recent, lambda: self._site_sums, clustered, claims)
 
-    def _recent(self, found: Found) -> Recent:
+    def _recent(self, found: Found) -> RecentVisits:
         if not self.is_needed:
-            return Recent(self._cycle, [])
+            return RecentVisits(self._cycle, [])
         if self._last[0] is not found:
             self._last = found, self._counted(found)
-        return Recent(self._cycle, self._finished, self._last[1])
+        return RecentVisits(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
         """The columns of some pages, with their clusters where these are read."""

@@ -76,7 +76,7 @@ WINDOW_CYCLES: Final = 3
 """Finished cycles whose visits say how much changes near a page."""
 
 
-class Recent(NamedTuple):
+class RecentVisits(NamedTuple):
     """Visits to directories."""
 
     cycle: int
@@ -111,7 +111,7 @@ class SiteSums(NamedTuple):
     cycles: Floats
 
 
-class Tells(Protocol):
+class RoundColumns(Protocol):
     """What tells the columns of a round."""
 
     @property
@@ -122,7 +122,7 @@ class Tells(Protocol):
         """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read."""
 
 
-class Kept(Protocol):
+class GroupSums(Protocol):
     """Who keeps sums of visits up to date, by directory or site: each ``[G or S]``."""
 
     def window(self, level: Level) -> Sums:
@@ -138,11 +138,11 @@ class Related:
     def __init__(
         self,
         directories: Directories,
-        recent: Recent,
+        recent: RecentVisits,
         site_sums: Callable[[], SiteSums],
         clustered: Clustered | None = None,
         claims: Callable[[], SiteClaims] | None = None,
-        kept: Kept | None = None,
+        kept: GroupSums | None = None,
     ) -> None:
         """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing.
 
@@ -326,7 +326,7 @@ class RoundState(Mapping[str, Array]):
         self,
         columns: Mapping[str, Array],
         rows: npt.NDArray[np.intp] | slice,
-        related: Tells,
+        related: RoundColumns,
         draw: Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]],
     ) -> None:
         """Take columns ``[P]``, the rows that are meant, and what draws for rows."""
@@ -354,7 +354,7 @@ class RoundState(Mapping[str, Array]):
             elif name in refresh_value.COLUMNS:  # nothing was measured yet
                 made = np.zeros(self.rows, refresh_value.COLUMNS[name])
             elif name in weights.COLUMNS:  # nobody has said any
-                made = weights.usual(self.rows)
+                made = weights.default_weights(self.rows)
             else:
                 raise KeyError(name)
             self._made[name] = made

@@ -1,10 +1,9 @@
-"""What the visits to a page brought: new pages, counted with weights that halve every few cycles.
+"""Discovery of new pages: how many each page's visits bring, with weights that halve every few cycles.
 
-A visit after a gap of g cycles that found b pages nobody knew adds b to one sum and g to another, both first
+A visit after a gap of g cycles that finds b unknown pages adds b to one sum and g to another, both first
 decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma posterior,
-``(sum + 0.5) / (cycles + 1)``, so that a page which was never looked at again begins at one in two cycles,
-and one that never brought anything sinks. A first visit counts in neither: what a page linked to before
-anybody looked is no growth.
+``(sum + 0.5) / (cycles + 1)``: a page visited once begins at one in two cycles, and a page that brings
+nothing sinks. First visits count in neither sum: links older than the crawl are no growth.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ HALF_LIFE_CYCLES: Final = 8.0
 PRIOR_PAGES: Final = 0.5
 PRIOR_CYCLES: Final = 1.0
 LEAST_EXPECTED: Final = 0.2
-"""New pages that a visit has to promise: with fewer, a page is no hub."""
+"""New pages that a visit to a hub has to promise."""
 LEAST_BROUGHT: Final = 0.05
-"""Decayed number of new pages from which on a page has a yield: half of one, three half-lives ago."""
+"""Least decayed number of new pages of a page with a yield."""
 _MOST: Final = float(np.finfo(np.float16).max)
 
 
 def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> None:
-    """Add what one visit at `cycle` brought to every row, in place, before `terminals.observe` dates it.
+    """Add one visit at `cycle` and its new pages to every row, in place, before `terminals.observe`.
 
     ``state``: ``last_cycle`` and the last three of `COLUMNS`, each ``[P]``, of pages that have a copy;
     ``brought``: new pages ``[P]``.
     """
     gap_cycles = (cycle - state["last_cycle"]).astype(np.float64)
-    kept = np.exp2(-gap_cycles / HALF_LIFE_CYCLES)
+    decay = np.exp2(-gap_cycles / HALF_LIFE_CYCLES)
     for name, more in (("brought_sum", brought), ("brought_cycles", gap_cycles)):
-        state[name][:] = np.minimum(state[name] * kept + more, _MOST)
+        state[name][:] = np.minimum(state[name] * decay + more, _MOST)
     np.copyto(state["brought_cycle"], cycle, where=np.asarray(brought) > 0)
 
 
 def rate(state: Mapping[str, Array], cycle: int) -> Array:
-    """Posterior mean of the new pages that a page comes to link to per cycle: float64 ``[P]``."""
+    """Expected new pages per cycle: float64 ``[P]``."""
     return np.asarray(
         (state["brought_sum"].astype(np.float64) + PRIOR_PAGES)
         / (state["brought_cycles"].astype(np.float64) + PRIOR_CYCLES)
@@ -63,19 +62,19 @@ def rate(state: Mapping[str, Array], cycle: int) -> Array:
 
 
 def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
-    """Tell which pages with a copy are worth a visit for what it may bring: bool ``[P]``.
+    """Hubs, pages with a copy that deserve a visit for the new pages it may bring: bool ``[P]``.
 
-    Those that have brought pages since their first visit and promise to bring one in five visits; and start
-    requests as long as that is not refuted.
+    Hubs have brought pages since their first visit and promise one in five visits; start requests are hubs
+    until their visits have refuted it.
     """
-    found = (state["found_by"] == START) | (state["brought_sum"] != 0)
-    rows = np.flatnonzero(found)  # of most crawls few, and the rest of them needs no rate
+    hubs = (state["found_by"] == START) | (state["brought_sum"] != 0)
+    rows = np.flatnonzero(hubs)  # few in most crawls, and only these need a rate
     few = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
     expected, has_yield = rate(few, cycle), few["brought_sum"] >= LEAST_BROUGHT
     promises = expected * (cycle - few["last_cycle"]) >= LEAST_EXPECTED
     is_start = state["found_by"][rows] == START
-    found[rows] = promises & (has_yield | (is_start & (expected >= LEAST_EXPECTED)))
-    return np.asarray(found)
+    hubs[rows] = promises & (has_yield | (is_start & (expected >= LEAST_EXPECTED)))
+    return np.asarray(hubs)
 
 
 TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {

@@ -1,4 +1,4 @@
-"""One random number per page and cycle: pure functions of seed, cycle and page key."""
+"""Random numbers of pages, one per page and cycle: pure functions of seed, cycle and page key."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-@lru_cache(16)  # that of the open cycle
+@lru_cache(16)
 def draw_salt(seed: int, cycle: int) -> np.uint64:
-    """What distinguishes the draws of (seed, cycle) from all others; see `draws`."""
+    """Number mixed into all draws of a seed and cycle, see `draws`."""
     stream = (seed * GOLDEN + cycle * 0xD1342543DE82EF95) % 2**64
     with np.errstate(over="ignore"):
         return np.uint64(mix(np.array([stream], dtype=np.uint64))[0])
 
 
 def salted_draws(keys: npt.NDArray[np.uint64], salt: np.uint64) -> npt.NDArray[np.uint64]:
-    """Draws of one cycle, given its `draw_salt`: uint64 ``[P]``. Distinct keys draw distinct numbers."""
+    """Draws of one cycle by its `draw_salt`: uint64 ``[P]``. Distinct keys draw distinct numbers."""
     with np.errstate(over="ignore"):
         return mix(mix(keys + np.uint64(GOLDEN)) ^ salt)
 
 
 def draws(keys: npt.NDArray[np.uint64], seed: int, cycle: int) -> npt.NDArray[np.uint64]:
-    """One random number per page, drawn anew in every cycle: uint64 ``[P]``.
+    """Random numbers of pages, new in every cycle: uint64 ``[P]``.
 
-    A pure function of (seed, cycle, key), so that it needs no state, is the same in any order of
-    evaluation and can be repeated from the seed alone. ``keys``: uint64 ``[P]``, distinct per page.
+    A pure function of seed, cycle and key: it needs no state and can be repeated in any order. ``keys``:
+    uint64 ``[P]``, distinct per page.
     """
     return salted_draws(keys, draw_salt(seed, cycle))
 
 
 class Purpose(IntEnum):
-    """What else a page's draw of a cycle decides, besides its rank."""
+    """Decisions that a page's draw makes in a cycle, besides its rank."""
 
     FOLLOW = 1
     """Whether a sample's neighbours are fetched."""
@@ -58,7 +58,7 @@ class Purpose(IntEnum):
 
 
 def drawn_for(drawn: npt.NDArray[np.uint64], purpose: Purpose) -> npt.NDArray[np.uint64]:
-    """Numbers that tell nothing of the draws that they follow from, nor of those for other purposes."""
+    """Draws for one purpose, independent of the draws for rank and for other purposes."""
     with np.errstate(over="ignore"):
         return mix(drawn + np.uint64(purpose * GOLDEN % 2**64))
 

@@ -1,12 +1,8 @@
-"""Score functions: loading any that is given.
+"""Score functions, and how they are loaded from a name, an expression, a file or a dotted path.
 
-A score function is given as a name of `scrapy_gp4c.scoring.named.NAMED`, an expression, the path of a score
+A score function is written as a name of `scrapy_gp4c.scoring.named.NAMED`, an expression, the path of a score
 file (docs/architecture.md, "Files and formats") or the dotted path of a callable
 ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
-
-Callables named by a dotted path: a score function, a fitness or a policy of a user's own.
-
-Command lines with scores in them: ``--score '-t*X'`` is a score, not the option ``-t``.
 """
 
 from __future__ import annotations
@@ -36,26 +32,26 @@ FORMAT: Final = "gp4c-score/1"
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """A loaded score function: what to call, and all that a record of its use needs."""
+    """A loaded score function, with all that a record of its use needs."""
 
     text: str
-    """Exactly what was given."""
+    """As the user wrote it."""
     expression: Expression | None
     """The parsed expression; None for a callable."""
     callable: Callable[[Mapping[str, npt.NDArray[Any]]], npt.ArrayLike] | None
     terminals: tuple[str, ...]
-    """The terminals it reads; a callable gets all of them."""
+    """Terminals that it reads; a callable gets all of them."""
     clock: Clock = "visits"
     sha256: str | None = None
-    """Digest of the score file it came from."""
+    """Digest of the score file."""
     policy: str | None = None
-    """Text of the policy that its name brings along; None: it goes with any."""
+    """Text of the policy that belongs to the name; None: any policy."""
     learned_under: str | None = None
-    """Text of the policy under which it was learned; None: it was not."""
+    """Text of the policy under which the function was learned; None: not learned."""
 
     @property
     def formula(self) -> str:
-        """The expression's canonical text, or the dotted path."""
+        """Canonical text of the expression, or the dotted path."""
         return self.text if self.expression is None else self.expression.text
 
     @property
@@ -92,12 +88,12 @@ class ScoreFunction:
 
 
 class _Terminals(Mapping[str, npt.NDArray[Any]]):
-    """All terminals, each ``[P]``, computed when a callable asks for them."""
+    """Terminals, each ``[P]``, computed when a callable reads them."""
 
     def __init__(self, state: Mapping[str, npt.NDArray[Any]], cycle: int, clock: Clock) -> None:
         table = terminals.TERMINALS[clock]
         self._state, self._cycle = state, cycle
-        self._table = {name: table[name] for name in terminals.TOLD}
+        self._table = {name: table[name] for name in terminals.ALWAYS_KNOWN}
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self._table[name].formula(self._state, self._cycle)
@@ -109,65 +105,63 @@ class _Terminals(Mapping[str, npt.NDArray[Any]]):
         return len(self._table)
 
 
-def load(given: str) -> ScoreFunction:
-    """Load a score function given as name, expression, score file or dotted path.
+def load(text: str) -> ScoreFunction:
+    """Load a score function from a name, an expression, the path of a score file or a dotted path.
 
-    Raises ScoreError or ExpressionError, which name what was given and what would be accepted.
+    Raises ScoreError or ExpressionError, which quote the text and say what is accepted.
     """
-    if not isinstance(given, str) or not given.strip():
+    if not isinstance(text, str) or not text.strip():
         raise ScoreError(
             f"a score function is a name ({', '.join(NAMED)}), an expression, the path of a score file "
-            f"or a dotted path; found {given!r}"
+            f"or a dotted path; found {text!r}"
         )
-    if given in NAMED:
-        return replace(of_expression(parse(NAMED[given].expression), given), policy=NAMED[given].policy)
-    if given.endswith(".json") or _is_file(given):
-        return _load_file(Path(given), given)
-    if is_dotted(given):
-        return _load_callable(given)
+    if text in NAMED:
+        return replace(of_expression(parse(NAMED[text].expression), text), policy=NAMED[text].policy)
+    if text.endswith(".json") or _is_file(text):
+        return _load_file(text)
+    if is_dotted(text):
+        return _load_callable(text)
     try:
-        return _telling_apart(of_expression(parse(given), given))
+        return _require_terminals(of_expression(parse(text), text))
     except ExpressionError as error:
         raise ExpressionError(
             f"{error}\n(neither a named score function: {', '.join(NAMED)}; nor the path of a score file)"
         ) from None
 
 
-def recorded(formula: object, own: ScoreFunction | None = None) -> ScoreFunction:
-    """The function of a formula in a store's record: nothing is imported or read for what a store says.
+def recorded(formula: object, configured: ScoreFunction | None = None) -> ScoreFunction:
+    """The function of a formula in a store's record; nothing is imported or read because a store says so.
 
-    ``own``: the function of the user's own settings, taken where its formula is the same. Raises ScoreError
-    for another dotted path, ExpressionError for what is neither a name nor an expression.
+    ``configured``: the function of the user's settings, taken where its formula is the same. Raises
+    ScoreError for another dotted path, ExpressionError for what is neither a name nor an expression.
     """
-    if own is not None and formula == own.formula:
-        return own
+    if configured is not None and formula == configured.formula:
+        return configured
     text = str(formula)
     if is_dotted(text):
         raise ScoreError(f"the score function {text!r} is a dotted path, which only settings may name")
     return of_expression(parse(NAMED[text].expression if text in NAMED else text), text)
 
 
-def _is_file(given: str) -> bool:
+def _is_file(text: str) -> bool:
     try:
-        return Path(given).is_file()
+        return Path(text).is_file()
     except (OSError, ValueError):  # too long for a path, or with a null character
         return False
 
 
 def of_expression(
-    expression: Expression, given: str | None = None, clock: Clock = "visits", sha256: str | None = None
+    expression: Expression, text: str | None = None, clock: Clock = "visits", sha256: str | None = None
 ) -> ScoreFunction:
-    """The score function of an expression; ``given``: what it was given as, if not by its canonical text.
+    """The score function of an expression; ``text``: as the user wrote it, None: canonical.
 
     Raises ExpressionError for a terminal that does not exist.
     """
     check_terminals(expression, terminals.NAMES)
-    text = expression.text if given is None else given
-    return ScoreFunction(text, expression, None, expression.terminals, clock, sha256)
+    return ScoreFunction(text or expression.text, expression, None, expression.terminals, clock, sha256)
 
 
-def _telling_apart(function: ScoreFunction) -> ScoreFunction:
-    """The function, unless it scores all pages alike: then raise ExpressionError."""
+def _require_terminals(function: ScoreFunction) -> ScoreFunction:
     if not function.terminals:
         raise ExpressionError(
             f"the score expression {function.formula!r} names no terminal: every page would get the same "
@@ -176,93 +170,92 @@ def _telling_apart(function: ScoreFunction) -> ScoreFunction:
     return function
 
 
-def _load_callable(given: str) -> ScoreFunction:
+def _load_callable(path: str) -> ScoreFunction:
     try:
-        function = load_callable(given)
+        function = load_callable(path)
     except ImportError as error:
-        raise ScoreError(f"cannot load the score function {given!r}: {error}") from error
+        raise ScoreError(f"cannot load the score function {path!r}: {error}") from error
     except NotCallableError as error:
-        raise ScoreError(f"the score function {given!r} is a {error}, not callable") from None
-    return ScoreFunction(given, None, function, terminals.TOLD)
+        raise ScoreError(f"the score function {path!r} is a {error}, not callable") from None
+    return ScoreFunction(path, None, function, terminals.ALWAYS_KNOWN)
 
 
-def _load_file(path: Path, given: str) -> ScoreFunction:
+def _load_file(path: str) -> ScoreFunction:
     try:
-        raw = path.read_bytes()
+        raw = Path(path).read_bytes()
         content = json.loads(raw)
     except OSError as error:
-        raise ScoreError(f"cannot read the score file {given!r}: {error.strerror}") from error
+        raise ScoreError(f"cannot read the score file {path!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ScoreError(f"the score file {given!r} is not JSON: {error}") from error
+        raise ScoreError(f"the score file {path!r} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise ScoreError(
-            f'the score file {given!r} must have "format": {FORMAT!r}; found {found!r}. '
+            f'the score file {path!r} must have "format": {FORMAT!r}; found {found!r}. '
             "Write it anew with `python -m training.learn`."
         )
     clock = content.get("clock", "visits")
     if clock not in terminals.CLOCKS:
         raise ScoreError(
-            f'the score file {given!r} has "clock": {clock!r}; expected one of {terminals.CLOCKS}'
+            f'the score file {path!r} has "clock": {clock!r}; expected one of {terminals.CLOCKS}'
         )
     text = content.get("expression")
     if not isinstance(text, str):
-        raise ScoreError(f'the score file {given!r} has no "expression" text; found {text!r}')
+        raise ScoreError(f'the score file {path!r} has no "expression" text; found {text!r}')
     policy = content.get("policy", "top_k")
     if not isinstance(policy, str):
-        raise ScoreError(f'the score file {given!r} has "policy": {policy!r}; expected the text of a policy')
+        raise ScoreError(f'the score file {path!r} has "policy": {policy!r}; expected the text of a policy')
     try:
-        function = of_expression(parse(text), given, clock, hashlib.sha256(raw).hexdigest())
-        return replace(_telling_apart(function), learned_under=policy)
+        function = of_expression(parse(text), path, clock, hashlib.sha256(raw).hexdigest())
+        return replace(_require_terminals(function), learned_under=policy)
     except ExpressionError as error:
-        raise ExpressionError(f"in the score file {given!r}: {error}") from None
+        raise ExpressionError(f"in the score file {path!r}: {error}") from None
 
 
 class NotCallableError(TypeError):
-    """A dotted path leads to something that cannot be called; the message is the name of its type."""
+    """A dotted path names an object that cannot be called; the message is the name of its type."""
 
 
 def is_dotted(text: str) -> bool:
-    """Tell whether a text is written like the path of something in a module: ``package.module.name``."""
+    """Whether a text has the form ``package.module.name``."""
     return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text) is not None
 
 
 def load_callable(path: str) -> Callable[..., Any]:
-    """Import the callable that a dotted path names.
+    """Import the callable of a dotted path: a score function, a fitness or a policy.
 
-    Raises ImportError where the path leads nowhere, NotCallableError where it leads to something else; what
-    the imported module itself raises passes on.
+    Raises ImportError where nothing is there, NotCallableError where something else is; errors of the
+    imported module itself pass on.
     """
     module, _, name = path.rpartition(".")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except AttributeError as error:
         raise ImportError(str(error)) from error
-    if not callable(found):
-        raise NotCallableError(type(found).__name__)
-    return found
+    if not callable(function):
+        raise NotCallableError(type(function).__name__)
+    return function
 
 
 class ScoreParser(argparse.ArgumentParser):
-    """A parser that takes an argument which reads as a score expression for a value, minus sign or not.
+    """Command-line parser in which ``--score '-t*X'`` is a score, not the option ``-t``.
 
-    Such a value arrives with a blank before it: give its option ``type=as_given``.
+    Values that read as score expressions get a blank in front: give their options ``type=score_argument``.
     """
 
     # argparse's stubs overload it by the kind of namespace, which is handed on here as it comes.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse, as any parser does."""
-        given = sys.argv[1:] if args is None else args
-        return super().parse_known_args([f" {one}" if _is_score(one) else one for one in given], namespace)
+        args = sys.argv[1:] if args is None else args
+        return super().parse_known_args([f" {one}" if _is_score(one) else one for one in args], namespace)
 
 
-def as_given(value: str) -> str:
-    """The value without the blank that `ScoreParser` put before it."""
+def score_argument(value: str) -> str:
+    """Value of an option without the blank that `ScoreParser` put in front."""
     return value[1:] if value.startswith(" -") else value
 
 
 def _is_score(argument: str) -> bool:
-    """Tell a score that begins with a minus sign from an option: ``-t*X`` and ``-n`` from ``-o``."""
     if not argument.startswith("-") or argument.startswith("--"):
         return False
     try:

@@ -1,13 +1,13 @@
-"""What sites say of their own pages, kept per page, and how far it makes a change likely.
+"""Claims of sites about changes of their pages, and the trust that each site's claims have earned.
 
-A claim says that a page changed at some time. It is kept as the first cycle whose visit of the page would see
-that change (its *due* cycle), so that crawls and replays compare whole numbers: a claim is *unseen* as long
-as it is due after the page's last visit. Kinds of claims: see `KINDS`. A claim of the kinds `SPANS` says
-instead how many cycles an answer stays true.
+A claim says that a page changed at some time. It is stored as the first cycle whose visit of the page would
+see that change (its *due* cycle), so that crawls and replays compare whole numbers. A claim is *unseen* as
+long as it is due after the page's last visit. Claims of the kinds `SPANS` say instead how many cycles an
+answer stays true.
 
-How far a site's claims of a kind can be trusted is counted by judged visits (`tally`), four decayed numbers:
-(claimed changed since the last visit?) x (was changed?). `lifts` makes of them what a claim, or its absence,
-adds to the log-odds of a change; of claims that tell nothing that is nothing.
+Judged visits count how far claims of a site and kind hold (`tally`): four decayed numbers, (claimed changed
+since the last visit?) x (was changed?). From these `lifts` computes how much a claim, or its absence, adds to
+the log-odds of a change: 0 for claims that predict nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ page's own last answer, and ``changefreq`` of a sitemap, which counts only where
 KINDS: Final = (*CLAIMED, *SPANS)
 """Kinds of claims; a claim and a tally hold the position in this tuple."""
 LISTED: Final = (0, 1, 2)
-"""Those of `CLAIMED` that tell of changes before a visit."""
+"""Kinds of `CLAIMED` that announce changes before a visit."""
 MODIFIED, EXPIRES, CHANGEFREQ = (KINDS.index(name) for name in ("modified", "expires", "changefreq"))
 
 COLUMNS: Final[dict[str, str]] = {
@@ -48,18 +48,18 @@ LONGEST: Final = 126
 _FREQUENCY: Final = 128
 HALF_LIFE_CYCLES: Final = 16.0
 KEPT: Final = 2.0 ** (-1.0 / HALF_LIFE_CYCLES)
-"""What a cycle leaves of the counts before."""
+"""Share of the counts that a cycle leaves."""
 PRIOR_VISITS: Final = 2.0
-"""What the experience with all sites weighs in that with one, in visits of either sort."""
+"""Weight of the experience with all sites in that with one, in visits of either sort."""
 
 
 def is_unseen(claims: Array, kind: int) -> npt.NDArray[np.bool_]:
-    """Tell the pages with an unseen claim of a kind of `CLAIMED`, by the column ``claims``: bool ``[P]``."""
+    """Pages with an unseen claim of a kind of `CLAIMED`, by the column ``claims``: bool ``[P]``."""
     return np.asarray(claims >> (4 + kind) & 1, np.bool_)
 
 
 def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
-    """Tell the pages of which there were claims of a kind: bool ``[P]``."""
+    """Pages that ever had claims of a kind: bool ``[P]``."""
     if kind < len(CLAIMED):
         return np.asarray(state["claims"] >> kind & 1, np.bool_)
     fresh = state["fresh"]
@@ -67,7 +67,7 @@ def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
 
 
 def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray[np.bool_]:
-    """Tell the pages that claims of a kind say to have changed since their last visit: bool ``[P]``.
+    """Pages that changed since their last visit by the claims of a kind: bool ``[P]``.
 
     ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``cycle``: the one that is planned, or visits.
     """
@@ -99,36 +99,34 @@ def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: 
 
 
 def see(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None:
-    """Note, in place, that visits saw the pages of `rows` as they are; ``seen_min``: see `COLUMNS`,
-    ``[V]``."""
+    """Mark the claims of visited pages as seen, in place; ``seen_min``: see `COLUMNS`, ``[V]``."""
     state["claims"][rows] &= 15
     state["seen_min"][rows] = seen_min
 
 
 def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -> npt.NDArray[np.int64]:
-    """What judged visits tell of claims: ``[V, kinds]``, 2 * claimed + changed, -1 where nothing was claimed.
+    """Outcomes of claims by judged visit: ``[V, kinds]``, 2 * claimed + changed, -1 without any claim.
 
     ``state``: as before the visits, with the claims that these could see; ``changed``: bool ``[V]``.
     """
-    own = {name: state[name][rows] for name in ("last_cycle", "claims", "fresh")}
-    told = np.full((len(rows), len(KINDS)), -1, np.int64)
+    visited = {name: state[name][rows] for name in ("last_cycle", "claims", "fresh")}
+    outcomes = np.full((len(rows), len(KINDS)), -1, np.int64)
     for kind in range(len(KINDS)):
-        known = has_claims(own, kind)
-        told[known, kind] = (2 * is_claimed(own, kind, cycle) + changed)[known]
-    return told
+        known = has_claims(visited, kind)
+        outcomes[known, kind] = (2 * is_claimed(visited, kind, cycle) + changed)[known]
+    return outcomes
 
 
-def counted(told: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDArray[np.int64]:
-    """Add up tallies by site: ``[sites, kinds, 2, 2]``, by site, kind, claimed, changed; ``site``:
-    ``[V]``."""
+def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDArray[np.int64]:
+    """Sums of tallies by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``; ``site``: ``[V]``."""
     shape = (sites, len(KINDS), 4)
-    row, kind = np.nonzero(told >= 0)
-    place = (site[row] * len(KINDS) + kind) * 4 + told[row, kind]
+    row, kind = np.nonzero(outcomes >= 0)
+    place = (site[row] * len(KINDS) + kind) * 4 + outcomes[row, kind]
     return np.bincount(place, minlength=int(np.prod(shape))).reshape(sites, len(KINDS), 2, 2)
 
 
 def decayed(counts: Array, new: Array) -> Floats:
-    """Counts after one more cycle, with what this adds: all ``[..., 2, 2]``."""
+    """Counts after one more cycle, its own counts added: all ``[..., 2, 2]``."""
     return np.asarray(counts * KEPT + new)
 
 
@@ -141,14 +139,13 @@ def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
 
 
 def lifts(counts: Floats, pages: Array) -> Floats:
-    """What no claim, and a claim, add to the log-odds of a change: ``[S, kinds, 2]``.
+    """Log-odds of a change that no claim, and a claim, add: ``[S, kinds, 2]``.
 
-    ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: of which there were claims, by whether these are
-    unseen, ``[S, kinds, 2]``. The probability of a
-    change given a claim has a Beta posterior, whose prior is what all sites tell: that the odds of the site's
-    visits are multiplied as they are for all visits. The difference is taken from the mean of the site's
-    pages, so that a site which claims the same of all its pages adds nothing; and it shrinks by its own
-    variance: what may as well be chance adds nothing.
+    ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: pages with claims, by whether these are unseen,
+    ``[S, kinds, 2]``. The probability of a change given a claim has a Beta posterior; by its prior the odds
+    of the site's visits are multiplied as for all sites. The lift is relative to the mean of the site's
+    pages, so that the same claim for all pages adds nothing, and shrinks by its own variance, so that
+    chance adds nothing.
     """
     share, difference, variance = _posterior(counts, of_all_sites(counts))
     sure = np.maximum(0.0, 1.0 - variance / np.maximum(difference**2, 1e-300))
@@ -158,8 +155,7 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 
 
 def holds(counts: Floats) -> npt.NDArray[np.bool_]:
-    """Tell the sites and kinds whose claims make a change likelier, by two deviations: bool ``[S,
-    kinds]``."""
+    """Sites and kinds whose claims make a change likelier, by two deviations: bool ``[S, kinds]``."""
     _, difference, variance = _posterior(counts, of_all_sites(counts))
     return np.asarray(difference > 2.0 * np.sqrt(variance))
 
@@ -202,7 +198,7 @@ def _log_odds(probability: Floats) -> Floats:
 def lift_of(
     table: Floats, site: Array, state: Mapping[str, Array], kinds: tuple[int, ...], cycle: int
 ) -> Floats:
-    """What the claims of some kinds add to the log-odds of each page: ``[P]``.
+    """Log-odds that the claims of some kinds add to each page: ``[P]``.
 
     ``table``: of `lifts`; ``site``: of each page, ``[P]``; ``state``: ``last_cycle`` and `COLUMNS`.
     """
@@ -219,9 +215,9 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
     rate, gap_cycles = rates.rate(s["E"], s["T"]), cycle - s["last_cycle"]
     own = rates.probability(rate, gap_cycles)
     unseen = (s["claims"] >> 4) & sum(1 << kind for kind in LISTED) > 0
-    told_of = rates.probability(rate, np.where(unseen, gap_cycles, gap_cycles - 1))
+    by_claims = rates.probability(rate, np.where(unseen, gap_cycles, gap_cycles - 1))
     rest = np.where(unseen, 0.0, rates.probability(rate, np.ones(len(rate))))
-    listed = 1.0 - (1.0 - _lifted(told_of, s["hint_listed"])) * (1.0 - rest)
+    listed = 1.0 - (1.0 - _lifted(by_claims, s["hint_listed"])) * (1.0 - rest)
     return np.where((s["hint_listed"] == 0.0) & (s["hint_span"] == 0.0), own, _lifted(listed, s["hint_span"]))
 
 

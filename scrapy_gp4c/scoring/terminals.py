@@ -284,7 +284,7 @@ def _table(clock: Clock) -> dict[str, Terminal]:
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
-TOLD: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED))
+ALWAYS_KNOWN: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED))
 """Those that every crawl and every history tells; the others need a log of queries, or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""

@@ -1,14 +1,14 @@
-"""How much a page counts: its weight, 1 unless a request or an imported list has said another.
+"""Weights of pages: 1 unless a request or an imported list gives another.
 
-Weights are those of weighted freshness and of the weighted change rate (Cho & Ntoulas 2002; Olston & Najork
-2010, section 2; thesis 2.4): what one page is worth by another. Nothing that is visited changes them.
+They weigh freshness and the change rate (Cho & Ntoulas 2002; Olston & Najork 2010, section 2; thesis 2.4).
+Visits do not change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ Array = npt.NDArray[Any]
 
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""
-USUAL: Final = 1.0
-"""What pages weigh of which nobody has said it."""
-MOST: Final = 1e6
-"""The largest weight: whatever pages have, their sums are far from what float64 loses."""
+DEFAULT_WEIGHT: Final = 1.0
+"""Default weight of a page."""
+MAX_WEIGHT: Final = 1e6
+"""The largest weight: sums over all pages stay exact enough in float64."""
 
 TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
     "w": (
@@ -32,21 +32,24 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
 """Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 
 
-def usual(rows: int) -> npt.NDArray[np.float64]:
-    """Weights of so many pages of which nobody has said any."""
-    return np.full(rows, USUAL)
+def default_weights(rows: int) -> npt.NDArray[np.float64]:
+    """Default weights: float64 ``[rows]``."""
+    return np.full(rows, DEFAULT_WEIGHT)
 
 
-def read_weight(given: object) -> float:
-    """A weight that somebody gave; raises ValueError, which says what was expected and found."""
-    number = cast(float, given)
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= number <= MOST:
-        is_long = isinstance(given, int) and given.bit_length() > 200
-        found = "a whole number of many digits" if is_long else repr(given)[:80]
-        raise ValueError(f"expected a number from 0 to {MOST:,.0f} as weight; found {found}")
-    return float(number) + 0.0  # no -0.0
+def read_weight(value: Any) -> float:
+    """Weight of a page as a user wrote it; raises ValueError, which says what was expected and found."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_real or value < 0 or not value <= MAX_WEIGHT:  # the last is true of NaN
+        raise ValueError(f"expected a number from 0 to {MAX_WEIGHT:,.0f} as weight; found {_shown(value)}")
+    return float(value) + 0.0  # no -0.0
+
+
+def _shown(value: object) -> str:
+    is_long = isinstance(value, int) and value.bit_length() > 200  # Python refuses to print it
+    return "a whole number of many digits" if is_long else repr(value)[:80]
 
 
 def are_weights(values: Array) -> bool:
-    """Tell whether all of some numbers are weights."""
-    return bool(((values >= 0) & (values <= MOST)).all())
+    """Whether all numbers are valid weights."""
+    return bool(((values >= 0) & (values <= MAX_WEIGHT)).all())

@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling.shadows import Apart, OwnVisits
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
-from scrapy_gp4c.page_state.related import Clustered, Recent, Related, SiteSums
+from scrapy_gp4c.page_state.related import Clustered, RecentVisits, Related, SiteSums
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
@@ -191,7 +191,7 @@ def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
     now = np.array([(0, 3, 2, 0.0)], GROUP_VISITS)
     related = Related(
         Directories(np.zeros(1, np.intp), 1),
-        Recent(9, [NO_VISITS]),
+        RecentVisits(9, [NO_VISITS]),
         lambda: SiteSums(np.zeros(1), np.zeros(1)),
         Clustered(2, [told], now),
     )

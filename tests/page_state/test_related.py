@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state.groups import (
     count_visits,
     directories,
 )
-from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
 from scrapy_gp4c.scoring import terminals
 
 NAMES = (
@@ -175,7 +175,7 @@ class Kept:
             terminals.observe(seen, changed, cycle)
             for name, values in seen.items():
                 self.state[name][rows] = values
-        self.recent = Recent(web.cycle, finished[:KEPT_CYCLES], self.count(web.cycle), web.spent)
+        self.recent = RecentVisits(web.cycle, finished[:KEPT_CYCLES], self.count(web.cycle), web.spent)
 
     def count(self, cycle: int) -> np.ndarray:
         """What the visits of a cycle tell of directories, counted in two parts and added up."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.groups import count_visits, directories
-from scrapy_gp4c.page_state.related import Recent, Related
+from scrapy_gp4c.page_state.related import RecentVisits, Related
 from scrapy_gp4c.policies.policy import Chosen, PolicySettings, Round
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 from scrapy_gp4c.scoring import functions
@@ -50,12 +50,12 @@ def test_it_counts_as_going_through_the_visits_does():
             rows, changed = np.append(rows, own[0]), np.append(changed, own[1])
             told(
                 window,
-                Related(tree, Recent(cycle, finished, count_visits(rows, changed, None)), lambda: None),
+                Related(tree, RecentVisits(cycle, finished, count_visits(rows, changed, None)), lambda: None),
             )
         finished = [count_visits(rows, changed, None), *finished]
         window.finish()
-        told(window, Related(tree, Recent(cycle, finished), lambda: None))
-    told(Window(tree, finished), Related(tree, Recent(cycle, finished), lambda: None))
+        told(window, Related(tree, RecentVisits(cycle, finished), lambda: None))
+    told(Window(tree, finished), Related(tree, RecentVisits(cycle, finished), lambda: None))
 
 
 class _Passing:

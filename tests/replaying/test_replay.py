@@ -241,7 +241,7 @@ def test_functions_replayed_together_do_what_each_does_alone(
     cycles, warmup = sizes
     generator = np.random.default_rng(seed)
     history = history_of(generator.random((cycles, 150)) < generator.beta(0.3, 2, 150))
-    told = [name for name in terminals.TOLD if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
+    told = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
     names = [name for name in told if name != "random" and name not in BY_DIRECTORY]
     primitives = primitive_set(names)
     with drawing_from(random.Random(seed)):

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.weights import MOST, are_weights, read_weight
+from scrapy_gp4c.scoring.weights import MAX_WEIGHT, are_weights, read_weight
 
 
 @given(st.one_of(st.integers(), st.floats(), st.fractions(), st.floats(0, 2e6), st.integers(-3, 2_000_000)))
 def test_numbers_from_0_to_a_million_are_weights(number: Any) -> None:
     """And nothing else: not NaN, not infinity, not what is too large."""
-    if 0 <= number <= MOST:
+    if 0 <= number <= MAX_WEIGHT:
         found = read_weight(number)
         assert found == float(number)
         assert math.copysign(1.0, found) == 1.0

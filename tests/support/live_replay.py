@@ -30,7 +30,7 @@ SITE: npt.NDArray[np.int32] = np.arange(PAGES, dtype=np.int32) // (DIRECTORIES *
 NAMES = [f"d{page // PAGES_OF_DIRECTORY % DIRECTORIES}/{page}.html" for page in range(PAGES)]
 URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NAMES, strict=True)]
 WARMUP = 2
-TOLD = [name for name in terminals.TOLD if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
+TOLD = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
 """What a history of changes tells."""
 CYCLE_STEP = 0xD1342543DE82EF95
 """What `scrapy_gp4c.scoring.draws.draw_salt` multiplies cycles by."""

@@ -20,7 +20,7 @@ from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
     Clustered,
     Level,
-    Recent,
+    RecentVisits,
     Related,
     RoundState,
     SiteSums,
@@ -196,7 +196,7 @@ class ReplayEvidence:
 
     def _related(self) -> Related:
         """What was visited so far, for the round that comes."""
-        recent = Recent(self._cycle, self._finished, self._counted(), self.visited / self._prepared.k)
+        recent = RecentVisits(self._cycle, self._finished, self._counted(), self.visited / self._prepared.k)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())

@@ -31,7 +31,7 @@ from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Directories, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, WARMUP
-from scrapy_gp4c.page_state.related import Recent, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.budget import budget_pages
 from scrapy_gp4c.policies.policy import (
     Block,
@@ -298,7 +298,7 @@ class Web:
 
     def _block(self, rows: npt.NDArray[np.intp]) -> Block:
         now = self._counted(self._told)
-        recent = Recent(self._number, self._finished, now, self._spent)
+        recent = RecentVisits(self._number, self._finished, now, self._spent)
         related = Related(
             self._directories,
             recent,

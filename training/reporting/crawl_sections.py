@@ -18,7 +18,7 @@ from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.claims import finder_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, among
 from scrapy_gp4c.scoring import discovery, hints
-from scrapy_gp4c.scoring.weights import USUAL
+from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
 from scrapy_gp4c.store.page_store import PageStore
@@ -370,7 +370,7 @@ def weighted_section(path: Path) -> Section | None:
 def read_weighed(store: PageStore) -> Weighed | None:
     """Count the visits of all finished cycles; None where all pages weigh 1."""
     weight = np.concatenate([np.empty(0), *(block["weight"] for _, block in store.blocks())])
-    others = int(np.count_nonzero(weight != USUAL))
+    others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
     if not others:
         return None
     sums = {name: np.zeros(store.last_cycle) for name in _NAMES}

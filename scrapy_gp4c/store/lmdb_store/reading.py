@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack, unpack_extras
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.scoring.weights import usual
+from scrapy_gp4c.scoring.weights import default_weights
 from scrapy_gp4c.store.lmdb_store.failures import damaged
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, split
@@ -33,7 +33,7 @@ def columns_of(
     kept = COLUMNS if names is None else names
     parts: list[Columns] = [{name: np.empty(0, COLUMNS[name]) for name in kept}]
     if gains is not None:
-        parts[0] |= unpack_extras(None, 0) | gains.block(0, 0) | {"weight": usual(0)}
+        parts[0] |= unpack_extras(None, 0) | gains.block(0, 0) | {"weight": default_weights(0)}
     number = pages // tables.block_rows
     ends = {0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist(), len(pages)}
     for start, end in pairwise(sorted(ends)):

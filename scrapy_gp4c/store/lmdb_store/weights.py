@@ -37,7 +37,7 @@ class Weights:
         """Weight of a page, as the newest request or list has it."""
         said = self._open.weights.get(page)
         if said is not None or page >= self._tables.merged_pages:
-            return weights.USUAL if said is None else said
+            return weights.DEFAULT_WEIGHT if said is None else said
         block, row = divmod(page, self._tables.block_rows)
         with self._tables.transaction() as txn:
             return float(read_block(txn, self._tables.db, block, row + 1)[row])
@@ -70,7 +70,7 @@ class Weights:
 
 def read_block(txn: Any, db: Handles, block: int, rows: int) -> Floats:
     """Weights of a block, ``[rows]``, writable."""
-    found, value = weights.usual(rows), db["weights"].get(txn, U32.pack(block))
+    found, value = weights.default_weights(rows), db["weights"].get(txn, U32.pack(block))
     if value is not None:
         kept = np.frombuffer(value[: len(value) // 8 * 8], weights.COLUMNS["weight"])[:rows]
         found[: len(kept)] = kept
@@ -79,7 +79,7 @@ def read_block(txn: Any, db: Handles, block: int, rows: int) -> Floats:
 
 def put_block(txn: Any, db: Handles, block: int, values: Floats) -> None:
     """Write the weights of a block; those of a block that has none of its own take no room."""
-    if (values != weights.USUAL).any():
+    if (values != weights.DEFAULT_WEIGHT).any():
         db["weights"].put(txn, U32.pack(block), values.astype(weights.COLUMNS["weight"]).tobytes())
     else:
         db["weights"].delete(txn, U32.pack(block))
@@ -96,7 +96,7 @@ def fold_block(txn: Any, tables: Tables, block: int, rows: int, notes: Array) ->
 
 def put_consecutive(tables: Tables, first: int, values: Floats) -> None:
     """Write the weights of consecutive pages from `first` on, all of which are merged."""
-    other = np.flatnonzero(values != weights.USUAL)
+    other = np.flatnonzero(values != weights.DEFAULT_WEIGHT)
     of_block = (first + other) // tables.block_rows
     for block in np.unique(of_block).tolist():
         start = block * tables.block_rows
@@ -123,12 +123,12 @@ def rebuilt(tables: Tables, values: Values, new_id: Array) -> None:
 
     ``tables``: of the new store, with its pages; ``new_id``: new ids of the old pages.
     """
-    found = weights.usual(tables.merged_pages)
+    found = weights.default_weights(tables.merged_pages)
     for key, value in values["weights"].items():
         first = U32.unpack(key)[0] * tables.block_rows
         kept = np.frombuffer(value[: len(value) // 8 * 8], weights.COLUMNS["weight"])
         own = new_id[first : first + len(kept)]
-        kept = np.where((kept >= 0) & (kept <= weights.MOST), kept, weights.USUAL)[: len(own)]
+        kept = np.where((kept >= 0) & (kept <= weights.MAX_WEIGHT), kept, weights.DEFAULT_WEIGHT)[: len(own)]
         found[own[own != LOST]] = kept[own != LOST]
     put_consecutive(tables, 0, found)
 
