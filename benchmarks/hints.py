@@ -33,8 +33,7 @@ from scrapy.utils.sitemap import Sitemap
 from benchmarks.common import machine, median_ratio, verdict
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.hints import HintReader
-from scrapy_gp4c.crawling.rebuilding import Rebuilder
-from scrapy_gp4c.crawling.url_keys import UrlKeys
+from scrapy_gp4c.crawling.requests import Rebuilder
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.settings import Settings
@@ -153,7 +152,7 @@ def cost(runs: int) -> bool:
     response = XmlResponse("http://example.com/sitemap.xml", body=body)
     with tempfile.TemporaryDirectory() as place, open_store(place) as store:
         store.add_pages(
-            (int(key), {"url": url}) for key, url in zip(UrlKeys(rebuilder).of(urls), urls, strict=True)
+            (int(key), {"url": url}) for key, url in zip(rebuilder.url_keys(urls), urls, strict=True)
         )
         stats = MemoryStatsCollector(crawler)
         reader = HintReader(Cycle(store, Settings.load(ScrapySettings()), stats), rebuilder, Listed())

@@ -114,7 +114,7 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
     from scrapy import Request
     from scrapy.utils.request import fingerprint
 
-    from scrapy_gp4c.crawling.stored_requests import page_key, to_stored
+    from scrapy_gp4c.crawling.requests import page_key, to_stored
     from scrapy_gp4c.store.lmdb_store.store import Store
     from scrapy_gp4c.store.records import NewVisit
 

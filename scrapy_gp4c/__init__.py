@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings
+    from scrapy_gp4c import errors
+    from scrapy_gp4c.addon import Addon
 
 __version__ = "0.1.0"
-__all__ = ["Addon", "__version__"]
-
-MIDDLEWARE_POSITION = 545
-FINDER_POSITION = 30
-logger = logging.getLogger(__name__)
+__all__ = ["Addon", "__version__", "errors"]
 
 
-class Addon:
-    """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
-
-    What the user set themselves (SCHEDULER, the middlewares) stays as they set it.
-    """
-
-    def update_settings(self, settings: BaseSettings) -> None:
-        """Set what the crawl needs, at add-on priority."""
-        from scrapy_gp4c.errors import SettingsError
-        from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware
-        from scrapy_gp4c.robots_txt import take_place
-        from scrapy_gp4c.settings import Settings
-
-        try:
-            Settings.load(settings)
-        except SettingsError as error:  # said in one line before Scrapy's traceback
-            logger.critical("%s", error)
-            raise
-        settings.set("SCHEDULER", "scrapy_gp4c.scheduler.RecrawlScheduler", "addon")
-        settings.setdefault_in_component_priority_dict(
-            "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
-        )
-        settings.setdefault_in_component_priority_dict(
-            "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
-        )
-        take_place(settings)
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: `training` and the commands need neither Scrapy's engine nor its reactor.
+    if name == "Addon":
+        return import_module("scrapy_gp4c.addon").Addon
+    if name == "errors":
+        return import_module("scrapy_gp4c.errors")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

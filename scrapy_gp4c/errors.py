@@ -1,7 +1,26 @@
-"""Every error that scrapy-gp4c raises on bad input: one tree, one message each.
+"""Errors that scrapy-gp4c raises on bad input, in one tree.
 
-A message names the thing that is wrong (a setting, a file and line, a part of an expression), says
-what was expected and what was found, and ends with the remedy.
+::
+
+    Gp4cError
+    ├── SettingsError (ValueError)
+    ├── ExpressionError (ValueError)
+    ├── ScoreError (ValueError)
+    ├── PolicyError (ValueError)
+    ├── StoreError (OSError)
+    │   ├── StoreInUseError
+    │   ├── StoreDamagedError
+    │   ├── StoreFullError
+    │   └── SearchIndexError
+    ├── ArchiveError (OSError)
+    ├── HistoryError (ValueError)
+    ├── LearningError (ValueError)
+    ├── ImportFileError (ValueError)
+    ├── QueryLogError (ValueError)
+    └── HintsError (ValueError)
+
+A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
+expected and what was found, and ends with the remedy.
 """
 
 
@@ -52,6 +71,10 @@ class SearchIndexError(StoreError):
     """The search index beside a page store cannot be used; the store can."""
 
 
+class ArchiveError(Gp4cError, OSError):
+    """The archive of texts cannot be used; the page store is as it was."""
+
+
 class HistoryError(Gp4cError, ValueError):
     """A recorded change history is malformed or too small for what was asked of it."""
 
@@ -68,5 +91,5 @@ class QueryLogError(Gp4cError, ValueError):
     """A log of queries cannot be used, or is missing where something is measured by it."""
 
 
-class ArchiveError(Gp4cError, OSError):
-    """The archive of texts cannot be used; the page store is as it was."""
+class HintsError(Gp4cError, ValueError):
+    """A sitemap or feed cannot be read; the crawl goes on without its hints."""

@@ -1,4 +1,4 @@
-"""Scrapy's robots.txt middleware, but every request hears what the robots.txt of its host says.
+"""Scrapy's robots.txt middleware, mended: every request hears what the robots.txt of its host says.
 
 In Scrapy 2.14 to 2.19, requests that wait for one robots.txt await the same Deferred, of which only the first
 gets the result. The others get None, as if there were no robots.txt, and fetch what it disallows. A cycle
@@ -21,7 +21,7 @@ MIDDLEWARES: Final = "DOWNLOADER_MIDDLEWARES"
 
 
 class RobotsMiddleware(RobotsTxtMiddleware):
-    """Scrapy's robots.txt middleware, in whose place `take_place` puts it."""
+    """Scrapy's robots.txt middleware, in whose place `replace_builtin` puts it."""
 
     async def robot_parser(self, request: Request) -> RobotParser | None:
         """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any."""
@@ -29,13 +29,13 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
 
-def take_place(settings: BaseSettings) -> None:
-    """Put `RobotsMiddleware` where Scrapy's own would be; where the project has none of it, it gets none."""
+def replace_builtin(settings: BaseSettings) -> None:
+    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none."""
     position = None
     for name in (MIDDLEWARES + "_BASE", MIDDLEWARES):
-        for path, given in settings.getdict(name).items():
+        for path, value in settings.getdict(name).items():
             if load_object(path) is RobotsTxtMiddleware:
-                position = given
+                position = value
     if position is not None:
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
         settings.setdefault_in_component_priority_dict(MIDDLEWARES, RobotsMiddleware, position)

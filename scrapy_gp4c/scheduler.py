@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from scrapy import signals
+from scrapy import signals, version_info
 from scrapy.core.scheduler import Scheduler
-from scrapy.pqueues import DownloaderAwarePriorityQueue
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import Deferred
 
-from scrapy_gp4c.crawling.engine import wake
 from scrapy_gp4c.crawling.opening import open_run
 from scrapy_gp4c.crawling.run import Run
+from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_shell, queued_slots, wake
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.start import (
-    FAILED,
-    cannot_begin,
-    end_as_failure,
-    is_crawl,
-    leave_out_what_is_there,
-)
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
 
 
 logger = logging.getLogger(__name__)
+
+FAILED: Final = "gp4c_store_failed"
+"""Finish reason of a run that cannot use its store."""
+CLOSES_AT_START: Final = (2, 19)
+"""Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
 
 
 class RecrawlScheduler(Scheduler):
@@ -43,12 +42,11 @@ class RecrawlScheduler(Scheduler):
     commit_interval_s = 0.5
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
-    _torn = False
+    _queue_is_torn = False
     """Whether the queue has lost a request, perhaps of a claimed page."""
-    _told = False
-    """Whether the log has what makes it impossible to go on."""
+    _is_failure_logged = False
     open_run = staticmethod(open_run)
-    """How a run is opened: a test opens one whose store is small."""
+    """Opener of a run; a test has one whose store is small."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -64,18 +62,16 @@ class RecrawlScheduler(Scheduler):
         if not is_crawl(spider, self.crawler):
             return deferred
         try:
-            self._begin(self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request))
+            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
         except Gp4cError as error:
-            cannot_begin(self.crawler, error)
-        return deferred
-
-    def _begin(self, run: Run) -> None:
-        assert self.crawler is not None
-        self._run = run
-        leave_out_what_is_there(self.crawler)
+            refuse(self.crawler, error)
+            return deferred
+        if self.gp4c.freeze_gc:
+            freeze_gc(self.crawler)
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
-        self.crawler.signals.connect(run.close_store, signals.spider_closed)
+        self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
+        return deferred
 
     def close(self, reason: str) -> Deferred[None] | None:
         """End the cycle, unless the run was interrupted: then the next run resumes it."""
@@ -86,13 +82,13 @@ class RecrawlScheduler(Scheduler):
         return super().close(reason)
 
     def _close_run(self, run: Run, reason: str) -> None:
-        """Close the run; what makes its end impossible is one line, a finish reason and an exit code."""
+        """Close the run; a failure to end its cycle is one log line, a finish reason and an exit code."""
         assert self.crawler is not None
         run.close(reason)
         failure = run.cycle.failure
         if failure is not None:
-            end_as_failure(self.crawler, signals.engine_stopped)
-            if not self._told:
+            fail_exit_code(self.crawler, signals.engine_stopped)
+            if not self._is_failure_logged:
                 logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
 
@@ -111,7 +107,7 @@ class RecrawlScheduler(Scheduler):
             cycle.commit()
         if cycle.failure is not None:
             self._tick_call.stop()
-            self._told = True
+            self._is_failure_logged = True
             logger.critical("%s", cycle.failure, extra=self._run.extra)
             deferred_from_coro(self.crawler.engine.close_spider_async(reason=FAILED))
         elif self._run.idle_since_s is not None:
@@ -127,7 +123,7 @@ class RecrawlScheduler(Scheduler):
             return super().enqueue_request(request)
         try:
             return self._run.admit(request)
-        except StoreError as error:  # of which `_tick` tells
+        except StoreError as error:  # which `_tick` logs
             self._run.cycle.failure = error
             return False
 
@@ -136,22 +132,11 @@ class RecrawlScheduler(Scheduler):
         run = self._run
         if run is None:
             return super().next_request()
-        if not run.may_send:
-            return None
         try:
-            return run.next_request(self._pop, self._queued_slots)
+            return run.next_request(self._pop, lambda: queued_slots(self))
         except StoreError as error:
             run.cycle.failure = error
             return None
-
-    def _queued_slots(self) -> set[str] | None:
-        """Return the downloader slots of queued requests; None: the queue does not tell them apart."""
-        slots: set[str] = set()
-        for queue in (self.mqs, self.dqs):
-            if queue is not None and not isinstance(queue, DownloaderAwarePriorityQueue):
-                return None
-            slots.update(queue.pqueues if queue is not None else ())
-        return slots
 
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.
@@ -166,13 +151,52 @@ class RecrawlScheduler(Scheduler):
                 request = super().next_request()
                 if request is None and len(self) < waiting:
                     raise ValueError("a file of the queue ends too early")
-                if request is not None or not self._torn:
+                if request is not None or not self._queue_is_torn:
                     return request
             except Exception as error:
                 self._run.note_unreadable(error)
-                self._torn = True
+                self._queue_is_torn = True
                 if len(self) < waiting:
                     continue
             self.dqs = None
             self._run.refeed()
         return super().next_request()
+
+
+def is_crawl(spider: Spider, crawler: Crawler) -> bool:
+    """Tell a crawl from `scrapy shell`, `fetch`, `parse` and `check`, which fetch only what was asked."""
+    start: Any = type(spider).start
+    return not (is_shell(crawler) or start.__module__.startswith("scrapy.commands."))
+
+
+def refuse(crawler: Crawler, error: Gp4cError) -> None:
+    """Log in one line why no cycle can begin, and close the spider as it opens.
+
+    Raises the error in Scrapy before 2.19.
+    """
+    logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
+    fail_exit_code(crawler, signals.spider_closed)
+    if version_info < CLOSES_AT_START:
+        raise error
+    crawler.signals.connect(_close_spider, signals.spider_opened, weak=False)
+
+
+def _close_spider() -> None:
+    raise CloseSpider(FAILED)
+
+
+def freeze_gc(crawler: Crawler) -> None:
+    """Leave all present objects out of garbage collections until the spider is closed.
+
+    Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
+    fast as it can asks for several a second. Unused objects are freed as ever, but cycles of present ones
+    only in the end. Where a program has frozen objects itself, nothing is done: `gc.unfreeze` thaws all.
+    """
+    if gc.get_freeze_count():
+        return
+    gc.freeze()
+    crawler.signals.connect(_unfreeze_gc, signals.spider_closed)
+
+
+def _unfreeze_gc() -> None:
+    gc.unfreeze()

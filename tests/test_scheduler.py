@@ -695,3 +695,41 @@ async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
         assert asked == ["/fails-once", "/moves", "/target"]
         end = ["first" if cycle == 1 else "unchanged"]
         assert outcomes(store_path, cycle) == {"/target": end, "/moves": end, "/fails-once": end}
+
+
+class Watching(Spider):
+    """Notes how many objects are left out while it crawls, and what it has made itself."""
+
+    name = "watching"
+    left_out = 0
+
+    def parse(self, response: Any) -> None:
+        """Count."""
+        Watching.left_out = gc.get_freeze_count()
+        response.meta["gp4c"]["cycle"] = own = [response]
+        assert any(one is own for one in gc.get_objects()), "a collection walks what a crawl makes"
+
+
+@pytest_twisted.ensureDeferred
+async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store_path: Path) -> None:
+    """The modules, for one; when it is over, all is collected again."""
+    site.pages["/"] = html("a page")
+    Watching.start_urls = [site.url("/")]
+    await crawl(Watching, store_path, {"GP4C_FREEZE_GC": True})
+    assert Watching.left_out > 10_000
+    assert not gc.get_freeze_count()
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_a_program_has_left_out_stays_so(site: Site, store_path: Path) -> None:
+    """A crawl in such a program neither leaves out more nor takes it in again."""
+    site.pages["/"] = html("a page")
+    Watching.start_urls = [site.url("/")]
+    gc.freeze()
+    try:
+        left_out = gc.get_freeze_count()
+        await crawl(Watching, store_path, {"GP4C_FREEZE_GC": True})
+        assert 10_000 < Watching.left_out <= left_out
+        assert 10_000 < gc.get_freeze_count() <= left_out
+    finally:
+        gc.unfreeze()

@@ -11,7 +11,7 @@ from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from scrapy_gp4c.crawling.stored_requests import IDENTIFYING, check_stored, page_key
+from scrapy_gp4c.crawling.requests import IDENTIFYING, check_stored, page_key
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials

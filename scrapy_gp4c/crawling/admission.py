@@ -1,56 +1,176 @@
-"""What becomes of a request: a new page, the visit of a planned one, dropped, or Scrapy's as ever."""
+"""Admission of requests: a new page, the visit of a planned one, dropped, or Scrapy's as ever."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.claims import Claim
+import numpy as np
+
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.finders import UNKNOWN, finder_of
-from scrapy_gp4c.crawling.limits import TOO_MANY, Limits
-from scrapy_gp4c.crawling.rebuilding import Rebuilder
-from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import META, PASSED, is_page_request
-from scrapy_gp4c.crawling.weighing import Weighing
+from scrapy_gp4c.crawling.requests import (
+    META,
+    PASSED,
+    UNKNOWN_FINDER,
+    Claim,
+    Rebuilder,
+    finder_of,
+    is_page_request,
+)
+from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
+from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
 
-MAX_SETTLED: Final = 100_000
+    from scrapy_gp4c.store.page_store import PageStore
+
+logger = logging.getLogger(__name__)
+
+MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
-MAX_DROPPED: Final = 100
+MAX_UNCOUNTED: Final = 100
 """Duplicates that the statistics may be behind; at the end of a run they have all."""
+RECENT_PAGES: Final = 1_000
+"""New pages among which the warning of a trap looks for the directory that has most."""
+# Statistics of requests that are dropped, and of those that are fetched as without the add-on.
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
-"""Statistics of the requests that are dropped, and why."""
+TOO_MANY: Final = "gp4c/skipped/too_many_pages"
 NOT_STORABLE: Final = "gp4c/not_storable"
 SECRET_DIFFERS: Final = "gp4c/secret_differs"
-"""Statistics of the requests that are fetched as without the add-on, and why."""
-ELSEWHERE: Final = "gp4c/skipped/elsewhere"
-"""Statistic of the requests that go to other workers, whose pages they ask for."""
-REDIRECTED: Final = "gp4c/redirected_elsewhere"
-"""Statistic of the visits that end as they were redirected to such a page, with what JSON cannot carry."""
+SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
+NO_WEIGHT: Final = "gp4c/no_weight"
+
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
 
 
-class Abroad(Protocol):
-    """What takes requests for pages that others have."""
+def log_first(
+    stats: StatsCollector, name: str, line: str, extra: dict[str, Any], level: int = logging.INFO
+) -> None:
+    """Count in a statistic, and log the first case."""
+    if not stats.get_value(name):
+        logger.log(level, "%s (Further ones: stat %s)", line, name, extra=extra)
+    stats.inc_value(name)
 
-    def has(self, url: str) -> bool:
-        """Tell whether others have the page of this URL."""
 
-    def send(self, key: int, stored: StoredRequest, finder: int) -> None:
-        """Let them have a request; ``finder``: as the column ``found_by`` has it."""
+def secret_not_given(stored: StoredRequest) -> str:
+    """Log line for the first page that only the spider can request."""
+    return (
+        f"{stored['url']} is visited when, and only when, the spider asks for it: the store does not keep "
+        f"what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method gp4c_request(request) "
+        "of the spider, or take out of GP4C_SECRET_PARAMS what is not secret."
+    )
 
-    def hand_over(self, request: Request, visit: Claim) -> bool:
-        """Let them go on with a visit that was redirected to their page; False: the request cannot travel."""
+
+class SetupRequests:
+    """The spider's first untouched requests, such as a login, for which the plan waits.
+
+    Planned pages may need the session that those requests set up. Once they are through, callbacks included,
+    the plan is never held back again.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        """Take the crawler, whose engine knows which requests are under way."""
+        self._crawler = crawler
+        self._queued = 0  # not a set: a request comes back from the disk queue as another object
+        self._sent: set[Request] = set()
+        self._over = False
+
+    def queued(self) -> None:
+        """Note that an untouched request was queued."""
+        self._queued += 1
+
+    def left_queue(self, request: Request) -> None:
+        """Note that an untouched request goes to the downloader."""
+        if not self._over:
+            self._sent.add(request)
+        self._queued = max(0, self._queued - 1)
+
+    def forget_queued(self) -> None:
+        """Wait no longer for the requests in the queue, which has lost them."""
+        self._queued = 0
+
+    def is_over(self) -> bool:
+        """Tell whether the plan may begin."""
+        if not self._over:
+            self._sent.intersection_update(under_way(self._crawler))
+            self._over = not self._queued and not self._sent
+        return self._over
+
+    def is_quiet(self) -> bool:
+        """Tell whether all requests of the spider are through, and its start too."""
+        return has_started(self._crawler) and not under_way(self._crawler)
+
+
+class Limits:
+    """Counts of pages, in all and of each site, against the most that are remembered; nothing is deleted."""
+
+    def __init__(self, store: PageStore, most: int, most_of_site: int, extra: dict[str, Any]) -> None:
+        """Count the stored pages, where a site may have reached its limit; ``extra``: for log lines.
+
+        In a smaller store only pages found from now on are counted: a site has at most twice its limit.
+        """
+        self._store = store
+        self._most, self._most_of_site = most, most_of_site
+        self._extra = extra
+        self._of_site: Counter[int] = Counter()
+        self._recent: deque[Place] = deque(maxlen=RECENT_PAGES)
+        self._warned: set[str] = set()
+        if store.pages >= most_of_site:
+            self._count()
+
+    def _count(self) -> None:
+        """Count stored pages: by the directories of pages, the open cycle's new ones by their URLs."""
+        sites, number = np.unique(self._store.directories()["site"], return_inverse=True)
+        pages = np.zeros(len(sites), np.int64)
+        for _, columns in self._store.blocks({"group"}):
+            pages += np.bincount(number[columns["group"]], minlength=len(sites))
+        self._of_site.update(dict(zip(sites.tolist(), pages.tolist(), strict=True)))
+        new = np.fromiter(self._store.new_pages(), np.int64)
+        self._of_site.update(place_of_url(stored["url"]).site_key for stored in self._store.requests(new))
+
+    def takes(self, stored: StoredRequest) -> bool:
+        """Count a new page unless there are too many; the first time for a site, a warning names the trap."""
+        place = place_of_url(stored["url"])
+        if self._store.pages >= self._most:
+            self._warn("", f"GP4C_MAX_PAGES = {self._most:,}", "the store")
+            return False
+        if self._of_site[place.site_key] >= self._most_of_site:
+            self._warn(place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", place.site)
+            return False
+        self._of_site[place.site_key] += 1
+        self._recent.append(place)
+        return True
+
+    def _warn(self, site: str, limit: str, full: str) -> None:
+        if site in self._warned:
+            return
+        self._warned.add(site)
+        directories = Counter(place for place in self._recent if site in ("", place.site))
+        trap = "".join(
+            f", mostly in {place.site}/{place.directory}" for place, _ in directories.most_common(1)
+        )
+        logger.warning(
+            "No further page of %s is remembered or fetched: it has reached %s%s. Keep the spider out of "
+            "what is no content (rules, allowed paths, DEPTH_LIMIT), or raise the limit. (Requests dropped: "
+            "stat %s)",
+            full,
+            limit,
+            trap,
+            TOO_MANY,
+            extra=self._extra,
+        )
 
 
 class Admission:
@@ -65,35 +185,31 @@ class Admission:
         self, cycle: Cycle, rebuilder: Rebuilder, setup: SetupRequests, spider: Spider, enqueue: Enqueue
     ) -> None:
         """Take the cycle, and Scrapy's queue."""
-        given = cycle.settings
-        extra = {"spider": spider}
-        self._limits = Limits(cycle.store, given.max_pages, given.max_pages_per_site, extra)
+        settings = cycle.settings
+        self._extra = {"spider": spider}
+        self._limits = Limits(cycle.store, settings.max_pages, settings.max_pages_per_site, self._extra)
         self._cycle = cycle
         self.rebuilder = rebuilder
         self._setup = setup
-        self._spider = spider
         self._enqueue = enqueue
         self._stats = cycle.stats
-        self._weighing = Weighing(cycle.store, cycle.stats, rebuilder.credentials, spider)
+        # What follows is keyed by what tells a request apart at least cost: its URL, or else its page's key.
         self._by_url_alone = rebuilder.by_url_alone
         self._duplicates: set[str | int] = set()
-        """What tells a request apart at least cost, its URL or else its key, where the cycle visits its page:
-        the next one is skipped, whatever is planned further."""
-        self._dropped = 0
+        """Requests of pages that the cycle visits: further ones are skipped, whatever is planned later."""
+        self._uncounted = 0
         """Duplicates that are not in the statistics yet."""
         self._settled: dict[str | int, str] = {}
-        """The same of others -> why they are skipped in this round."""
-        self._left_out: dict[str, int] = {}
+        """Other requests -> the statistic of their kind: further ones are skipped in this round."""
+        self._unplanned: dict[str, int] = {}
         """URL -> its page, for which a round had no visit."""
-        self._called_back: dict[int, tuple[Any, Any]] = {}
+        self._callbacks: dict[int, tuple[Any, Any]] = {}
         """Page -> callbacks of its stored request."""
-        self.abroad: Abroad | None = None
-        """Takes requests for pages of other workers; None: there are none."""
-        self._asked_as: dict[int, int] = {}
-        """Key of a page asked for with secrets in its URL -> key of that request, secrets and all."""
+        self._secret_keys: dict[int, int] = {}
+        """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 
     def forget_settled(self) -> None:
-        """Look at pages anew that no visit was planned for: a further round is planned."""
+        """Look anew at pages that had no planned visit: a further round is planned."""
         self._settled.clear()
 
     def skips(self, request: Request) -> bool:
@@ -113,8 +229,8 @@ class Admission:
         if mark == PASSED or not is_page_request(request):
             return self._queue_untouched(request)
         if mark is not None:
-            weight = self._weighing.said_by(request)
-        # Before a fingerprint is made, which costs more; but what a request says of its page is to be noted.
+            weight = self._weight_of(request)
+        # Before a fingerprint is made, which costs more; but the weight that a request gives is to be noted.
         if weight is None and self._by_url_alone and self._is_settled(request, request.url):
             return False
         return self._admit_page(request, weight)
@@ -122,16 +238,10 @@ class Admission:
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         claim = dataclasses.replace(claim, host=None)
-        if self.abroad is not None and self.abroad.has(request.url):
-            if self.abroad.hand_over(request, claim):
-                return True
-            self._stats.inc_value(REDIRECTED)
-            request.meta[META] = self._cycle.end(claim, "excluded")
-            return False
         if self.queue_claim(request, claim):
             self._cycle.back_in_queue(claim)
             return True
-        # Scrapy drops a redirect onto a URL it has already seen, and tells nobody.
+        # Scrapy drops a redirect onto a URL it has already seen, without a signal.
         request.meta[META] = self._cycle.end(claim, "excluded")
         return False
 
@@ -146,118 +256,148 @@ class Admission:
     def _admit_page(self, request: Request, weight: float | None) -> bool:
         cycle, store = self._cycle, self._cycle.store
         key, full_key = self.rebuilder.keys(request)
-        if full_key != key and self._is_asked_otherwise(key, full_key, request):
+        if full_key != key and self._is_other_secret(key, full_key, request):
             return self._queue_untouched(request)
-        known_as = request.url if self._by_url_alone else key
-        if weight is None and not self._by_url_alone and self._is_settled(request, known_as):
+        name = request.url if self._by_url_alone else key
+        if weight is None and not self._by_url_alone and self._is_settled(request, name):
             return False
-        page = self._left_out.get(request.url)
+        page = self._unplanned.get(request.url)
         if page is None:
             page = store.find(key)
-        if page is None and full_key != key:  # an earlier version told pages apart by their secrets
+        if page is None and full_key != key:  # the parameter was no secret when the page was found
             page = store.find(full_key)
         finder = finder_of(request, store)
-        if page is not None and finder == START and store.page(page).found_by == UNKNOWN:
-            store.note(page, "found_by", START)  # of a store that is older than this column
         if page is not None:
-            self._weighing.note(page, weight)
-        if page is not None and cycle.is_claimed(page):
-            if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
-                return self._queue_untouched(request)
-            cycle.asked.add(page)
-            return self._skip(known_as, DUPLICATE)
+            if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
+                store.note(page, "found_by", START)  # an imported page, of which only now this is known
+            self._note_weight(page, weight)
+            if cycle.is_claimed(page):
+                if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
+                    return self._queue_untouched(request)
+                cycle.asked.add(page)
+                return self._skip(name, DUPLICATE)
         try:
             stored = self.rebuilder.stored(request)
         except ValueError as error:
-            bare = self.rebuilder.credentials.url(str(request))
-            self._count(NOT_STORABLE, messages.not_storable(bare, error))
+            shown = self.rebuilder.credentials.url(str(request))
+            self._log_first(
+                NOT_STORABLE,
+                f"{shown} is fetched as without scrapy-gp4c, because {error}. Revisits need spider methods "
+                "as callbacks and arguments that JSON can hold.",
+            )
             return self._queue_untouched(request)
         claim: Claim | None
-        if page is None and self.abroad is not None and self.abroad.has(request.url):
-            self.abroad.send(key, stored, finder)
-            return self._skip(known_as, ELSEWHERE)
         if page is None:
             if not self._limits.takes(stored):
-                return self._skip(known_as, TOO_MANY)
+                return self._skip(name, TOO_MANY)
             page = store.add_page(key, stored)
-            if finder != UNKNOWN:
+            if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
-            self._weighing.note(page, weight)
+            self._note_weight(page, weight)
             claim = cycle.claim_new(page)
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:
-                return self._skip(known_as, POSTPONED)
+                return self._skip(name, POSTPONED)
         else:
             claim = self._claim_known(page, stored)
             if claim is None:
                 if self._by_url_alone:
-                    _with_room(self._left_out)[request.url] = page
-                return self._skip(known_as, NOT_PLANNED)
+                    _with_room(self._unplanned)[request.url] = page
+                return self._skip(name, NOT_PLANNED)
         cycle.asked.add(page)
-        _with_room(self._duplicates).add(known_as)
+        _with_room(self._duplicates).add(name)
         if self.queue_claim(request, claim):
             return True
         request.meta[META] = cycle.end(claim, "excluded")
         return False
 
     def _claim_known(self, page: int, stored: StoredRequest) -> Claim | None:
-        """Start the visit of a known page, and keep how it is asked for now; None: there is no visit."""
+        """Start the visit of a known page, and keep its request of now; None: there is no visit."""
         cycle, store = self._cycle, self._cycle.store
         claim = cycle.claim(page)
-        if claim is None and stored.get("lacks") and not self.rebuilder.is_given(stored):
+        if claim is None and self.rebuilder.needs_spider(stored):
             # No plan can ever have it, hence the spider's request is its visit, budget or not.
             claim = cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
-            self._count(messages.NOT_GIVEN, messages.not_given(stored))
+            self._log_first(SECRET_NOT_GIVEN, secret_not_given(stored))
         callbacks = _callbacks(stored)
-        if claim is None and self._called_back.get(page) == callbacks:
+        if claim is None and self._callbacks.get(page) == callbacks:
             return None
         known = store.request(page)
         if stored != known and (claim is not None or callbacks != _callbacks(known)):
             store.set_request(page, stored)
-        _with_room(self._called_back)[page] = callbacks
+        _with_room(self._callbacks)[page] = callbacks
         return claim
 
-    def _is_asked_otherwise(self, key: int, full_key: int, request: Request) -> bool:
+    def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
         """Tell whether the spider has asked for the page with another value of a secret in this run.
 
         For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
         """
-        if request.dont_filter or _with_room(self._asked_as).setdefault(key, full_key) == full_key:
+        if request.dont_filter or _with_room(self._secret_keys).setdefault(key, full_key) == full_key:
             return False
-        self._count(SECRET_DIFFERS, messages.secret_differs(self.rebuilder.credentials.url(request.url)))
+        self._log_first(
+            SECRET_DIFFERS,
+            f"Requests for {self.rebuilder.credentials.url(request.url)} that differ only in what is called "
+            "a secret are one page; the second and later ones are fetched as without scrapy-gp4c. If the "
+            "parameter tells pages apart, take it out of GP4C_SECRET_PARAMS.",
+        )
         return True
 
-    def _count(self, name: str, line: str) -> None:
-        messages.tell_first(self._stats, name, line, {"spider": self._spider})
+    def _log_first(self, name: str, line: str, level: int = logging.INFO) -> None:
+        log_first(self._stats, name, line, self._extra, level)
 
-    def _is_settled(self, request: Request, known_as: str | int) -> bool:
+    # --- weights: the newest request that gives one wins, sent or dropped; it counts from the next cycle on
+
+    def _weight_of(self, request: Request) -> float | None:
+        """Weight that a request gives its page; None without one, and for a wrong one, which is counted."""
+        mark = request.meta.get(META)
+        if not isinstance(mark, dict) or "weight" not in mark:
+            return None
+        try:
+            return read_weight(mark["weight"])
+        except ValueError as error:
+            self._log_first(
+                NO_WEIGHT,
+                f"{self.rebuilder.credentials.url(request.url)} keeps the weight that it has: {error}. Give "
+                f'meta={{"{META}": {{"weight": 3.0}}}}, or no weight.',
+                logging.WARNING,
+            )
+            return None
+
+    def _note_weight(self, page: int, weight: float | None) -> None:
+        if weight is not None and weight != self._cycle.store.weights.of(page):
+            self._cycle.store.note(page, "weight", weight)
+
+    # --- further requests of a page, which are most links of a site, at little cost
+
+    def _is_settled(self, request: Request, name: str | int) -> bool:
         """Tell whether a request is skipped like the one before it, and count it then."""
         if request.dont_filter:
             return False
-        if known_as in self._duplicates:
-            self._dropped += 1
-            if self._dropped >= MAX_DROPPED:
-                self.tell_dropped()
+        if name in self._duplicates:
+            self._uncounted += 1
+            if self._uncounted >= MAX_UNCOUNTED:
+                self.count_duplicates()
             return True
-        if (why := self._settled.get(known_as)) is None:
+        if (statistic := self._settled.get(name)) is None:
             return False
-        self._stats.inc_value(why)
+        self._stats.inc_value(statistic)
         return True
 
-    def tell_dropped(self) -> None:
+    def count_duplicates(self) -> None:
         """Add to the statistic of duplicates what it lacks: a call for each costs as much as the rest."""
-        if self._dropped:
-            self._stats.inc_value(DUPLICATE, self._dropped)
-            self._dropped = 0
+        if self._uncounted:
+            self._stats.inc_value(DUPLICATE, self._uncounted)
+            self._uncounted = 0
 
-    def _skip(self, known_as: str | int, why: str) -> bool:
-        """Skip a request, and further ones of its page, which are most links of a site, at little cost."""
-        if why == DUPLICATE:
-            _with_room(self._duplicates).add(known_as)
+    def _skip(self, name: str | int, statistic: str) -> bool:
+        """Skip a request, and further ones of its page."""
+        if statistic == DUPLICATE:
+            _with_room(self._duplicates).add(name)
         else:
-            _with_room(self._settled)[known_as] = why
-        self._stats.inc_value(why)
+            _with_room(self._settled)[name] = statistic
+        self._stats.inc_value(statistic)
         return False
 
     def queue_claim(self, request: Request, claim: Claim) -> bool:
@@ -274,14 +414,14 @@ class Admission:
         return queued
 
 
-Kept = TypeVar("Kept", set[Any], dict[Any, Any])
+Remembered = TypeVar("Remembered", set[Any], dict[Any, Any])
 
 
-def _with_room(kept: Kept) -> Kept:
-    """Return what is kept of pages, emptied where it has become too large."""
-    if len(kept) >= MAX_SETTLED:
-        kept.clear()
-    return kept
+def _with_room(remembered: Remembered) -> Remembered:
+    """Return a memory of requests, emptied where it has become too large."""
+    if len(remembered) >= MAX_REMEMBERED:
+        remembered.clear()
+    return remembered
 
 
 def _callbacks(stored: StoredRequest) -> tuple[Any, Any]:

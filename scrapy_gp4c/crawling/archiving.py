@@ -1,6 +1,6 @@
-"""The archive of a crawl: each page's versions as text, and what callbacks are told of them.
+"""The archive of a crawl: versions of pages as text, and the result of a visit that callbacks read.
 
-Whatever is wrong with the archive, the crawl goes on without it, and says so once.
+Whatever is wrong with the archive, the crawl goes on without it, and one warning says so.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREVIOUS: Final = "previous_text"
-Previous = Callable[[], str | None]
+PreviousText = Callable[[], str | None]
 
 
-def nothing() -> str | None:
-    """No text: there was none, or none is kept."""
+def no_text() -> str | None:
+    """Previous text of a page that has none."""
     return None
 
 
-class Told(dict[str, object]):
-    """What a callback finds in ``response.meta["gp4c"]``, with the text of the page's last version.
+class VisitInfo(dict[str, object]):
+    """Result of a visit, in ``response.meta["gp4c"]``, with the text of the page's version before.
 
     ``previous_text`` is read when it is first asked for; None: there is none, because the page is new, the
     archive is off or was when the version was found, or the text had to make room.
     """
 
-    def __init__(self, result: VisitResult, text: str | None = None, previous: Previous = nothing) -> None:
-        """Take the result, the text of this visit where it was read, and what gives the one before."""
+    def __init__(
+        self, result: VisitResult, text: str | None = None, previous: PreviousText = no_text
+    ) -> None:
+        """Take the result, the text of this visit where it was read, and a function for the one before."""
         super().__init__(result)
         self._text, self._previous = text, previous
 
@@ -51,11 +53,11 @@ class Told(dict[str, object]):
         return self[name]
 
     def get(self, name: str, default: object = None) -> object:
-        """Return what is known under a name."""
+        """Return the value of a name, ``previous_text`` included."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     def diff(self) -> str:
-        """Return how the text differs from the one before, word by word, a line for each place.
+        """Return the differences from the text before, word by word, a line for each place.
 
         ``[-gone-] {+new+}``; "" where nothing differs, or one of the two is not known.
         """
@@ -72,7 +74,7 @@ class Archive:
     """The archive beside the store of a run."""
 
     def __init__(self, texts: Texts, spider: Spider) -> None:
-        """Take the file, and the spider that log lines are about."""
+        """Take the file, and the spider of log lines."""
         self._texts: Texts | None = texts
         self._spider = spider
 
@@ -86,34 +88,36 @@ class Archive:
         """Tell whether the text of a page's copy is not there, though texts are kept."""
         return self._texts is not None and self._frame(row) is None
 
-    def take(self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None) -> Previous:
-        """Keep what a visit has read; returns what gives the text of the version before.
+    def take(
+        self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None
+    ) -> PreviousText:
+        """Keep the text of a visit; returns a function for the text of the version before.
 
         ``row``: the page before the visit; ``text``: None where the page's bytes are those of its copy, or no
         text.
         """
         frame = self._frame(row) if row.has_copy else None
         if self._texts is None:
-            return nothing
+            return no_text
         try:
             if text and (outcome != "unchanged" or frame is None):
-                found = row.found_cycle if outcome == "unchanged" else cycle
+                found_cycle = row.found_cycle if outcome == "unchanged" else cycle
                 before = None if frame is None else row.found_cycle
-                self._texts.keep(Version(row.key, found, fingerprint, before, text))
+                self._texts.keep(Version(row.key, found_cycle, fingerprint, before, text))
             elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
                 self._texts.move(row.key, row.found_cycle, fingerprint)
         except ArchiveError as error:
             self._give_up(error)
-        return nothing if frame is None else lambda: self._text(frame)
+        return no_text if frame is None else lambda: self._text(frame)
 
-    def previous(self, row: PageRow) -> Previous:
-        """Return what gives the text of a page's copy, read when it is asked for."""
+    def previous(self, row: PageRow) -> PreviousText:
+        """Return a function for the text of a page's copy."""
 
         def text() -> str | None:
             frame = self._frame(row)
             return None if frame is None else self._text(frame)
 
-        return text if row.has_copy else nothing
+        return text if row.has_copy else no_text
 
     def _frame(self, row: PageRow) -> bytes | None:
         if self._texts is None:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scrapy_gp4c.crawling.archiving import Archive, Previous, Told, nothing
+from scrapy_gp4c.crawling.archiving import Archive, PreviousText, VisitInfo, no_text
 from scrapy_gp4c.crawling.begun import as_begun, record_of
-from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.reports import report_of
+from scrapy_gp4c.crawling.requests import Claim
 from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
@@ -193,10 +193,10 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> Told:
+    def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> VisitInfo:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
-        previous: Previous = nothing
+        previous: PreviousText = no_text
         fingerprint = made.fingerprint
         if self.measuring:
             self.measuring.take(visit.page, row, fingerprint, made.normal or "")
@@ -209,14 +209,14 @@ class Cycle:
         new = NewVisit(
             visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
         )
-        return Told(self._end(visit, row, new, bits), made.text, previous)
+        return VisitInfo(self._end(visit, row, new, bits), made.text, previous)
 
-    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> Told:
+    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
         row = self.store.page(visit.page)
-        previous = nothing if self.archive is None else self.archive.previous(row)
+        previous = no_text if self.archive is None else self.archive.previous(row)
         new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
-        return Told(self._end(visit, row, new), None, previous)
+        return VisitInfo(self._end(visit, row, new), None, previous)
 
     def _end(
         self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None

@@ -1,4 +1,4 @@
-"""What Scrapy's downloader has to do for each host: may it be sent more, and whose answers are far off?
+"""Load of Scrapy's downloader by host: who may be sent more, and whose answers are far off.
 
 The downloader takes any request, keeps it while its host may not be asked, and lends it one of the places of
 ``CONCURRENT_REQUESTS`` for that time. Pages of a slow host that come first take all places so, and a policy
@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from enum import Enum, auto
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.feeding import RANK_LEVELS
-from scrapy_gp4c.crawling.stored_requests import META
+from scrapy_gp4c.crawling.requests import META, Claim
+from scrapy_gp4c.crawling.scrapy_internals import DownloaderSlots
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ ANSWERED_S: Final = 0.25
 """An answer is not far off for so long after its request was sent."""
 TURN_S: Final = 0.02
 """Rounds that are planned so soon one after the other are one turn of the reactor."""
-TELLING: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
-"""Kinds of visits that a policy which samples may wait for: neighbours tell it nothing."""
+AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
+"""Kinds of visits that a policy which samples may wait for; it learns nothing of neighbours."""
 
 
 class Load(Enum):
-    """What the queue has for the downloader."""
+    """Load of the queue, as the downloader sees it."""
 
     NONE = auto()
     """Nothing."""
@@ -44,39 +44,33 @@ class Load(Enum):
     """Only pages of hosts that may not be asked yet, or have as many requests under way as they may."""
     HELD = auto()
     """Such pages, and the downloader has enough for all their hosts."""
-    HEARD = auto()
+    SAMPLED = auto()
     """As `FREE`; and samples are in by which a host that has nothing to do may get some."""
 
 
 class Downloads:
-    """Tells the load of hosts, and whether a round may be planned before their pages are through."""
+    """Load of hosts, by which a round may be planned before their pages are through."""
 
     def __init__(self, crawler: Crawler, sites: int) -> None:
         """Take the crawler; ``sites``: how many the store knows."""
-        self._crawler = crawler
+        self._slots = DownloaderSlots(crawler)
         self._sites = sites
         settings = crawler.settings
         concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        self._usual: tuple[int, float] = concurrency, settings.getfloat("DOWNLOAD_DELAY")
-        self._given: dict[str, tuple[int, float]] = {
-            name: (given.get("concurrency", self._usual[0]), given.get("delay", self._usual[1]))
-            for name, given in settings.getdict("DOWNLOAD_SLOTS").items()
+        self._default_pace: tuple[int, float] = concurrency, settings.getfloat("DOWNLOAD_DELAY")
+        self._paces: dict[str, tuple[int, float]] = {
+            name: (slot.get("concurrency", concurrency), slot.get("delay", self._default_pace[1]))
+            for name, slot in settings.getdict("DOWNLOAD_SLOTS").items()
         }
         self._counts: Counter[str] = Counter()
-        self._telling: dict[Claim, str | None] = {}
-        """Visits that a policy may wait for -> slot; None: its delay keeps them behind another."""
-        self._told = 0
-        """Outcomes of such visits that no round was planned ahead by."""
+        self._awaited: dict[Claim, str | None] = {}
+        """Visit that a policy may wait for -> slot; None: a delay keeps it behind another visit."""
+        self._new_outcomes = 0
+        """Outcomes of such visits since a round was planned ahead."""
         self._queued: frozenset[str] = frozenset()
         self._in_vain: frozenset[str] = frozenset()
-        """Hosts that a round was planned ahead of, until there is a page for another one."""
+        """Hosts that a round was planned ahead for in vain, until there is a page for another one."""
         self._rests_until_s = self._leaves_time_until_s = 0.0
-
-    @property
-    def _downloader(self) -> Any:
-        engine = self._crawler.engine
-        assert engine is not None
-        return engine.downloader
 
     def expect(self, request: Request) -> None:
         """Note that a request is queued: its outcome may be one that the policy waits for.
@@ -85,23 +79,23 @@ class Downloads:
         until it is in.
         """
         claim = request.meta.get(META)
-        if isinstance(claim, Claim) and claim.kind in TELLING:
-            name = self._downloader.get_slot_key(request)
+        if isinstance(claim, Claim) and claim.kind in AWAITED_KINDS:
+            name = self._slots.name_of(request)
             has_delay = self._pace(name)[1] > 0
-            self._telling[claim] = None if has_delay and name in self._telling.values() else name
+            self._awaited[claim] = None if has_delay and name in self._awaited.values() else name
             if has_delay and self._sites > 1 and claim.kind == KINDS[SAMPLE]:
                 request.priority += RANK_LEVELS
 
     def load(self, queued: Collection[str], is_under_way: Callable[[Claim], bool]) -> Load:
-        """Tell what the queue has; ``queued``: slots of its requests."""
+        """Load of the queue; ``queued``: slots of its requests."""
         load = self._of_queue(queued)
-        return Load.HEARD if load is Load.FREE and self._has_heard(is_under_way) else load
+        return Load.SAMPLED if load is Load.FREE and self._has_samples(is_under_way) else load
 
     def _of_queue(self, queued: Collection[str]) -> Load:
         self._queued = frozenset(queued)
         if not self._queued <= self._in_vain:
             self._in_vain = frozenset()
-        if len(queued) > len(self._downloader.active) and not self._in_vain:
+        if len(queued) > len(self._slots.active) and not self._in_vain:
             return Load.FREE  # a host has nothing under way
         self._count()
         if not queued:
@@ -116,12 +110,11 @@ class Downloads:
 
     def _count(self) -> None:
         """Count requests by slot. A slot itself hears of a request only in a later turn of the reactor."""
-        downloader = self._downloader
-        self._counts = Counter(map(downloader.get_slot_key, downloader.active))
+        self._counts = Counter(map(self._slots.name_of, self._slots.active))
 
     def _backlog_s(self, name: str) -> float:
         """Seconds that a further request would wait for those before it; infinite: for answers."""
-        slot = self._downloader.slots.get(name)
+        slot = self._slots.by_name.get(name)
         concurrency, delay_s = self._pace(name)
         count = self._counts[name]
         sent, seen_s = (0, 0.0) if slot is None else (len(slot.transferring), slot.lastseen)
@@ -132,9 +125,9 @@ class Downloads:
 
     def _pace(self, name: str) -> tuple[int, float]:
         """Requests to a host at a time, and seconds between two."""
-        slot = self._downloader.slots.get(name)
+        slot = self._slots.by_name.get(name)
         if slot is None:  # there is one from the first request on
-            return self._given.get(name, self._usual)
+            return self._paces.get(name, self._default_pace)
         return slot.concurrency, slot.delay
 
     def _answers_late(self, name: str) -> bool:
@@ -142,36 +135,36 @@ class Downloads:
 
         Scrapy's queue gives pages of hosts without any request under way first, whatever their delay.
         """
-        slot = self._downloader.slots.get(name)
+        slot = self._slots.by_name.get(name)
         return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
         """Tell whether an outcome is missing that the policy may wait for, and which is not far off."""
-        for claim, name in list(self._telling.items()):
+        for claim, name in list(self._awaited.items()):
             if not is_under_way(claim):
-                del self._telling[claim]
-                self._told += 1
+                del self._awaited[claim]
+                self._new_outcomes += 1
             elif name is not None and self._answers_soon(claim, name):
                 return True
         return False
 
     def _answers_soon(self, claim: Claim, name: str) -> bool:
         """Tell whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
-        slot = self._downloader.slots.get(name)
+        slot = self._slots.by_name.get(name)
         if slot is not None and any(request.meta.get(META) == claim for request in slot.transferring):
             return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
 
-    def _has_heard(self, is_under_way: Callable[[Claim], bool]) -> bool:
+    def _has_samples(self, is_under_way: Callable[[Claim], bool]) -> bool:
         """Tell whether a round may be planned ahead of pages that can be sent.
 
         Without delays nobody needs it: a host that comes late is asked as fast as it answers.
         """
-        slots = self._downloader.slots.values()
+        slots = self._slots.by_name.values()
         if monotonic() < self._leaves_time_until_s or not any(slot.delay for slot in slots):
             return False
         self._count()
-        return not self.awaits(is_under_way) and self._told > 0 and self.leave_a_host()
+        return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.leave_a_host()
 
     def leave_a_host(self) -> bool:
         """Tell whether a host may have nothing to do, so that a further round could give it some.
@@ -188,12 +181,12 @@ class Downloads:
         return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
 
     def planned_ahead(self, samples: bool | None, begun_s: float) -> None:
-        """Note that a round was; ``samples``: whether with pages that tell of others, None: without any.
+        """Note a round that was planned ahead; ``samples``: whether it has samples, None without any page.
 
-        ``begun_s``: since when (monotonic clock). Planning takes half of the time at most, `TURN_S` in a row;
-        a tenth where pages can be sent meanwhile.
+        ``begun_s``: when its planning began (monotonic clock). Planning takes half of the time at most,
+        `TURN_S` in a row; a tenth where pages can be sent meanwhile.
         """
-        now_s, self._told = monotonic(), 0
+        now_s, self._new_outcomes = monotonic(), 0
         if samples is not None:
             self._in_vain = self._queued if samples else frozenset()
         self._rests_until_s = max(self._rests_until_s, begun_s) + 2 * (now_s - begun_s)

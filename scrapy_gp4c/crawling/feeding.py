@@ -7,11 +7,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.frontier import Frontier, host_of
-from scrapy_gp4c.crawling.rebuilding import NotGivenError, Rebuilder
+from scrapy_gp4c.crawling.requests import Claim, Rebuilder
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -99,17 +98,17 @@ class Feeder:
     def _queue(self, page: int, stored: StoredRequest) -> bool:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
             if page in self._tried:
-                self._count_not_given(stored)
+                self._count_secret_not_given(stored)
             return False
-        request, extra = None, {"spider": self._rebuilder.spider}
+        request: Request | None = None
+        lacks: list[str] = []
         try:
-            request = self._rebuilder.build(stored)
-        except NotGivenError:
+            request, lacks = self._rebuilder.build(stored)
+        except Exception as error:  # whatever a store of others holds, it is this page's failure alone
+            self._log_not_built(stored, error)
+        if lacks:
             self._defer(page, stored)
             return False
-        except Exception as error:  # whatever a store of others holds, it is this page's failure alone
-            line = messages.not_built(stored, error, self._rebuilder.credentials)
-            logger.error("%s", line, extra=extra)
         claim = self._cycle.claim(page, host_of(stored))
         assert claim is not None
         if request is None:
@@ -127,8 +126,15 @@ class Feeder:
             self._deferred.append(page)
             return
         self._given_up.append(page)
-        self._count_not_given(stored)
+        self._count_secret_not_given(stored)
 
-    def _count_not_given(self, stored: StoredRequest) -> None:
+    def _count_secret_not_given(self, stored: StoredRequest) -> None:
         extra = {"spider": self._rebuilder.spider}
-        messages.tell_first(self._cycle.stats, messages.NOT_GIVEN, messages.not_given(stored), extra)
+        log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)
+
+    def _log_not_built(self, stored: StoredRequest, error: Exception) -> None:
+        page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else "a page")[:300]
+        remedy = "Rename the method back, or let" if isinstance(error, AttributeError) else "Let"
+        line = f"Cannot revisit {page}: {error}. {remedy} the spider request the page again."
+        extra = {"spider": self._rebuilder.spider}
+        logger.error("%s", self._rebuilder.credentials.url(line), extra=extra)

@@ -16,24 +16,20 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import numpy as np
 
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.admission import Admission, Enqueue
-from scrapy_gp4c.crawling.claims import Claim
+from scrapy_gp4c.crawling.admission import Admission, Enqueue, SetupRequests, log_first
 from scrapy_gp4c.crawling.clusters import missing
 from scrapy_gp4c.crawling.counting import tell
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
-from scrapy_gp4c.crawling.rebuilding import Rebuilder
-from scrapy_gp4c.crawling.setup_requests import SetupRequests
-from scrapy_gp4c.crawling.stored_requests import META
+from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 
@@ -120,9 +116,9 @@ class Run:
         self.feed()
         while True:
             load = self._load(queued)
-            if load is Load.HEARD and self._begin_round(load):
+            if load is Load.SAMPLED and self._begin_round(load):
                 continue
-            if load in (Load.FREE, Load.HEARD) and (request := pop()) is not None:
+            if load in (Load.FREE, Load.SAMPLED) and (request := pop()) is not None:
                 self.idle_since_s = None
             elif self._begin_round(load):
                 continue
@@ -239,10 +235,12 @@ class Run:
         return True
 
     def note_unreadable(self, error: Exception) -> None:
-        """Note that a request in the queue cannot be read back; the first one is told."""
-        if not self.stats.get_value(UNREADABLE):
-            logger.warning("%s", messages.unreadable(error, UNREADABLE), extra=self.extra)
-        self.stats.inc_value(UNREADABLE)
+        """Note that a request in the queue cannot be read back; the first one is logged."""
+        line = (
+            f"A request in the JOBDIR cannot be read ({error!r}) and is left out; planned pages are visited "
+            "all the same."
+        )
+        log_first(self.stats, UNREADABLE, line, self.extra, logging.WARNING)
 
     def refeed(self) -> None:
         """Feed anew what the queue has lost, which is all that was in it."""
@@ -258,7 +256,7 @@ class Run:
         What makes that impossible is noted in the cycle's `failure`.
         """
         cycle = self.cycle
-        self._admission.tell_dropped()
+        self._admission.count_duplicates()
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
         cycle.commit()
@@ -290,11 +288,3 @@ def run_of(crawler: Crawler) -> Run | None:
     """The run of a crawler; None: it has none."""
     found = runs.get(crawler)
     return None if found is None else found()
-
-
-def hear(crawler: Crawler, response: Response, visit: Claim | None) -> None:
-    """Read what a response claims, just before its visit, if it is one, is recorded: a commit has both or
-    none."""
-    run = run_of(crawler)
-    if run is not None and run.hints is not None:
-        run.hints.read(response, None if visit is None else visit.page)

@@ -55,6 +55,7 @@ class Settings:
     archive: bool
     archive_versions: int
     archive_bytes: int
+    freeze_gc: bool
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:

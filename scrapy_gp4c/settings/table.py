@@ -174,4 +174,10 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 2**20),
         "size of the archive's file; beyond it, the oldest versions make room",
     ),
+    "GP4C_FREEZE_GC": values.Setting(
+        False,
+        "True or False",
+        values.flag,
+        "leave what is loaded when a crawl begins out of garbage collections until it ends",
+    ),
 }

@@ -1,19 +1,23 @@
-"""What becomes of the requests of a run."""
+"""Admission of requests: links of settled pages, weights, limits and traps."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.utils.request import RequestFingerprinter
+from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.admission import Admission
+from scrapy_gp4c.crawling.admission import TOO_MANY, Admission, Limits
+from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -126,3 +130,214 @@ async def test_a_page_without_a_visit_keeps_how_it_was_asked_for_last(
     with Store(store_path, readonly=True) as store:
         page = next(page for page in range(store.pages) if store.request(page)["url"] != site.url("/"))
         assert store.request(page).get("callback", "parse") == order[last - 1][1]
+
+
+class Weighing(Spider):
+    """Asks for pages with what the test puts in their meta; the start page links to the others."""
+
+    name = "weighing"
+    site: Site
+    said_at_start: ClassVar[dict[str, Any]] = {}
+    said_in_links: ClassVar[dict[str, Any]] = {}
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for the start pages."""
+        for path, said in Weighing.said_at_start.items():
+            yield Request(Weighing.site.url(path), meta={"gp4c": said} if said is not None else {})
+
+    def parse(self, response: Any) -> Iterator[Request]:
+        """Follow the links of the start page, each three times; what a visit came to is no weight."""
+        assert response.meta["gp4c"]["outcome"]
+        if response.url.endswith("/0"):
+            for path, said in Weighing.said_in_links.items():
+                meta = {"gp4c": said} if said is not None else dict(response.meta)
+                for _ in range(3):
+                    yield Request(Weighing.site.url(path), meta=meta)
+
+
+def weights(path: Path) -> dict[str, float]:
+    """Path of each page -> its weight."""
+    with Store(path, readonly=True) as store:
+        assert store.verify() == []
+        found = {}
+        for first, block in store.blocks():
+            for row, weight in enumerate(block["weight"].tolist()):
+                found["/" + store.request(first + row)["url"].rpartition("/")[2]] = weight
+        return found
+
+
+async def weighed(site: Site, path: Path, start: dict[str, Any], links: dict[str, Any]) -> Any:
+    """Crawl once, with every page changed by a tenth visit only; the crawler."""
+    Weighing.site, Weighing.said_at_start, Weighing.said_in_links = site, start, links
+    site.pages = {f"/{number}": html(f"page {number} of some") for number in range(6)}
+    settings = {"GP4C_SCORE_FUNCTION": "w", "GP4C_BUDGET": 1, "GP4C_WARMUP_VISITS": 0, "GP4C_DISCOVERY": 0.0}
+    return await crawl(Weighing, path, settings)
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_newest_request_that_says_a_weight_wins(site: Site, store_path: Path) -> None:
+    """Whether it is sent or dropped; a page keeps its weight when nobody says one; `w` ranks by it."""
+    said = {"/1": {"weight": 3.0}, "/2": {"weight": 2}, "/3": None}
+    await weighed(site, store_path, {"/0": {"weight": 0.5}, "/1": None}, said)
+    assert weights(store_path) == {"/0": 0.5, "/1": 3.0, "/2": 2.0, "/3": 1.0}
+    await weighed(site, store_path, {"/0": None, "/3": {"weight": 9.0}, "/1": None, "/4": {}}, {})
+    assert weights(store_path) == {"/0": 0.5, "/1": 3.0, "/2": 2.0, "/3": 9.0, "/4": 1.0}
+    assert sorted(outcomes(store_path, 2)) == ["/1", "/4"]  # ranked by the weights before; the new page
+    await weighed(site, store_path, {"/3": {"weight": 0}, "/1": None}, {})
+    assert sorted(outcomes(store_path, 3)) == ["/3"]
+    assert weights(store_path) == {"/0": 0.5, "/1": 3.0, "/2": 2.0, "/3": 0.0, "/4": 1.0}
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_no_weight_is_counted_and_costs_nothing(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, which names the first; pages are fetched, and keep the weights that they have."""
+    await weighed(site, store_path, {"/0": {"weight": 4.0}}, {"/1": {"weight": 5.0}})
+    wrong = {"/1": "3", "/2": -1, "/3": float("nan"), "/4": 1e308, "/5": True}
+    start = {"/0": {"weight": None}, **{path: {"weight": weight} for path, weight in wrong.items()}}
+    crawler = await weighed(site, store_path, start, {})
+    assert stats(crawler)["no_weight"] == 6
+    (line,) = [record.getMessage() for record in caplog.records if "keeps the weight" in record.getMessage()]
+    assert "/0 keeps the weight that it has: expected a number from 0 to 1,000,000 as weight" in line
+    assert "found None" in line
+    assert weights(store_path) == {"/0": 4.0, "/1": 5.0, "/2": 1.0, "/3": 1.0, "/4": 1.0, "/5": 1.0}
+    assert [outcomes(store_path, 2)[f"/{number}"] for number in (2, 3, 4, 5)] == [["first"]] * 4
+
+
+class Follower(Spider):
+    """Follows every link."""
+
+    name = "follower"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        yield from response.follow_all(css="a")
+
+
+def trap(site: Site) -> None:
+    """A site with three pages and a calendar that never ends, 50 links a page."""
+
+    def calendar(request: ServerRequest) -> bytes:
+        first = int(request.args.get(b"day", [b"0"])[0])
+        return html(f"day {first}", [f"/calendar/?day={first * 50 + day}" for day in range(1, 51)]).encode()
+
+    site.pages["/"] = html("start", ["/a", "/b", "/calendar/"])
+    site.pages["/a"] = site.pages["/b"] = html("an article")
+    site.pages["/calendar/"] = calendar
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_trap_fills_no_store(site: Site, store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The pages of the site stay bounded, cycle after cycle; one warning a run names the calendar."""
+    trap(site)
+    Follower.start_urls = [site.url("/")]
+    given = {"GP4C_MAX_PAGES_PER_SITE": 60, "GP4C_NEW_PAGES": 10}
+    for cycle in range(1, 5):
+        caplog.clear()
+        crawler = await crawl(Follower, store_path, given)
+        assert {"/a", "/b"} <= outcomes(store_path, 1).keys()
+        with Store(store_path) as store:
+            assert store.pages <= 2 * 60
+            assert store.verify() == []
+            assert store.last_cycle == cycle
+    assert stats(crawler)["skipped/too_many_pages"] > 0
+    with Store(store_path) as store:
+        before = store.pages
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (line,) = [line for line in warnings if "GP4C_MAX_PAGES_PER_SITE = 60" in line]
+    assert f"127.0.0.1:{site.port}" in line
+    await crawl(Follower, store_path, given)
+    with Store(store_path) as store:
+        assert store.pages == before
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_first_warning_names_the_traps_directory(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Most of the pages that were found last are in it; links to pages that are known are no new pages."""
+    trap(site)
+    Follower.start_urls = [site.url("/")]
+    crawler = await crawl(Follower, store_path, {"GP4C_MAX_PAGES": 40})
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (line,) = [line for line in warnings if "GP4C_MAX_PAGES = 40" in line]
+    assert f"mostly in 127.0.0.1:{site.port}/calendar/" in line
+    with Store(store_path) as store:
+        assert store.pages == 40
+    assert len(outcomes(store_path, 1)) == 40
+    assert stats(crawler)["new_pages"] == 40
+    assert crawler.stats is not None
+    assert crawler.stats.get_value(TOO_MANY) > 0
+
+
+def test_sites_are_counted_anew_when_a_store_is_large(tmp_path: Path) -> None:
+    """What is stored counts, whatever the blocks, and new pages of an open cycle; others are not affected."""
+    with Store(tmp_path / "store", sizes=Sizes(block_rows=3)) as store:
+        store.add_pages((n + 1, {"url": f"http://{'ab'[n % 2]}/{n % 3}/{n}"}) for n in range(9))
+        store.begin_cycle({})
+        store.add_page(99, {"url": "http://b/new"})
+        counted = Limits(store, 100, 6, {})
+        assert [counted.takes({"url": f"http://a/x{n}"}) for n in range(3)] == [True, False, False]
+        assert counted.takes({"url": "http://user@b/x"})
+        assert not counted.takes({"url": "http://b/y"})
+        assert counted.takes({"url": "http://c/"})
+
+
+HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # the first has the calendar
+PAGES, CYCLES, WARM = 10, 9, 4
+NEW_PAGES = 12  # per cycle
+
+
+class FollowerTraps(Spider):
+    """Follows every link."""
+
+    name = "follower"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow them."""
+        yield from response.follow_all(css="a")
+
+
+@pytest.mark.parametrize("turning", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
+    turning: bool, store_path: Path
+) -> None:
+    """Its pages wait by the hundred, also where every visit shows others and it is the best of all hubs."""
+    site, now = Site(hosts=HOSTS), 0
+
+    def calendar(request: Any) -> bytes:
+        day = int(request.args[b"day"][0])
+        first = 20 * day + 1 + (7_000 * now if turning else 0)
+        return html(f"day {day}", [f"/calendar?day={n}" for n in range(first, first + 20)]).encode()
+
+    try:
+        site.pages["/calendar"] = calendar
+        FollowerTraps.start_urls = [site.url("/calendar?day=0"), *(site.url("/", host) for host in HOSTS[1:])]
+        for now in range(1, CYCLES + 1):
+            paths = [f"/page/{number}" for number in range(PAGES + now - 1)]
+            site.pages["/"] = html("all pages", paths[::-1], title=f"{len(paths)} pages")
+            site.pages |= {path: html(f"the story of {path}") for path in paths}
+            await crawl(FollowerTraps, store_path, {"GP4C_BUDGET": 8, "GP4C_NEW_PAGES": NEW_PAGES})
+    finally:
+        await site.close()
+    with Store(store_path) as store:
+        assert store.verify() == []
+        page_of = {request["url"]: page for page, request in enumerate(store.requests(range(store.pages)))}
+        first: dict[int, int] = {}
+        hubs = set()
+        for cycle, visits in store.visits():
+            for page in visits["page"].tolist():
+                first.setdefault(page, cycle)
+            hubs.update(visits["page"][visits["kind"] == KINDS.index("hub")].tolist())
+        assert all(list(first.values()).count(cycle) <= NEW_PAGES for cycle in range(1, CYCLES + 1))
+        waiting = [page for url, page in page_of.items() if "calendar" in url and page not in first]
+        assert len(waiting) > 30 * NEW_PAGES
+        # The calendar has enough waiting; of the others, draws may let one hub be the best in every cycle.
+        assert hubs
+        assert hubs <= {page_of[site.url("/", host)] for host in HOSTS[1:]}
+    for born in range(WARM + 1, CYCLES):
+        for host in HOSTS[1:]:
+            page = page_of[site.url(f"/page/{PAGES + born - 2}", host)]
+            assert first[page] - born <= 1, (born, host)

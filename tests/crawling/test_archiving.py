@@ -21,7 +21,7 @@ from scrapy import Request, Spider
 from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands import changes, forget
-from scrapy_gp4c.crawling.archiving import Told
+from scrapy_gp4c.crawling.archiving import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.sketches import is_changed
@@ -282,7 +282,7 @@ async def test_without_the_library_no_crawl_begins(
 
 def test_what_is_told_travels_as_a_plain_dictionary() -> None:
     """Copied, pickled or as JSON, for requests that carry it to the disk; other names are missing as ever."""
-    told = Told({"page": 1, "outcome": "first"}, "text", lambda: "before")  # type: ignore[typeddict-item]
+    told = VisitInfo({"page": 1, "outcome": "first"}, "text", lambda: "before")  # type: ignore[typeddict-item]
     assert type(pickle.loads(pickle.dumps(told))) is dict
     assert copy.deepcopy(told) == json.loads(json.dumps(told)) == {"page": 1, "outcome": "first"}
     with pytest.raises(KeyError):

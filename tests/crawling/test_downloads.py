@@ -18,11 +18,10 @@ from scrapy.core.downloader import Slot
 from scrapy.settings import Settings
 from twisted.web.http import Request
 
-from scrapy_gp4c.crawling.claims import Claim
 from scrapy_gp4c.crawling.downloads import TURN_S, Downloads, Load
 from scrapy_gp4c.crawling.feeding import RANK_LEVELS
+from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.run import Run
-from scrapy_gp4c.crawling.stored_requests import META
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, StoredGroups
@@ -221,7 +220,7 @@ def test_a_host_is_free_when_its_delay_has_passed() -> None:
 def test_a_host_with_a_delay_and_an_answer_out_is_busy() -> None:
     """Scrapy's queue would give pages of others first."""
     busy = downloads(0.1, HOSTS)
-    busy._downloader.slots[SLOW].transferring.update(busy._downloader.active[:1])
+    busy._slots.by_name[SLOW].transferring.update(busy._slots.active[:1])
     assert busy.load([SLOW], nobody) is Load.BUSY
 
 
@@ -232,7 +231,7 @@ def test_samples_that_are_in_let_a_round_be_planned_while_pages_can_be_sent(dela
     first, second = sample(one, OTHERS[0], 1)[0], sample(one, OTHERS[1], 2)[0]
     assert one.load([SLOW], {first, second}.__contains__) is Load.FREE
     assert one.load([SLOW], {second}.__contains__) is Load.FREE, "which can be sent at once"
-    heard = Load.HEARD if delay_s else Load.FREE
+    heard = Load.SAMPLED if delay_s else Load.FREE
     assert one.load(HOSTS, nobody) is Load.FREE, "no host has nothing to do"
     assert one.load([SLOW], nobody) is heard
     one.planned_ahead(True, monotonic())
@@ -244,8 +243,8 @@ def test_a_sample_behind_another_of_its_host_is_not_waited_for() -> None:
     one = downloads(30.0, [])
     (first, request), (second, _) = sample(one, SLOW, 1), sample(one, SLOW, 2)
     assert one.awaits({first, second}.__contains__)
-    slot = one._downloader.slots[SLOW]
-    one._downloader.active.append(request)
+    slot = one._slots.by_name[SLOW]
+    one._slots.active.append(request)
     slot.transferring.add(request)
     slot.lastseen = time()
     assert one.awaits({first, second}.__contains__)

@@ -20,7 +20,7 @@ from example_project.files import render_file, render_week, since
 from example_project.model import BY_FEED, BY_LYING_SITEMAP, FEED_ENTRIES, Web
 from example_project.page_text import Noise, week_path
 from example_project.spiders.monitor import MonitorSpider
-from scrapy_gp4c.crawling.hint_files import kind_of, read_feed, read_sitemap
+from scrapy_gp4c.crawling.hints import kind_of, read_feed, read_sitemap
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import crawl, stats

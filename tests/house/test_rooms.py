@@ -42,7 +42,7 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "sklearn": {"clustering"},
 }
 """Library -> the only rooms that import it."""
-TOP: Final = ("", "middleware", "robots_txt", "scheduler", "start")
+TOP: Final = ("", "addon", "middleware", "robots_txt", "scheduler")
 """Modules of the top."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "search")
 """What crawls and replays share: neither Scrapy nor LMDB."""

@@ -49,6 +49,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
     "GP4C_ARCHIVE_BYTES": [0, 2**20 - 1, True, "big", 1.5e6 + 0.5],
+    "GP4C_FREEZE_GC": ["maybe", 2, []],
 }
 
 
@@ -123,6 +124,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_SECRET_PARAMS", "secret_params", "pin, sid", ("pin", "sid")),
         ("GP4C_SECRET_PARAMS", "secret_params", "", ()),
         ("GP4C_ARCHIVE", "archive", "1", True),
+        ("GP4C_FREEZE_GC", "freeze_gc", "1", True),
         ("GP4C_ARCHIVE_BYTES", "archive_bytes", "1048576", 2**20),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],

@@ -1,4 +1,4 @@
-"""The middleware beside Scrapy's own: caches, compression, media, robots.txt, custom positions."""
+"""Visits in real crawls, beside Scrapy's own middlewares: caches, compression, media, robots.txt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scrapy import Request, Spider, signals
 from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c import middleware
+from scrapy_gp4c.crawling import visits
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -260,7 +260,7 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
         here.append(response.url)
         return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "read", noted)
+    monkeypatch.setattr(visits, "read", noted)
     site.pages.update(LARGE)
     site.pages["/small"] = html(WORDS)
     urls = tuple(site.url(path) for path in (*LARGE, "/small"))
@@ -287,7 +287,7 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
         made.append(path_of(response.url))
         return read(response, features, **more)
 
-    monkeypatch.setattr(middleware, "read", noted)
+    monkeypatch.setattr(visits, "read", noted)
     texts = [WORDS, WORDS, WORDS + " anew", WORDS, WORDS]
     urls = tuple(site.url(path) for path in ("/same", "/dated", "/other", "/empty"))
     recorded = []
@@ -299,11 +299,11 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
         with Store(path, readonly=True) as store:
             names = ["page", "outcome", "distance", "fingerprint", "bytes"]
             urls_of = [request["url"] for request in store.requests(range(store.pages))]
-            visits = [np.sort(visits, order="page")[names].tolist() for _, visits in store.visits()]
-            recorded.append((urls_of, visits))
+            of_cycles = [np.sort(rows, order="page")[names].tolist() for _, rows in store.visits()]
+            recorded.append((urls_of, of_cycles))
         if path == store_path:
             assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 3, "/empty": 1}
-            monkeypatch.setattr(middleware, "_same", lambda cycle, visit, response: None)
+            monkeypatch.setattr(visits.Visit, "_known_fingerprint", lambda visit, response: None)
     assert recorded[0] == recorded[1]
 
 
@@ -327,10 +327,10 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
         request.setHeader("Content-Type", served["kind"])
         return html(f"{WORDS}</p><main>and more</main><p>").encode()
 
-    monkeypatch.setattr(middleware, "read", noted)
+    monkeypatch.setattr(visits, "read", noted)
     site.pages["/"] = page
     served = {"kind": ""}
-    main, own = "scrapy_gp4c.fingerprint.main_features", "tests.test_middleware.words_of"
+    main, own = "scrapy_gp4c.fingerprint.main_features", "tests.crawling.test_visits.words_of"
     for kind, features, times, outcome in (
         ("text/html", None, 1, "first"),
         ("text/html", None, 1, "unchanged"),

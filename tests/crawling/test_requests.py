@@ -1,25 +1,199 @@
-"""Secrets of requests: in no file, log or report; given anew to planned visits, or the spider asks itself."""
+"""Stored requests: made, kept as JSON, told apart, rebuilt, and marked with their finders."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scrapy import FormRequest, Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import JsonRequest, Response
+from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings as ScrapySettings
+from scrapy.spiders import CrawlSpider
+from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.commands import export, pages, status
 from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.crawling.requests import (
+    FOUND_BY,
+    META,
+    TRANSIENT_META,
+    UNKNOWN_FINDER,
+    Rebuilder,
+    finder_for,
+    finder_of,
+    from_stored,
+    hide_finder,
+    is_page_request,
+    mark_finder,
+    page_key,
+    to_stored,
+)
+from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 from training import report, store_history
+
+
+class Stranger(Spider):
+    name = "stranger"
+
+    def parse_page(self, response: Any, **kwargs: Any) -> None:
+        """Be a callback."""
+
+    def failed(self, failure: Any) -> None:
+        """Be an errback."""
+
+
+SPIDER = Stranger()
+URL = "http://127.0.0.1/page?a=1"
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (Request(URL), True),
+        (Request(URL, dont_filter=True, callback=SPIDER.parse_page), True),
+        (Request(URL, meta={"gp4c": {"changed": True}}), True),
+        (FormRequest(URL, method="GET", formdata={"q": "x"}), True),
+        (Request(URL, meta={"gp4c": False}), False),
+        (Request(URL, method="POST"), False),
+        (Request(URL, method="HEAD"), False),
+        (Request(URL, body=b"query"), False),
+        (JsonRequest(URL, data={"q": 1}), False),
+        (Request(URL, callback=NO_CALLBACK), False),
+        (Request("data:,hello"), False),
+        (Request("ftp://127.0.0.1/file"), False),
+    ],
+)
+def test_only_plain_gets_of_pages_are_ours(request_: Request, expected: bool) -> None:
+    """POST, bodies, opted-out requests, media and robots.txt requests and other schemes are not pages."""
+    assert is_page_request(request_) is expected
+
+
+def test_a_bare_request_is_kept_as_its_url_alone() -> None:
+    """What is at its default takes no room in the store."""
+    assert to_stored(Request(URL), SPIDER) == {"url": Request(URL).url}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+META_KEYS = st.text(min_size=1).filter(lambda key: key not in TRANSIENT_META)
+HEADER_VALUES = st.binary(min_size=1, max_size=20)
+
+
+@given(
+    st.sampled_from([None, "parse_page"]),
+    st.sampled_from([None, "failed"]),
+    st.dictionaries(st.text(min_size=1), JSON, max_size=3),
+    st.dictionaries(META_KEYS, JSON, max_size=3),
+    st.dictionaries(st.sampled_from(["Accept", "X-Token", "Referer"]), st.lists(HEADER_VALUES, min_size=1)),
+    st.dictionaries(st.text("abc", min_size=1), st.text("xyz%;é")),
+    st.integers(-100, 100),
+    st.booleans(),
+)
+def test_round_trip_through_json(
+    callback: str | None,
+    errback: str | None,
+    cb_kwargs: dict[str, Any],
+    meta: dict[str, Any],
+    headers: dict[str, list[bytes]],
+    cookies: dict[str, str],
+    priority: int,
+    dont_filter: bool,
+) -> None:
+    """A rebuilt request has everything that the spider gave the first one."""
+    given_request = Request(
+        URL,
+        callback=callback and getattr(SPIDER, callback),
+        errback=errback and getattr(SPIDER, errback),
+        cb_kwargs=cb_kwargs,
+        meta=meta,
+        headers=headers,
+        cookies=cookies,
+        priority=priority,
+        dont_filter=dont_filter,
+    )
+    stored = to_stored(given_request, SPIDER)
+    rebuilt = from_stored(json.loads(json.dumps(stored)), SPIDER)
+    names = ("url", "method", "callback", "errback", "cb_kwargs", "meta", "headers", "cookies", "priority")
+    for name in (*names, "dont_filter"):
+        assert getattr(rebuilt, name) == getattr(given_request, name), name
+
+
+def test_what_scrapy_noted_about_one_fetch_is_not_kept() -> None:
+    """Retry and redirect counts of an earlier fetch do not shorten the next one."""
+    meta = dict.fromkeys(TRANSIENT_META, 1)
+    assert to_stored(Request(URL, meta={**meta, "kept": 1}), SPIDER)["meta"] == {"kept": 1}
+
+
+def test_what_is_kept_does_not_change_with_the_request() -> None:
+    """A callback that changes its arguments in place does not change what the store will write."""
+    arguments = {"seen": ["a"]}
+    stored = to_stored(Request(URL, cb_kwargs=arguments, meta=arguments), SPIDER)
+    arguments["seen"].append("b")
+    assert stored["cb_kwargs"] == stored["meta"] == {"seen": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(URL, callback=lambda response: None),
+        Request(URL, callback=partial(SPIDER.parse_page, x=1)),
+        Request(URL, callback=Stranger().parse_page),
+        Request(URL, errback=print),
+        Request(URL, cb_kwargs={"pair": (1, 2)}),
+        Request(URL, cb_kwargs={"not a number": float("nan")}),
+        Request(URL, meta={1: "number as key"}),
+        Request(URL, meta={"object": object()}),
+        Request(URL, cookies={"raw": b"bytes"}),
+    ],
+)
+def test_what_could_not_be_repeated_is_refused(request_: Request) -> None:
+    """A request whose rebuilt form would call something else raises ValueError with the reason."""
+    with pytest.raises(ValueError, match=r"^its (callback|errback|cb_kwargs|meta|cookies) "):
+        to_stored(request_, SPIDER)
+
+
+def test_deep_nesting_is_refused_not_fatal() -> None:
+    """Arguments nested deeper than JSON can go are a ValueError too."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="meta"):
+        to_stored(Request(URL, meta={"deep": deep}), SPIDER)
+
+
+def test_crawlspider_requests_can_be_kept() -> None:
+    """CrawlSpider's own callback and the number of its rule come back."""
+    spider = CrawlSpider(name="rules")
+    request = Request(URL, callback=spider._callback, errback=spider._errback, meta={"rule": 0})
+    rebuilt = from_stored(to_stored(request, spider), spider)
+    assert (rebuilt.callback, rebuilt.errback) == (spider._callback, spider._errback)
+    assert rebuilt.meta["rule"] == 0
+
+
+def test_a_lost_callback_is_an_attribute_error() -> None:
+    """A spider without the stored method any more says which one is missing."""
+    with pytest.raises(AttributeError, match="parse_elsewhere"):
+        from_stored({"url": URL, "callback": "parse_elsewhere"}, SPIDER)
+
 
 SECRETS = [f"s3cr3t{number:02d}" for number in range(14)]
 MARK = "s3cr3t"
@@ -120,7 +294,7 @@ def pages_of(site: Site) -> Site:
 
 def everything_written(directory: Path, store: Path, caplog: pytest.LogCaptureFixture, capsys: Any) -> bytes:
     """All files of a store and all that commands and training make of it, and what was logged."""
-    values = {"SPIDER_MODULES": ["tests.crawling.test_rebuilding"], "GP4C_STORE": str(store)}
+    values = {"SPIDER_MODULES": ["tests.crawling.test_requests"], "GP4C_STORE": str(store)}
     project = Project(ScrapySettings(values), "secretive")
     for name in ("export.tsv", "export.tsv.gz"):
         in_process(project, export, "-o", directory / name)
@@ -335,7 +509,7 @@ async def test_a_method_that_gives_another_page_fails_that_page_alone(
 
 
 @pytest_twisted.ensureDeferred
-async def test_pages_of_older_stores_stay_the_pages_they_are(
+async def test_pages_found_before_a_parameter_was_secret_stay_the_pages_they_are(
     site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
 ) -> None:
     """A store with secrets in it: its pages are revisited, found again, shown without them, and healed."""
@@ -365,3 +539,151 @@ async def test_pages_of_older_stores_stay_the_pages_they_are(
     with Store(store_path) as store:
         assert store.pages == 1
         assert store.request(0) == {"url": site.url("/a?token="), "lacks": ["query token"]}
+
+
+def response(**meta: Any) -> Response:
+    """A response to a request with this meta."""
+    return Response("http://h/", request=Request("http://h/", meta=meta))
+
+
+def marked(found_in: Response | None, **meta: Any) -> Request:
+    """A request that was found there."""
+    request = Request("http://h/x", meta=meta)
+    mark_finder(request, finder_for(found_in))
+    return request
+
+
+class ThreePages:
+    """A store, as far as it is asked here."""
+
+    pages = 3
+
+
+def test_requests_of_the_start_and_of_visits_carry_their_finder() -> None:
+    """As the column has it: number of the page plus 1, the start's own number."""
+    assert marked(None).meta[FOUND_BY] == START
+    assert marked(response(**{META: {"page": 0}})).meta[FOUND_BY] == 1
+    assert marked(response(**{META: {"page": 41}})).meta[FOUND_BY] == 42
+
+
+def test_what_no_visit_found_hands_on_who_found_it() -> None:
+    """Only after its own mark was taken off for its callback, as the middleware does."""
+    post = Response("http://h/", request=marked(response(**{META: {"page": 6}})))
+    assert FOUND_BY not in marked(post).meta
+    asked = post.request
+    assert asked is not None
+    asked.meta[FOUND_BY] = 7
+    hide_finder(post)
+    assert FOUND_BY not in asked.meta
+    assert marked(post).meta[FOUND_BY] == 7
+    hide_finder(post)  # a second time finds nothing, and forgets nothing
+    assert marked(post).meta[FOUND_BY] == 7
+
+
+def test_a_visit_goes_before_the_mark_of_its_own_request() -> None:
+    """Found by page 2, visited as page 8: what it yields was found by page 8."""
+    visit = response(**{META: {"page": 8}, FOUND_BY: 3})
+    hide_finder(visit)
+    assert marked(visit).meta[FOUND_BY] == 9
+
+
+@pytest.mark.parametrize("meta", [{}, {META: False}, {META: None}])
+def test_a_mark_that_was_copied_is_taken_away(meta: dict[str, Any]) -> None:
+    """From ``response.meta`` or a request: where nobody knows the finder, an old one is wrong."""
+    assert FOUND_BY not in marked(response(**meta), **{FOUND_BY: 5, "own": 1}).meta
+    nobody_asked = Response("http://h/")
+    hide_finder(nobody_asked)
+    assert FOUND_BY not in marked(nobody_asked, **{FOUND_BY: 5}).meta
+
+
+@given(st.one_of(st.integers(-3, 9), st.just(START), st.none(), st.floats(), st.text(max_size=2)))
+def test_finders_are_pages_of_the_store_or_the_start(finder: object) -> None:
+    """Anything else in a queue of an older crawl is nobody."""
+    request = Request("http://h/", meta={FOUND_BY: finder})
+    known = type(finder) is int and (1 <= finder <= 3 or finder == START)
+    assert finder_of(request, ThreePages()) == (finder if known else UNKNOWN_FINDER)  # type: ignore[arg-type]
+
+
+def test_a_request_without_a_mark_was_found_by_nobody_known(tmp_path: Path) -> None:
+    """In an empty store no page can be a finder, the start can."""
+    with Store(tmp_path / "store") as store:
+        assert finder_of(Request("http://h/"), store) == UNKNOWN_FINDER
+        assert finder_of(Request("http://h/", meta={FOUND_BY: 1}), store) == UNKNOWN_FINDER
+        assert finder_of(marked(None), store) == START
+        store.add_pages([(5, {"url": "http://h/"})])
+        assert finder_of(Request("http://h/", meta={FOUND_BY: 1}), store) == 1
+
+
+CHARACTERS = "aZ0/._~-%?&=#;:+@!é \t"
+URLS = st.builds(
+    lambda scheme, host, path: f"{scheme}://{host}{path}",
+    st.sampled_from(("http", "https", "HTTP", "ftp")),
+    st.sampled_from(("h.example", "H.example", "h.example:8080", "h.example:80", "u:p@h", "127.0.0.1", "")),
+    st.one_of(
+        st.text(CHARACTERS, max_size=12),
+        st.sampled_from(
+            ("/", "/a/../b", "//a", "/./", "/a%41", "/%c3%a9", "/a?token=1", "/a?b=2&a=1", "/a#b")
+        ),
+    ),
+)
+PLAIN_URLS = st.from_regex(r"https?://[a-z0-9.-]{1,9}(:[0-9]{1,5})?(/[aZ0._~-]{0,3}){1,4}", fullmatch=True)
+
+
+class Other(RequestFingerprinter):
+    """A fingerprinter of a user."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        """As Scrapy's, but for its end."""
+        return super().fingerprint(request)[::-1]
+
+
+def rebuilder(fingerprinter: Any) -> Rebuilder:
+    """Rebuilder of a crawl."""
+    crawler = Crawler(Spider)
+    crawler.request_fingerprinter = fingerprinter
+    return Rebuilder(crawler, Spider("s"), Credentials(SECRET_PARAMS))
+
+
+@given(st.lists(URLS, max_size=8), st.sampled_from((RequestFingerprinter, Other)))
+def test_keys_are_those_of_requests(urls: list[str], kind: Any) -> None:
+    """Of plain URLs and of others, whoever tells requests apart; 0 for what cannot be asked for."""
+    built = rebuilder(kind())
+    expected = []
+    for url in urls:
+        try:
+            expected.append(built.keys(Request(url))[0] if url.startswith(("http://", "https://")) else 0)
+        except ValueError:
+            expected.append(0)
+    assert built.url_keys(urls).tolist() == expected
+    assert built.url_keys(["http://h.example/a", *urls]).tolist()[1:] == expected
+
+
+def test_a_secret_is_no_part_of_a_key() -> None:
+    """As of requests: the page is the same whoever asks."""
+    keys = rebuilder(RequestFingerprinter()).url_keys
+    assert len(set(keys([f"http://h/a?token={number}" for number in range(3)]).tolist())) == 1
+
+
+def test_another_scrapy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way is taken if it gives the same for the first URL."""
+    monkeypatch.setattr("scrapy_gp4c.crawling.requests.RequestFingerprinter", Other)
+    keys = rebuilder(Other()).url_keys
+    urls = ["http://h/a", "http://h/b"]
+    expected = [page_key(Other().fingerprint(Request(url))) for url in urls]
+    assert keys(urls).tolist() == keys(urls).tolist() == expected
+
+
+@given(st.lists(st.one_of(URLS, PLAIN_URLS), max_size=8))
+@example(["http://h.example/a/../b", "http://h.example/./", "http://h.example:080/a"])
+def test_pages_are_told_apart_as_scrapy_does(urls: list[str]) -> None:
+    """The short way to a key gives what Scrapy's fingerprinter does, of every URL without a secret."""
+    built = rebuilder(RequestFingerprinter())
+    for url in urls:
+        try:
+            request = Request(url)
+        except ValueError:
+            continue
+        if built.credentials.url(request.url) == request.url:
+            key = page_key(RequestFingerprinter().fingerprint(request))
+            assert built.keys(request) == (key, key)
+            assert built.url_keys([url]).tolist() == [key if url.startswith(("http://", "https://")) else 0]

@@ -6,7 +6,7 @@ import pytest_twisted
 import scrapy
 from scrapy.http import Response
 
-from scrapy_gp4c.crawling.engine import has_started, slot_of, under_way, wake
+from scrapy_gp4c.crawling.scrapy_internals import _engine_slot, has_started, under_way, wake
 from tests.support.loopback import Site, html, stock_crawl
 
 
@@ -18,7 +18,7 @@ class Asking(scrapy.Spider):
     def parse(self, response: Response) -> None:
         """Note it, and that the engine may be woken."""
         wake(self.crawler)
-        self.found = list(under_way(self.crawler)), has_started(self.crawler), slot_of(self.crawler)
+        self.found = list(under_way(self.crawler)), has_started(self.crawler), _engine_slot(self.crawler)
 
 
 @pytest_twisted.ensureDeferred
@@ -31,4 +31,4 @@ async def test_a_request_is_under_way_until_its_callback_has_ended() -> None:
     assert [one.url for one in requests] == [site.url()]
     assert started
     assert slot is not None
-    assert slot_of(crawler) is None
+    assert _engine_slot(crawler) is None

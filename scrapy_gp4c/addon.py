@@ -1,0 +1,42 @@
+"""The Scrapy add-on, which installs scheduler and middlewares."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware
+from scrapy_gp4c.robots_txt import replace_builtin
+from scrapy_gp4c.settings import Settings
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+logger = logging.getLogger(__name__)
+
+MIDDLEWARE_POSITION: Final = 545
+FINDER_POSITION: Final = 30
+
+
+class Addon:
+    """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
+
+    A project's own SCHEDULER and middlewares stay as they are set.
+    """
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
+        try:
+            Settings.load(settings)
+        except SettingsError as error:  # logged in one line before Scrapy's traceback
+            logger.critical("%s", error)
+            raise
+        settings.set("SCHEDULER", "scrapy_gp4c.scheduler.RecrawlScheduler", "addon")
+        settings.setdefault_in_component_priority_dict(
+            "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
+        )
+        settings.setdefault_in_component_priority_dict(
+            "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
+        )
+        replace_builtin(settings)

@@ -1,0 +1,117 @@
+"""Private API of Scrapy: every use of it stands here, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+from scrapy.pqueues import DownloaderAwarePriorityQueue
+from scrapy.spidermiddlewares.start import StartSpiderMiddleware
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.core.scheduler import Scheduler
+    from scrapy.crawler import Crawler
+
+# The one looks at requests of the start alone; the other has let the URL pass before.
+_NOT_OBSERVING: Final = (StartSpiderMiddleware, OffsiteMiddleware)
+
+
+def _engine_slot(crawler: Crawler) -> Any:
+    """The engine's state of its spider; None before that is opened, and once it is closed."""
+    return getattr(crawler.engine, "_slot", None)
+
+
+def is_shell(crawler: Crawler) -> bool:
+    """Tell whether the engine stays open without requests, as in `scrapy shell`; no setting says so."""
+    slot = _engine_slot(crawler)
+    return slot is not None and not slot.close_if_idle
+
+
+def under_way(crawler: Crawler) -> Collection[Request]:
+    """Requests that were sent, until their callbacks have ended; signals tell of responses alone."""
+    slot = _engine_slot(crawler)
+    return () if slot is None else slot.inprogress
+
+
+def has_started(crawler: Crawler) -> bool:
+    """Tell whether the spider's start has yielded all its requests; no signal does."""
+    return getattr(crawler.engine, "_start", None) is None
+
+
+def wake(crawler: Crawler) -> None:
+    """Let the engine ask for requests now; by itself it does so every five seconds."""
+    slot = _engine_slot(crawler)
+    if slot is not None:
+        slot.nextcall.schedule()
+
+
+def observes_requests(crawler: Crawler, middleware: object, signals: Iterable[object]) -> bool:
+    """Tell whether anybody would miss a request that goes no further than this spider middleware.
+
+    Spider middlewares nearer to the engine would, and receivers of a signal of each request.
+    """
+    assert crawler.engine is not None
+    for nearer in crawler.engine.scraper.spidermw.middlewares:
+        if nearer is middleware:
+            break
+        if type(nearer) not in _NOT_OBSERVING:
+            return True
+    receivers = (receiver for signal in signals for receiver in getAllReceivers(crawler, signal))
+    live = liveReceivers(receivers)
+    return any(type(getattr(receiver, "__self__", None)) not in _NOT_OBSERVING for receiver in live)
+
+
+def queued_slots(scheduler: Scheduler) -> set[str] | None:
+    """Downloader slots of a scheduler's queued requests; None where its queue does not tell them apart.
+
+    A policy that samples plans on as soon as a host has nothing to do; the public API gives a length alone.
+    """
+    slots: set[str] = set()
+    for queue in (scheduler.mqs, scheduler.dqs):
+        if queue is not None and not isinstance(queue, DownloaderAwarePriorityQueue):
+            return None
+        slots.update(queue.pqueues if queue is not None else ())
+    return slots
+
+
+class DownloaderSlots:
+    """The downloader's requests and slots, one a host: nothing else tells who may be asked at once."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        """Take the crawler, whose downloader comes later."""
+        self._crawler = crawler
+
+    @property
+    def _downloader(self) -> Any:
+        engine = self._crawler.engine
+        assert engine is not None
+        return engine.downloader
+
+    @property
+    def active(self) -> Collection[Request]:
+        """Requests that the downloader has, sent or waiting for their host."""
+        active: Collection[Request] = self._downloader.active
+        return active
+
+    @property
+    def by_name(self) -> Mapping[str, Any]:
+        """Slots by name: ``concurrency``, ``delay`` and ``lastseen`` (s), requests ``transferring``."""
+        slots: Mapping[str, Any] = self._downloader.slots
+        return slots
+
+    def name_of(self, request: Request) -> str:
+        """Name of a request's slot."""
+        name: str = self._downloader.get_slot_key(request)
+        return name
+
+
+def fail_exit_code(crawler: Crawler, when: object) -> None:
+    """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
+
+    def end() -> None:
+        crawler.spider = None
+
+    crawler.signals.connect(end, when, weak=False)

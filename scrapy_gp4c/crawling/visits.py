@@ -1,0 +1,234 @@
+"""Visits: one response's way, from the claim of its request to what its callback reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import TextResponse
+from scrapy.utils.asyncio import is_asyncio_available
+from twisted.internet.threads import deferToThread
+
+from scrapy_gp4c.crawling.requests import META, Claim
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint.body_sums import body_sum
+from scrapy_gp4c.fingerprint.description import description
+from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_gp4c.crawling.archiving import VisitInfo
+    from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.run import Run
+
+logger = logging.getLogger(__name__)
+
+LATENCY: Final = "download_latency"
+"""Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
+GONE_STATUS: Final = (404, 410)
+CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
+"""Headers that ask for a 304; without them it says nothing of the page."""
+CUT_OFF: Final = "dataloss"
+"""Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
+
+
+class Visits:
+    """The visits of one run, with all that is the same for each of their responses."""
+
+    def __init__(self, run: Run, process: FingerprintProcess) -> None:
+        """Take a run; ``process`` fingerprints large pages."""
+        self.cycle: Cycle = run.cycle
+        self.store = self.cycle.store
+        self.hints = run.hints
+        self.process = process
+        settings = self.cycle.settings
+        self.features = settings.features
+        self.skip_unchanged = settings.skip_unchanged
+        self.describes = settings.asks_for_clusters
+        self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
+
+    def of(self, request: Request) -> Visit | None:
+        """Visit of a request that has no outcome yet; None where the request is no visit."""
+        claim = request.meta.get(META)
+        if isinstance(claim, Claim) and self.cycle.is_under_way(claim):
+            return Visit(self, claim, request)
+        return None
+
+    def read_hints(self, response: Response, page: int | None) -> None:
+        """Read the hints of a response just before its visit is recorded: a commit has both or none."""
+        if self.hints is not None:
+            self.hints.read(response, page)
+
+
+class Visit:
+    """The visit of one page: its request, and the response or exception that ends it with one outcome."""
+
+    __slots__ = ("_claim", "_request", "_visits")
+
+    def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
+        """Take the claim that the request carries."""
+        self._visits, self._claim, self._request = visits, claim, request
+
+    def add_validators(self) -> None:
+        """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
+        visits = self._visits
+        if not visits.skip_unchanged:
+            return
+        try:
+            if self._lacks_text():
+                return
+            etag, last_modified = visits.store.validators(self._claim.page)
+        except StoreError as error:
+            visits.cycle.failure = error
+            return
+        if etag:
+            self._request.headers.setdefault("If-None-Match", etag.encode("latin-1"))
+        if last_modified:
+            self._request.headers.setdefault("If-Modified-Since", last_modified.encode("latin-1"))
+
+    def fail(self, exception: Exception) -> None:
+        """End the visit: excluded for what a rule forbids (robots.txt, off-site), else as an error."""
+        cycle = self._visits.cycle
+        try:
+            outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
+            self._request.meta[META] = cycle.end(self._claim, outcome)
+        except StoreError as error:
+            cycle.failure = error
+
+    def respond(self, response: Response) -> Response | Coroutine[Any, Any, Response]:
+        """End the visit by its response, which the callback gets with the outcome in its ``meta``.
+
+        Where the store cannot be read any more, the callback gets the response as it is, and the crawl ends.
+        Raises IgnoreRequest for an unchanged page that is to be skipped.
+        """
+        visits, claim = self._visits, self._claim
+        try:
+            if response.status == 304:
+                visits.read_hints(response, claim.page)
+            if (outcome := self._outcome(response)) is not None:
+                # The latency of a response from a cache says nothing of the server.
+                latency_s = 0.0 if outcome == "excluded" else self._latency_s
+                return self._finish(response, visits.cycle.end(claim, outcome, len(response.body), latency_s))
+            if (fingerprint := self._known_fingerprint(response)) is not None:
+                return self._judge(response, PageReading(fingerprint), is_known=True)
+            if is_large(response, visits.features):
+                return self._respond_later(response)
+            try:
+                page: PageReading | Exception = read(response, visits.features, with_text=visits.with_text)
+            except Exception as error:
+                page = error
+            return self._judge(response, page)
+        except StoreError as error:
+            visits.cycle.failure = error
+            return response
+
+    async def _respond_later(self, response: Response) -> Response:
+        """Respond when another process has made the fingerprint; until then the visit is under way."""
+        visits = self._visits
+        assert isinstance(response, TextResponse)
+        try:
+            future = visits.process.read(response, visits.features, with_text=visits.with_text)
+            page: PageReading | Exception = await _result(future)
+        except Exception as error:
+            page = error
+        if not visits.cycle.is_under_way(self._claim):
+            return response
+        try:
+            return self._judge(response, page)
+        except StoreError as error:
+            visits.cycle.failure = error
+            return response
+
+    @property
+    def _latency_s(self) -> float:
+        latency_s: float = self._request.meta.get(LATENCY, 0.0)
+        return latency_s
+
+    def _outcome(self, response: Response) -> str | None:
+        """Outcome that follows without the page's text; None: the text decides."""
+        if "cached" in response.flags:  # not the page as it is now
+            return "excluded"
+        if response.status == 304 and any(name in self._request.headers for name in CONDITIONS):
+            return "not_modified"
+        if response.status in GONE_STATUS:
+            return "gone"
+        is_broken = not 200 <= response.status < 300 or CUT_OFF in response.flags
+        return "error" if is_broken else None
+
+    def _known_fingerprint(self, response: Response) -> int | None:
+        """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""
+        visits = self._visits
+        row = visits.store.page(self._claim.page)
+        if not row.has_copy or self._lacks_text():
+            return None
+        kept_sum = visits.store.body_sum(self._claim.page)
+        if kept_sum is None or kept_sum != body_sum(response, visits.features, row.fingerprint):
+            return None
+        archive = visits.cycle.archive
+        return None if archive is not None and archive.lacks(row) else row.fingerprint
+
+    def _lacks_text(self) -> bool:
+        """Tell whether the search index needs the page's text, changed or not."""
+        measuring = self._visits.cycle.measuring
+        page = self._claim.page
+        return measuring is not None and measuring.lacks(page, self._visits.store.page(page))
+
+    def _judge(
+        self, response: Response, page: PageReading | Exception, *, is_known: bool = False
+    ) -> Response:
+        """End the visit by the page's fingerprint; as an error if there is none.
+
+        ``is_known``: whether the body is that of the page's copy.
+        """
+        visits, claim = self._visits, self._claim
+        visits.read_hints(response, claim.page)
+        size_bytes = len(response.body)
+        if isinstance(page, Exception):
+            reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
+            logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
+            return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
+        if not is_known and visits.cycle.failure is None:
+            kept_sum = body_sum(response, visits.features, page.fingerprint)
+            if kept_sum is not None:
+                visits.store.set_body_sum(claim.page, kept_sum)
+        return self._finish(response, visits.cycle.judge(claim, page, size_bytes, self._latency_s))
+
+    def _finish(self, response: Response, info: VisitInfo) -> Response:
+        """Pass the response on with what the visit came to, or skip it."""
+        visits, page, outcome = self._visits, self._claim.page, info["outcome"]
+        self._request.meta[META] = info
+        if visits.describes:
+            # A copy that was made when nobody needed its description gets it now.
+            is_new_copy = outcome in ("first", "changed")
+            if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
+                visits.store.set_description(page, description(response))
+        if visits.skip_unchanged:
+            if outcome in ("first", "changed", "unchanged"):
+                self._keep_validators(response)
+            if outcome in ("unchanged", "not_modified"):
+                self._request.errback = None  # nothing went wrong: the spider is not to hear of it
+                raise IgnoreRequest("unchanged since the last visit")
+        return response
+
+    def _keep_validators(self, response: Response) -> None:
+        """Remember the validators of the copy that the next visit will be compared with."""
+        store, page = self._visits.store, self._claim.page
+        values = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
+        etag, last_modified = (value.decode("latin-1") if value else None for value in values)
+        if (etag, last_modified) != store.validators(page):
+            store.set_validators(page, etag, last_modified)
+
+
+def _result(future: Future[PageReading]) -> Awaitable[PageReading]:
+    """Make a thread's result awaitable for Scrapy, with asyncio or without."""
+    if is_asyncio_available():
+        return asyncio.wrap_future(future)
+    deferred: Awaitable[PageReading] = deferToThread(future.result)
+    return deferred
