@@ -1,4 +1,4 @@
-"""``python -m training.budget``: what a budget buys, by replaying a recorded history at several.
+"""``python -m training.budget``: figures of score functions at several budgets on a history.
 
 Change rate, changes found a day, freshness, age and delay over the budget, as a table and a figure, and the
 answers that people want. Every figure is that of `training.evaluate` at the same budget. A store of which
@@ -43,7 +43,7 @@ from training.reporting.figures import Line, finish, new_figure, plot_lines, sav
 from training.reporting.terminal import progress, wide_console
 
 COMPARED = ("age", "random")
-"""What stands beside the default unless other score functions are named."""
+"""Score functions beside the default."""
 
 
 SHOWN: Final[dict[str, str]] = {
@@ -58,12 +58,12 @@ SHARES: Final = ("change_rate", "freshness")
 DRAWN: Final = ("change_rate", "changes_a_day", "freshness", "delay_cycles")
 
 
-def table(found: Budgets) -> Table:
+def table(bought: Budgets) -> Table:
     """Every score function at every budget."""
     out = Table("score function", "budget", "visits", *(SHOWN[name] for name in FIGURES))
     for column in out.columns[1:]:
         column.justify = "right"
-    for curve in found.curves:
+    for curve in bought.curves:
         for number, point in enumerate(curve.points):
             cells = [_text(name, point.figures[name]) for name in FIGURES]
             last = number == len(curve.points) - 1
@@ -80,21 +80,22 @@ def _text(name: str, value: Value) -> str:
     return digits.format(value.mean) + width
 
 
-def show(found: Budgets, console: Console) -> None:
+def show(bought: Budgets, console: Console) -> None:
     """Print what was replayed, the table, and the answers."""
-    about = found.evaluations[0].history
+    about = bought.evaluations[0].history
     spoken = f"{about.source}: {about.pages:,} pages, {about.cycles} cycles"
-    if found.is_sample:
+    if bought.is_sample:
         spoken += (
-            f"; only its panel was visited in every cycle: a random sample of {found.pages:,} pages, for all "
-            "of which changes are told; mean ± half-width of the 95% interval, over samples"
+            "; only its panel was visited in every cycle: a random sample of "
+            f"{bought.pages:,} pages, for all of which changes are estimated; mean ± half-width of the 95% "
+            "interval, over samples"
         )
     else:
         spoken += "; mean ± half-width of the 95% interval, over cycles"
     console.print(spoken, highlight=False, markup=False, soft_wrap=True)
-    console.print(table(found))
-    for line in answers(found):
-        console.print(f"{found.curves[0].score}: {line}", highlight=False, markup=False, soft_wrap=True)
+    console.print(table(bought))
+    for line in answers(bought):
+        console.print(f"{bought.curves[0].score}: {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def draw(budgets: Budgets) -> Figure:
@@ -148,22 +149,22 @@ def _parser() -> ScoreParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    given = _parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     try:
-        budgets = read_budgets(given.budgets)
-        if not 0.0 < given.cycles_a_day < float("inf"):
-            raise HistoryError(f"--cycles-a-day must be above 0; found {given.cycles_a_day}")
-        history, known_pages = _read(Path(given.history))
+        budgets = read_budgets(args.budgets)
+        if not 0.0 < args.cycles_a_day < float("inf"):
+            raise HistoryError(f"--cycles-a-day must be above 0; found {args.cycles_a_day}")
+        history, known_pages = _read(Path(args.history))
         first = "default" if "default" in names(history) else STAND_IN
-        scores = given.score or [first, *COMPARED]
-        crawl = DEFAULTS._replace(warmup=given.warmup, seed=given.seed)
+        scores = args.score or [first, *COMPARED]
+        crawl = DEFAULTS._replace(warmup=args.warmup, seed=args.seed)
         replays = len(budgets) * len(scores) * (1 if known_pages is None else 1 + PARTS)
         with progress(Console(stderr=True), replays) as advance:
-            found = study(
-                history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=given.cycles_a_day,
+            bought = study(
+                history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=args.cycles_a_day,
                 advance=advance,
             )  # fmt: skip
-        _write(found, given.figure, given.json)
+        _write(bought, args.figure, args.json)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
@@ -171,18 +172,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read(path: Path) -> tuple[ChangeHistory, int | None]:
-    """The history, and of how many pages it is a panel; None: of itself."""
+    """The history, and the number of pages that it is a panel of, or None."""
     if not path.is_dir():
         return read_history(path), None
     history, report = read_with_report(path)
     return history, history.pages + report.off_panel if report.off_panel else None
 
 
-def _write(found: Budgets, figure: Path, document: Path | None) -> None:
-    save(draw(found), figure)
+def _write(bought: Budgets, figure: Path, document: Path | None) -> None:
+    save(draw(bought), figure)
     if document is not None:
-        write_json(document, found.to_json())
-    show(found, wide_console())
+        write_json(document, bought.to_json())
+    show(bought, wide_console())
     print(f"Figure: {figure}")
 
 

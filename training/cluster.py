@@ -39,14 +39,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    given = _parser().parse_args(arguments)
-    features = given.features.split(",")
+    args = _parser().parse_args(arguments)
+    features = args.features.split(",")
     try:
-        if given.pages.is_dir():
-            groups = group_copies(read_copies(given.pages), given.clusters, features, given.seed)
+        if args.pages.is_dir():
+            groups = group_copies(read_copies(args.pages), args.clusters, features, args.seed)
         else:
-            groups = group_pages(read_contents(given.pages), given.clusters, features, given.seed)
-        write_groups(given.output, groups)
+            groups = group_pages(read_contents(args.pages), args.clusters, features, args.seed)
+        write_groups(args.output, groups)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{size.sum():,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
         f"half of them of {size[len(size) // 2]:,} or more; {len(groups.links.source):,} links; "
-        f"seed {given.seed}"
+        f"seed {args.seed}"
     )
     if without := len(groups.cluster) - int(size.sum()):
         print(f"{without:,} pages have no description, and are in no cluster")

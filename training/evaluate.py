@@ -28,7 +28,7 @@ from training.clustering.groups_file import read_groups
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
-    asked,
+    contest,
     cycles_of,
     evaluate,
     write_csv,
@@ -49,7 +49,6 @@ from training.reporting.terminal import progress, wide_console
 
 
 def _add_group_options(add: options.Add) -> None:
-    """Where clusters and links come from."""
     add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
     add(
         "--recluster",
@@ -60,36 +59,35 @@ def _add_group_options(add: options.Add) -> None:
     )
 
 
-def take_groups(given: Namespace, history: ChangeHistory, first: int) -> None:
-    """Give a history its groups; ``first``: cycles (each of ``--every``) before it in the file.
+def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
+    """Attach clusters and links to a history; ``first``: cycles before it in the file.
 
     Raises HistoryError for groups of other pages, or where there are no contents to cluster.
     """
-    if given.groups:
-        history.neighbours.groups_by_content = read_groups(given.groups, history)
-    if given.recluster is None:
+    if args.groups:
+        history.neighbours.groups_by_content = read_groups(args.groups, history)
+    if args.recluster is None:
         return
-    if given.recluster < 1:
-        raise HistoryError(f"--recluster: expected a number of cycles of at least 1; found {given.recluster}")
-    if given.query_log:
+    if args.recluster < 1:
+        raise HistoryError(f"--recluster: expected a number of cycles of at least 1; found {args.recluster}")
+    if args.query_log:
         raise HistoryError("--recluster goes without --query-log: measure quality with --groups alone")
-    contents = read_contents_or_history(given.history)
+    contents = read_contents_or_history(args.history)
     if not isinstance(contents, ContentHistory):
         raise HistoryError(
-            f"--recluster needs what the pages said, and {given.history} tells only when they changed: give "
+            f"--recluster needs what the pages said, and {args.history} tells only when they changed: give "
             "a file of contents, or leave --recluster out"
         )
-    cycles = RecordedCycles(first, given.every)
+    cycles = RecordedCycles(first, args.every)
     groups = history.neighbours.groups_by_content
     clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
     if groups is None:
-        begun = cycles.texts(contents, np.zeros(history.pages, np.int64))
-        history.neighbours.groups_by_content = group_texts(contents, begun, clusters, seed=given.seed)
-    history.neighbours.regrouping = regrouping(contents, given.recluster, cycles, clusters, seed=given.seed)
+        first_texts = cycles.texts(contents, np.zeros(history.pages, np.int64))
+        history.neighbours.groups_by_content = group_texts(contents, first_texts, clusters, seed=args.seed)
+    history.neighbours.regrouping = regrouping(contents, args.recluster, cycles, clusters, seed=args.seed)
 
 
 def _add_growth_options(add: Callable[..., Any]) -> None:
-    """Add the options of replays of growth, and that of what they show as others do."""
     add("--weighted", action="store_true", help="change rate and NDCG by the weights of the pages")
     add("--growth", action="store_true", help="pages appear and have to be found: delay, coverage, changes")
     add(
@@ -103,28 +101,28 @@ def _add_growth_options(add: Callable[..., Any]) -> None:
     add("--discovery-function", default=HUBS, metavar="SCORE", help="with --growth: ranks hubs (%(default)s)")
 
 
-def _evaluate_growth(given: Namespace) -> None:
+def _evaluate_growth(args: Namespace) -> None:
     """Replay every score function with every share, and print the table; raises Gp4cError."""
-    if bad := [share for share in given.discovery if not 0.0 <= share <= 1.0]:
+    if bad := [share for share in args.discovery if not 0.0 <= share <= 1.0]:
         raise HistoryError(f"--discovery: expected shares from 0.0 to 1.0; found {bad[0]}")
-    grown = read_growth(Path(given.history))
+    grown = read_growth(Path(args.history))
     rows = []
     choices = CrawlChoices(
-        parse_budget(given.budget), given.warmup, given.ties, given.clock, given.seed, given.policy
+        parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, args.policy
     )
-    for text in given.score or (DEFAULT,):
-        for share in given.discovery:
-            crawl = growth_crawl(text, given.policy, share, given.discovery_function, choices)
+    for text in args.score or (DEFAULT,):
+        for share in args.discovery:
+            crawl = growth_crawl(text, args.policy, share, args.discovery_function, choices)
             rows.append(row_of(text, share, replay_growth(grown, crawl)))
-    own = grown.history
+    history = grown.history
     new = int((grown.born > 0).sum())
     title = (
-        f"{given.history}: {own.pages:,} pages, {new:,} of them new in {own.cycles} cycles; "
-        f"budget {given.budget}, warm-up {given.warmup}, seed {given.seed}"
+        f"{args.history}: {history.pages:,} pages, {new:,} of them new in {history.cycles} cycles; "
+        f"budget {args.budget}, warm-up {args.warmup}, seed {args.seed}"
     )
-    show_growth(title, rows, wide_console(), weighted=given.weighted)
-    if given.json:
-        given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
+    show_growth(title, rows, wide_console(), weighted=args.weighted)
+    if args.json:
+        args.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -166,48 +164,48 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    given.board = given.all or given.seeds != 1
-    lone = given.weighted if given.board else given.figure
-    if lone or (given.board and not (given.all or given.policy)):
+    args = parser.parse_args(arguments)
+    args.board = args.all or args.seeds != 1
+    lone = args.weighted if args.board else args.figure
+    if lone or (args.board and not (args.all or args.policy)):
         parser.error("--seeds and --figure go with --all, or several seeds with --policy; not --weighted")
     try:
-        if given.growth:
-            _evaluate_growth(given)
+        if args.growth:
+            _evaluate_growth(args)
             return 0
         bar = partial(progress, Console(stderr=True))
-        history = options.history_of(given, bar)
-        cycles = cycles_of(given.cycles or ":", history.cycles)
-        if given.cycles:
+        history = options.history_of(args, bar)
+        cycles = cycles_of(args.cycles or ":", history.cycles)
+        if args.cycles:
             history = history.take(cycles=cycles)
-        take_groups(given, history, cycles.start)
-        _evaluate(given, history, cycles.start + 1)
+        take_groups(args, history, cycles.start)
+        _evaluate(args, history, cycles.start + 1)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _evaluate(given: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
-    named = names(history) if given.all else ()
-    scores, policies = what = asked(history, named, given.score or (), given.policy)
+def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
+    named = names(history) if args.all else ()
+    scores, policies = what = contest(history, named, args.score or (), args.policy)
     only = policies[0] if len(policies) == 1 and not is_replays(policies[0]) else None
-    crawl = CrawlChoices(parse_budget(given.budget), given.warmup, given.ties, given.clock, given.seed, only)
-    with progress(Console(stderr=True), len(what.contenders(crawl)) * given.seeds) as advance:
-        one = partial(evaluate, weighted=given.weighted)
-        run = partial(leaderboard, seeds=given.seeds) if given.board else one
-        found = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
-    evaluations = found.evaluations if isinstance(found, Leaderboard) else [found]
-    if given.json:
-        write_json(given.json, found.to_json())
-    if given.csv:
-        write_csv(given.csv, evaluations)
-    if given.figure and isinstance(found, Leaderboard):
-        save(draw_scatter(of_leaderboard(found)), given.figure)
-    if isinstance(found, Leaderboard):
-        show_leaderboard(found, wide_console())
+    crawl = CrawlChoices(parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, only)
+    with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
+        one = partial(evaluate, weighted=args.weighted)
+        run = partial(leaderboard, seeds=args.seeds) if args.board else one
+        compared = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
+    evaluations = compared.evaluations if isinstance(compared, Leaderboard) else [compared]
+    if args.json:
+        write_json(args.json, compared.to_json())
+    if args.csv:
+        write_csv(args.csv, evaluations)
+    if args.figure and isinstance(compared, Leaderboard):
+        save(draw_scatter(of_leaderboard(compared)), args.figure)
+    if isinstance(compared, Leaderboard):
+        show_leaderboard(compared, wide_console())
     else:
-        show(found, wide_console())
+        show(compared, wide_console())
 
 
 if __name__ == "__main__":

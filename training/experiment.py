@@ -1,4 +1,4 @@
-"""The published experiment on any history: `python -m training.experiment HISTORY -o DIR`.
+"""The papers' experiment on any history: `python -m training.experiment HISTORY -o DIR`.
 
 Learns with both fitness functions of the papers on the basic and on all terminals, evaluates what the three
 selection rules choose beside every baseline and the oracle on the test folds, and writes ``results.json``,
@@ -36,7 +36,7 @@ from training.papers.journal_report import (
     table_2,
     write_tables,
 )
-from training.papers.tan import QUICK_DEPTHS, Plans, planned, run_all
+from training.papers.tan import QUICK_DEPTHS, TanPlan, planned, run_all
 from training.papers.tan_report import claims_table, write_all
 from training.reporting.figures import draw, write_figures
 from training.reporting.page import write_report
@@ -45,41 +45,40 @@ from training.reporting.terminal import bars, progress
 
 PROTOCOL: Final = "tan"
 LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")
-"""Options of the other protocols."""
+"""Options that ``--protocol tan`` refuses."""
 LEAST_CLUSTER: Final = 10
-"""Pages that a mean cluster has at least."""
+"""Least mean size of a cluster, in pages."""
 
 
-def _check_tan(given: Namespace, parser: ArgumentParser) -> None:
-    """Refuse options that mean nothing to this protocol."""
+def _check_tan(args: Namespace, parser: ArgumentParser) -> None:
     for name in LEARNING:
-        if getattr(given, name) != parser.get_default(name):
+        if getattr(args, name) != parser.get_default(name):
             parser.error(
                 f"--protocol {PROTOCOL} has budgets and warm-up of its own and learns nothing: "
                 f"leave out --{name}"
             )
-    Choices(seeds=given.seeds, seed=given.seed)
+    Choices(seeds=args.seeds, seed=args.seed)
 
 
-def _run_tan(given: Namespace, console: Console) -> None:
-    """Replay, and write everything; raises Gp4cError or OSError."""
-    whole = read_contents_or_history(given.history)
-    history = whole.history if isinstance(whole, ContentHistory) else whole
-    given.output.mkdir(parents=True, exist_ok=True)
-    check_writable(given.output / "results.json")
-    if isinstance(whole, ContentHistory):
+def _run_tan(args: Namespace, console: Console) -> None:
+    """Run the protocol tan. Raises Gp4cError or OSError."""
+    recorded = read_contents_or_history(args.history)
+    history = recorded.history if isinstance(recorded, ContentHistory) else recorded
+    args.output.mkdir(parents=True, exist_ok=True)
+    check_writable(args.output / "results.json")
+    if isinstance(recorded, ContentHistory):
         clusters = min(CLUSTERS, max(1, history.pages // LEAST_CLUSTER))
         with console.status("clustering the pages by what they say in week 0"):
-            history.neighbours.groups_by_content = group_pages(whole, clusters, seed=given.seed)
-    plans = Plans(seeds=given.seeds, seed=given.seed)
-    if given.quick:
+            history.neighbours.groups_by_content = group_pages(recorded, clusters, seed=args.seed)
+    plans = TanPlan(seeds=args.seeds, seed=args.seed)
+    if args.quick:
         plans = plans._replace(depths=QUICK_DEPTHS, seeds=QUICK_SEEDS)
     with progress(console, len(planned(history, plans))) as advance:
-        results = run_all(whole, plans, advance)
-    results.write(given.output)
-    write_all(results, given.output)
+        results = run_all(recorded, plans, advance)
+    results.write(args.output)
+    write_all(results, args.output)
     print(claims_table(results), end="")
-    print(f"Seed {given.seed}. Tables, figures and results.json: {given.output}")
+    print(f"Seed {args.seed}. Tables, figures and results.json: {args.output}")
 
 
 QUICK: Final = {"population": 20, "generations": 3}
@@ -87,7 +86,6 @@ QUICK_SEEDS: Final = 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     choices = Choices()
     command = argparse.ArgumentParser(
         prog="python -m training.experiment",
@@ -111,21 +109,21 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
     command = parser()
-    given = command.parse_args(arguments)
+    args = command.parse_args(arguments)
     console = Console(stderr=True)
-    directory: Path = given.output
+    directory: Path = args.output
     try:
-        if given.protocol == PROTOCOL:
-            _check_tan(given, command)
-            _run_tan(given, console)
+        if args.protocol == PROTOCOL:
+            _check_tan(args, command)
+            _run_tan(args, console)
             return 0
-        if given.quick:
-            vars(given).update(QUICK, seeds=QUICK_SEEDS)
-        choices = options.choices_of(given)
-        history = read_history(given.history)
+        if args.quick:
+            vars(args).update(QUICK, seeds=QUICK_SEEDS)
+        choices = options.choices_of(args)
+        history = read_history(args.history)
         directory.mkdir(parents=True, exist_ok=True)
         check_writable(directory / NAME)
-        results = Experiment(history, choices, directory, console, partial(bars, console)).run(given.jobs)
+        results = Experiment(history, choices, directory, console, partial(bars, console)).run(args.jobs)
         write_atomically(directory / NAME, results.to_json())
         write_tables(results, directory)
         write_figures({chart.key: draw(chart) for chart in paper_charts(results.trials)}, directory)
@@ -139,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     print(markdown(table_2(results)))
     Console().print(
-        f"Seed {given.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}",
+        f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -34,16 +34,15 @@ from training.histories.growth import write_growth
 from training.reporting.terminal import wide_console
 
 SHOWN_COMMITS: Final = 20
-"""Mass commits in the report."""
 
 
 class Repository(NamedTuple):
-    """What a repository contributes to a history."""
+    """A repository's pages in a history."""
 
     name: str
     pages: int
     left_out: int
-    """Files that are no pages of the history, as they were not there all the time."""
+    """Files left out because they did not exist all the time."""
     changed_share: float
 
 
@@ -84,27 +83,30 @@ def show_repositories(
     console.print(table)
 
 
-def _show(parts: Sequence[RepositoryPages], console: Console) -> None:
+def _show(repositories_read: Sequence[RepositoryPages], console: Console) -> None:
     repositories = [
-        Repository(part.name, len(part.paths), part.left_out, float(part.changed.mean())) for part in parts
+        Repository(
+            repository.name, len(repository.paths), repository.left_out, float(repository.changed.mean())
+        )
+        for repository in repositories_read
     ]
     mass = [
         Commit(row.repository, row.commit, utc(row.time_s), row.pages, row.share, row.subject)
-        for part in parts
-        for row in part.mass_commits
+        for repository in repositories_read
+        for row in repository.mass_commits
     ]
     show_repositories(repositories, mass, console)
 
 
-def _write_growth(given: argparse.Namespace) -> None:
-    if len(given.repositories) > 1 or given.output.suffix != ".npz":
+def _write_growth(args: argparse.Namespace) -> None:
+    if len(args.repositories) > 1 or args.output.suffix != ".npz":
         raise HistoryError("--growth: expected one repository and an output that ends in .npz")
-    end_s = None if given.end is None else parse_end(given.end)
-    window = window_of(given.repositories, given.cycles, parse_length(given.cycle_length), end_s)
-    grown = read_growth_of(given.repositories[0], window, given.include or ("*",))
-    write_growth(given.output, grown)
+    end_s = None if args.end is None else parse_end(args.end)
+    window = window_of(args.repositories, args.cycles, parse_length(args.cycle_length), end_s)
+    grown = read_growth_of(args.repositories[0], window, args.include or ("*",))
+    write_growth(args.output, grown)
     new = int((grown.born > 0).sum())
-    print(f"{given.output}: {grown.history.pages:,} pages, {new:,} of them new in {window.cycles} cycles")
+    print(f"{args.output}: {grown.history.pages:,} pages, {new:,} of them new in {window.cycles} cycles")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,38 +126,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--growth", action="store_true", help="files that appear too, and who finds them; writes .npz"
     )
     options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
-        if given.growth:
-            _write_growth(given)
+        if args.growth:
+            _write_growth(args)
             return 0
         with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
             tasks = {
-                path.resolve().name: bars.add_task(path.resolve().name, total=max(1, given.cycles))
-                for path in given.repositories
+                path.resolve().name: bars.add_task(path.resolve().name, total=max(1, args.cycles))
+                for path in args.repositories
             }
             window, parts = build(
-                given.repositories,
-                given.cycles,
-                parse_length(given.cycle_length),
-                None if given.end is None else parse_end(given.end),
-                given.include or ("*",),
-                given.mass_share,
+                args.repositories,
+                args.cycles,
+                parse_length(args.cycle_length),
+                None if args.end is None else parse_end(args.end),
+                args.include or ("*",),
+                args.mass_share,
                 lambda name, cycle: bars.update(tasks[name], completed=cycle),
             )
-        history = join(parts, str(given.output))
+        history = join(parts, str(args.output))
         edges = window.edges()
-        notes = [f"{window.cycles} cycles of {given.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
-        notes += [f"{part.name} at commit {part.head}" for part in parts]
-        write_tsv(given.output, history, notes)
+        notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
+        notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
+        write_tsv(args.output, history, notes)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
     console = wide_console()
     _show(parts, console)
     console.print(
-        f"{given.output}: {history.pages:,} pages, {history.cycles} cycles, "
+        f"{args.output}: {history.pages:,} pages, {history.cycles} cycles, "
         f"{history.changed.mean():.2%} of the pages changed per cycle",
         highlight=False,
         markup=False,

@@ -41,51 +41,52 @@ from training.reporting.terminal import (
 )
 
 TERMINALS: Final = ("brought", "brought_t")
-"""Those that tell of what visits bring: they join the ones given."""
+"""Terminals on new pages, added to the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "protocol", "division", "sample_sites", "query_log", "site", "changed_only",
     "importance", "every", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
 )  # fmt: skip
-"""Options of learning what ranks pages, which are none here."""
+"""Options that ``--growth`` refuses: they are for functions that rank pages."""
 
 
 def _add_growth_options(add: Callable[..., Any]) -> None:
-    """Add the options of learning from growth."""
     add("--growth", action="store_true", help="learn a discovery function, by which hubs are ranked, instead")
     add("--discovery", type=float, default=0.1, metavar="SHARE", help="share of the budget for hubs")
     add("--score", default=DEFAULT, metavar="SCORE", help="with --growth: what ranks the other pages")
 
 
-def _learn_growth(given: Namespace, parser: ArgumentParser, errors: Console) -> None:
-    """Learn, write the score file, and print what it is worth. Raises Gp4cError."""
-    asked = [name for name in OTHERS if getattr(given, name, None) != parser.get_default(name)]
-    if asked:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> None:
+    """Learn a discovery function, write its score file, and print its metrics. Raises Gp4cError."""
+    refused = [name for name in OTHERS if getattr(args, name, None) != parser.get_default(name)]
+    if refused:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
         raise LearningError(f"{named}: of what ranks pages, not hubs; leave out with --growth")
-    if not 0.0 < given.discovery <= 1.0:
-        raise LearningError(f"--discovery: expected a share above 0, at most 1; found {given.discovery}")
-    check_writable(given.output)
-    own = options.choices_of(given)
-    grown = read_growth(Path(given.history))
-    names = tuple(dict.fromkeys((*TERMINALS, *own.parameters.terminals)))
-    start = "named" if own.parameters.start == "auto" else own.parameters.start
-    crawl = growth_crawl(given.score, getattr(given, "policy", None), given.discovery, HUBS, own.crawl())
-    parameters = replace(own.parameters, terminals=names, start=start)
-    choices = DiscoveryChoices(crawl, own.clock, parameters, own.seeds, own.seed)
+    if not 0.0 < args.discovery <= 1.0:
+        raise LearningError(f"--discovery: expected a share above 0, at most 1; found {args.discovery}")
+    check_writable(args.output)
+    page_choices = options.choices_of(args)
+    grown = read_growth(Path(args.history))
+    names = tuple(dict.fromkeys((*TERMINALS, *page_choices.parameters.terminals)))
+    start = "named" if page_choices.parameters.start == "auto" else page_choices.parameters.start
+    crawl = growth_crawl(
+        args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()
+    )
+    parameters = replace(page_choices.parameters, terminals=names, start=start)
+    choices = DiscoveryChoices(crawl, page_choices.clock, parameters, page_choices.seeds, page_choices.seed)
 
-    def told(number: int, best: float) -> None:
+    def show_generation(number: int, best: float) -> None:
         errors.print(f"generation {number} of {parameters.generations}: best {best:.4f}", highlight=False)
 
-    with workers(given.jobs, given.backend, given.scheduler) as parallel:
-        learned = learn_discovery(grown, choices, parallel, told)
-    write_discovery(given.output, learned, choices, grown)
-    show_discovery(learned, given.history, wide_console())
-    setting = f'GP4C_DISCOVERY_FUNCTION = "{given.output}"'
+    with workers(args.jobs, args.backend, args.scheduler) as parallel:
+        learned = learn_discovery(grown, choices, parallel, show_generation)
+    write_discovery(args.output, learned, choices, grown)
+    show_discovery(learned, args.history, wide_console())
+    setting = f'GP4C_DISCOVERY_FUNCTION = "{args.output}"'
     wide_console().print(f"\nIn settings.py:\n\n    {setting}", highlight=False, markup=False)
 
 
 FORGET: Final = 0.05
-"""Recommended; the papers forget nothing (docs/learning.md compares)."""
+"""Recommended share; the papers forget nothing (docs/learning.md compares)."""
 
 
 BEYOND: Final = ", ".join(name for name in RELATED if name not in PAPERS)
@@ -93,7 +94,6 @@ SETS_HELP: Final = f"A set of --terminals besides basic and all is related: all,
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The command line."""
     choices, parameters = Choices(), Parameters()
     command = argparse.ArgumentParser(
         prog="python -m training.learn",
@@ -146,7 +146,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parts(add: options.Add, choices: Choices) -> None:
-    """What parts are drawn of, and how much of the training part there is."""
     divide_help = (
         "draw the parts of single pages or of whole sites; halves: learn on half of the sites, test on the "
         "others; auto: sites for terminals of a page's siblings"
@@ -157,7 +156,6 @@ def _parts(add: options.Add, choices: Choices) -> None:
 
 
 def _front(add: options.Add, choices: Choices) -> None:
-    """Two objectives, and what is taken of their front."""
     front_help = (
         "two objectives, --fitness and freshness: OUTPUT.front/ gets all that is between them, OUTPUT the "
         "preferred one"
@@ -173,15 +171,15 @@ def _front(add: options.Add, choices: Choices) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
-        if given.growth:
-            _learn_growth(given, parser, errors)
+        if args.growth:
+            _learn_growth(args, parser, errors)
             return 0
-        if given.promote is not None:
-            return _promote(given, errors)
-        return _learn(given, sys.argv[1:] if arguments is None else arguments, errors)
+        if args.promote is not None:
+            return _promote(args, errors)
+        return _learn(args, sys.argv[1:] if arguments is None else arguments, errors)
     except Gp4cError as error:
         errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         return 2
@@ -190,29 +188,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _promote(given: argparse.Namespace, errors: Console) -> int:
-    choices, source, console = options.choices_of(given), Path(given.history), Console()
-    if not hasattr(given, "budget"):
+def _promote(args: argparse.Namespace, errors: Console) -> int:
+    choices, source, console = options.choices_of(args), Path(args.history), Console()
+    if not hasattr(args, "budget"):
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
-    if not hasattr(given, "policy"):
+    if not hasattr(args, "policy"):
         choices = replace(choices, policy=policy_of_crawl(source, console))
     with (
-        workers(given.jobs, given.backend, given.scheduler) as parallel,
+        workers(args.jobs, args.backend, args.scheduler) as parallel,
         bars(errors, choices, 1, 0) as watch,
     ):
-        return promote(source, given.promote, choices, parallel, console, watch)
+        return promote(source, args.promote, choices, parallel, console, watch)
 
 
-def _learn(given: argparse.Namespace, words: Sequence[str], errors: Console) -> int:
-    choices, output = options.choices_of(given), given.output
+def _learn(args: argparse.Namespace, words: Sequence[str], errors: Console) -> int:
+    choices, output = options.choices_of(args), args.output
     check_writable(output)
     learned = learn_to_file(
-        options.history_of(given, partial(progress, errors)),
+        options.history_of(args, partial(progress, errors)),
         choices,
         output,
-        given.checkpoint or output.with_name(output.name + ".checkpoint"),
-        resume=given.resume,
-        working=partial(workers, given.jobs, given.backend, given.scheduler),
+        args.checkpoint or output.with_name(output.name + ".checkpoint"),
+        resume=args.resume,
+        working=partial(workers, args.jobs, args.backend, args.scheduler),
         shown=partial(bars, errors),
     )
     if choices.front:

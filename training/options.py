@@ -1,4 +1,4 @@
-"""Options that several commands have, and what their texts mean."""
+"""Options that several commands share, and the values of their texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Add = Callable[..., object]
 
 
 def history(add: Add) -> None:
-    """What to learn from."""
+    """The positional argument HISTORY."""
     add("history", help="history file, or the store of a crawl (a directory)")
 
 
@@ -54,13 +54,13 @@ def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str
 
 
 def protocol(add: Add, default: splits.Protocol, *others: str) -> None:
-    """How a history is split; ``others``: protocols that split none, which the command's epilog explains."""
+    """Protocol that splits a history; ``others``: protocols that split none."""
     known, shown = (*splits.PROTOCOLS, *others), f"{{{','.join(splits.PROTOCOLS)}}}"
     add("--protocol", choices=known, metavar=shown, default=default, help="how to split the history")
 
 
 def budget(add: Add, default: float) -> None:
-    """Budget of the crawl that is learned for; the namespace lacks it where it is not given."""
+    """Budget of the crawl; absent from the namespace unless it was set."""
     what = f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
     add("--budget", type=_budget, default=SUPPRESS, help=what + "that of the crawl's newest cycle)")
 
@@ -70,9 +70,9 @@ def _budget(text: str) -> float:
 
 
 def terminal_names(add: Add) -> None:
-    """What functions are learned from: a set of `SETS` or a list of names."""
-    own = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED)]
-    what = f"basic, all, or a list such as n,X,t ({', '.join(own)})"
+    """Terminals to learn with: a set of `SETS` or a list of names."""
+    replayed_names = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED)]
+    what = f"basic, all, or a list such as n,X,t ({', '.join(replayed_names)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 
 
@@ -110,21 +110,21 @@ def jobs(add: Add) -> None:
     add("--jobs", type=int, default=-1, help="worker processes; -1: one per processor")
 
 
-def choices_of(given: Namespace) -> Choices:
-    """What to learn and how; what a command has no option for is as by default.
+def choices_of(args: Namespace) -> Choices:
+    """Choices of a command line; defaults where the command has no option.
 
     Raises LearningError or ExpressionError for what cannot be used.
     """
 
     def named(kind: type[Any]) -> Any:
-        names = [field.name for field in fields(kind) if hasattr(given, field.name)]
-        return {name: getattr(given, name) for name in names}
+        names = [field.name for field in fields(kind) if hasattr(args, field.name)]
+        return {name: getattr(args, name) for name in names}
 
     return Choices(**named(Choices), parameters=Parameters(**named(Parameters)))
 
 
 def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
-    """What writes a history to a file of this name. Raises HistoryError for a name of no known format."""
+    """Writer of a history for a file name. Raises HistoryError for an unknown format."""
     write = next((write for end, write in WRITERS.items() if output.endswith(end)), None)
     if write is None:
         raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {output!r}")
@@ -132,13 +132,13 @@ def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
 
 
 def pages(add: Add) -> None:
-    """Which pages of a file of contents."""
+    """Choice of pages of a file of contents."""
     add("--site", metavar="NAME", help="only the pages of this site")
     add("--changed-only", action="store_true", help="only pages that change at all")
 
 
 def search(add: Add) -> None:
-    """What tells how good a search is: a log of queries, and how it scores."""
+    """Query log and scoring of search quality."""
     add(
         "--query-log", type=Path, metavar="LOG", help="query<TAB>count lines; the history is then of contents"
     )
@@ -149,18 +149,18 @@ def search(add: Add) -> None:
     pages(add)
 
 
-def history_of(given: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
+def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
     """Read the history of a command with `search`; ``steps(count, what)``: a progress bar.
 
     Raises HistoryError or QueryLogError.
     """
-    if given.query_log is None:
-        if given.site or given.changed_only or given.importance:
+    if args.query_log is None:
+        if args.site or args.changed_only or args.importance:
             raise HistoryError("--site, --changed-only and --importance go with --query-log: give a log too")
-        return read_history(given.history) if given.every == 1 else read_coarsened(given.history, given.every)
-    if given.every != 1:
+        return read_history(args.history) if args.every == 1 else read_coarsened(args.history, args.every)
+    if args.every != 1:
         raise HistoryError("--every goes without --query-log, which measures in the cycles recorded")
-    workload = read_query_log(given.query_log)
-    contents = read_contents(given.history, given.site, given.changed_only)
+    workload = read_query_log(args.query_log)
+    contents = read_contents(args.history, args.site, args.changed_only)
     with steps(len(contents.texts), "counting terms") as advance:
-        return measured(contents, Measuring(workload, given.scoring), given.importance, advance)
+        return measured(contents, Measuring(workload, args.scoring), args.importance, advance)

@@ -17,11 +17,11 @@ from training import options
 from training.comparing.learned_score import find_history, read_learned, try_again
 from training.papers.journal import difference_of, read_results
 from training.papers.journal_report import SHIPS, experiment_page
-from training.reporting.page import Page, write_report
+from training.reporting.page import ReportPage, write_report
 from training.reporting.score import HEADLINE, score_page
 
 
-def page_of(source: Path, history: Path | None = None) -> Page:
+def page_of(source: Path, history: Path | None = None) -> ReportPage:
     """The report of a directory or file. Raises Gp4cError where there is nothing to report."""
     if source.is_dir():
         if (source / "data.mdb").exists():
@@ -29,8 +29,8 @@ def page_of(source: Path, history: Path | None = None) -> Page:
 
             return crawl_page(source)
         results = read_results(source)
-        found, note = find_history(results.history, history)
-        difference = None if found is None else difference_of(results, found, SHIPS, HEADLINE)
+        recorded, note = find_history(results.history, history)
+        difference = None if recorded is None else difference_of(results, recorded, SHIPS, HEADLINE)
         return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(
@@ -38,8 +38,12 @@ def page_of(source: Path, history: Path | None = None) -> Page:
             "crawl"
         )
     learned = read_learned(source)
-    found, note = find_history(learned.history, history)
-    return score_page(learned, None if found is None else try_again(source, learned, found, HEADLINE), note)
+    recorded, note = find_history(learned.history, history)
+    return score_page(
+        learned,
+        None if recorded is None else try_again(source, learned, recorded, HEADLINE),
+        note,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,13 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument(
         "--history", type=Path, help="the history that was learned from, if it is not where it was"
     )
-    given = command.parse_args(arguments)
+    args = command.parse_args(arguments)
     try:
-        write_report(page_of(given.source, given.history), given.output)
+        write_report(page_of(args.source, args.history), args.output)
     except (Gp4cError, OSError, json.JSONDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"Report: {given.output}")
+    print(f"Report: {args.output}")
     return 0
 
 

@@ -45,27 +45,27 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
-    given = _parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     try:
-        write = options.writer_of(given.output)
-        if given.partial and "partial" not in Path(given.output).name:
+        write = options.writer_of(args.output)
+        if args.partial and "partial" not in Path(args.output).name:
             raise HistoryError(
                 f"every report names the file that a history came from, and a partial one has to be told "
-                f"apart: give a name with 'partial' in it; found {given.output!r}"
+                f"apart: give a name with 'partial' in it; found {args.output!r}"
             )
-        if given.max_errors < 0:
-            raise HistoryError(f"--max-errors must be at least 0; found {given.max_errors}")
+        if args.max_errors < 0:
+            raise HistoryError(f"--max-errors must be at least 0; found {args.max_errors}")
         histories = []
-        for path in given.store:
-            history, report = read_with_report(path, max_errors=given.max_errors, partial=given.partial)
+        for path in args.store:
+            history, report = read_with_report(path, max_errors=args.max_errors, partial=args.partial)
             print(report)
             histories.append(history)
         history = merge(histories)
-        write(given.output, history)
+        write(args.output, history)
     except (Gp4cError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{given.output}: {history.pages:,} pages, {history.cycles} cycles")
+    print(f"{args.output}: {history.pages:,} pages, {history.cycles} cycles")
     return 0
 
 

@@ -24,16 +24,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cycles", type=int, default=57)
     parser.add_argument("--seed", type=int, default=1)
     options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
-    given: Any = parser.parse_args(arguments)
+    args: Any = parser.parse_args(arguments)
     try:
-        write = options.writer_of(given.output)
-        history = generate(given.model, given.pages, given.cycles, given.seed)
-        write(given.output, history)
+        write = options.writer_of(args.output)
+        history = generate(args.model, args.pages, args.cycles, args.seed)
+        write(args.output, history)
     except (Gp4cError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     share = history.changed.mean()
-    print(f"{given.output}: {history.source}, {share:.4f} changes per page and cycle")
+    print(f"{args.output}: {history.source}, {share:.4f} changes per page and cycle")
     return 0
 
 

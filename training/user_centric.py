@@ -18,7 +18,7 @@ from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.gains import PIECES
 from training import options
 from training.papers import user_centric
-from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, Plans
+from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, UserCentricPlan
 from training.papers.user_centric_report import forecast_table, resource_table, write_all
 from training.replaying.workloads import Plan
 
@@ -45,25 +45,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     thresholds = "thresholds of SBR and EBR; the best is shown"
     add("--taus", type=float, nargs="+", default=TAUS, metavar="TAU", help=thresholds)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
-    given = parser.parse_args(arguments)
-    plans = Plans(given.estimate, Plan(given.queries, given.zipf, given.seed), given.pieces)
-    plans = plans._replace(sites=(given.site, None), budgets=tuple(given.budgets), taus=tuple(given.taus))
-    plans = plans._replace(refit_cycles=given.refit)
-    if given.refit < 0:
-        parser.error(f"--refit: expected a number of weeks, or 0 for never; found {given.refit}")
+    args = parser.parse_args(arguments)
+    plans = UserCentricPlan(args.estimate, Plan(args.queries, args.zipf, args.seed), args.pieces)
+    plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets), taus=tuple(args.taus))
+    plans = plans._replace(refit_cycles=args.refit)
+    if args.refit < 0:
+        parser.error(f"--refit: expected a number of weeks, or 0 for never; found {args.refit}")
     for name, values, least in (("--budgets", plans.budgets, 1e-9), ("--taus", plans.taus, 0.0)):
         if wrong := [value for value in values if not least <= value <= 1.0]:
             parser.error(f"{name}: expected shares from 0 to 1 (a budget above 0); found {wrong[0]:g}")
-    if given.quick:
+    if args.quick:
         plans = plans._replace(
             plan=plans.plan._replace(queries=1_000),
             budgets=user_centric.QUICK_BUDGETS,
             taus=user_centric.QUICK_TAUS,
             scorings=("tfidf",),
-            sites=(given.site,),
+            sites=(args.site,),
         )
     try:
-        _run(given.contents, given.output, plans)
+        _run(args.contents, args.output, plans)
     except (Gp4cError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(contents: Path, directory: Path, plans: Plans) -> None:
+def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())

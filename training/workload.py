@@ -22,7 +22,7 @@ from training.replaying.workloads import Plan, draw, knee
 from training.reporting.terminal import progress
 
 COUNTS = 1_000_000
-"""What the counts of a written log sum up to."""
+"""Sum of the counts of a written log."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,17 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.seed(add, plan.seed, "of all draws (default %(default)s)")
     relevance = "drop queries whose TF-IDF summed over pages is below this number (default: at the knee)"
     add("--min-relevance", default="auto", metavar="auto|NUMBER", help=relevance)
-    given = parser.parse_args(arguments)
-    least = None if given.min_relevance == "auto" else _number(parser, given.min_relevance)
-    if given.queries < 1:
-        parser.error(f"--queries: expected at least 1; found {given.queries}")
+    args = parser.parse_args(arguments)
+    least = None if args.min_relevance == "auto" else _number(parser, args.min_relevance)
+    if args.queries < 1:
+        parser.error(f"--queries: expected at least 1; found {args.queries}")
     try:
-        _write(given, Plan(given.queries, given.zipf, given.seed), least)
+        _write(args, Plan(args.queries, args.zipf, args.seed), least)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"cannot write {given.output}: {error.strerror or error}", file=sys.stderr)
+        print(f"cannot write {args.output}: {error.strerror or error}", file=sys.stderr)
         return 2
     return 0
 
@@ -60,28 +60,28 @@ def _number(parser: argparse.ArgumentParser, text: str) -> float:
         parser.error(f"--min-relevance: expected auto or a number; found {text!r}")
 
 
-def _write(given: argparse.Namespace, plan: Plan, least: float | None) -> None:
-    contents = read_contents(given.contents, given.site, given.changed_only)
+def _write(args: argparse.Namespace, plan: Plan, least: float | None) -> None:
+    contents = read_contents(args.contents, args.site, args.changed_only)
     drawn = draw(contents, plan)
     with progress(Console(stderr=True), len(contents.texts), "counting terms") as advance:
         corpus = count(contents, advance).of(drawn)
     relevance = search(corpus, drawn, "tfidf").relevance()
     least = knee(relevance) if least is None else least
-    kept = drawn.take(np.flatnonzero(relevance >= least))
-    with replacing(given.output) as file:
-        file.write("".join(_lines(kept)).encode())
-    lengths = np.bincount([len(query) for query in kept.queries], minlength=4)[1:4]
+    relevant = drawn.take(np.flatnonzero(relevance >= least))
+    with replacing(args.output) as file:
+        file.write("".join(_lines(relevant)).encode())
+    lengths = np.bincount([len(query) for query in relevant.queries], minlength=4)[1:4]
     print(
-        f"{given.output}: {len(kept.queries):,} of {len(drawn.queries):,} distinct queries kept, those whose "
-        f"TF-IDF sums to {least:.4g} or more; {lengths[0]:,} of one term, {lengths[1]:,} of two, "
-        f"{lengths[2]:,} of three; {len(kept.terms):,} terms; zipf {plan.zipf:g}, seed {plan.seed}"
+        f"{args.output}: {len(relevant.queries):,} of {len(drawn.queries):,} distinct queries kept, "
+        f"those whose TF-IDF sums to {least:.4g} or more; {lengths[0]:,} of one term, {lengths[1]:,} of two, "
+        f"{lengths[2]:,} of three; {len(relevant.terms):,} terms; zipf {plan.zipf:g}, seed {plan.seed}"
     )
 
 
-def _lines(kept: Workload) -> list[str]:
-    order = np.argsort(-kept.frequency, kind="stable").tolist()
-    texts = kept.texts()
-    return [f"{texts[query]}\t{kept.frequency[query] * COUNTS:.6g}\n" for query in order]
+def _lines(relevant: Workload) -> list[str]:
+    order = np.argsort(-relevant.frequency, kind="stable").tolist()
+    texts = relevant.texts()
+    return [f"{texts[query]}\t{relevant.frequency[query] * COUNTS:.6g}\n" for query in order]
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ def test_visits_are_those_of_the_replay(seed: int, text: str) -> None:
     for cycle, visited, changed in zip(result.scored_cycles, result.visited, result.changed, strict=True):
         now = visits.cycle == cycle
         assert now.sum() == visited
-        assert visits.found[now].sum() == changed
+        assert visits.changed[now].sum() == changed
     for page in np.unique(visits.page):
         own = visits.page == page
         n, X, last = 2, int(history.changed[:2, page].sum()), 2
         for i in np.flatnonzero(own):
             assert (visits.n[i], visits.X[i], visits.t[i]) == (n, X, visits.cycle[i] - last)
             missed = history.changed[last : visits.cycle[i], page].any()
-            assert visits.found[i] == missed
+            assert visits.changed[i] == missed
             n, X, last = n + 1, X + int(missed), int(visits.cycle[i])
 
 

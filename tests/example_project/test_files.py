@@ -24,7 +24,7 @@ from scrapy_gp4c.crawling.hints import kind_of, read_feed, read_sitemap
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import crawl, stats
-from training.reporting.crawl_sections import found_section, hints_section, read_found
+from training.reporting.crawl_sections import hints_section, new_pages_section, read_new_pages
 
 WEB = Web(1)
 FILES = np.flatnonzero(WEB.file).tolist()
@@ -120,13 +120,13 @@ async def test_a_crawl_reads_them(tmp_path: Path, monkeypatch) -> None:
         new = web.grows[web.host] & (web.born > 1) & (web.gone == model.NEVER) & web.alive(DAYS)
         for page in np.flatnonzero(new).tolist():
             assert entered[page] == web.born[page], web.path(page)
-        found = read_found(store)
+        found = read_new_pages(store)
     names = [one.url.rpartition("/")[2] for one in found.bringers]
     assert sorted(names)[-3:] == ["feed.xml", "sitemap.xml", "sitemap.xml"]
     known = found.delay[found.delay >= 0]
     assert found.by_hub.mean() > 0.4
     assert known.mean() < 0.2
-    assert found_section(store_path) is not None
+    assert new_pages_section(store_path) is not None
     table = hints_section(store_path).blocks[0]
     for host in (4, 6, 8):
         assert web.address(host) in table

@@ -25,9 +25,9 @@ from training.papers.tan import (
     QUICK_DEPTHS,
     SETTINGS,
     TYPICAL,
-    Plans,
-    Results,
-    Setting,
+    CrawlSetting,
+    TanPlan,
+    TanResults,
     claims,
     domains,
     following,
@@ -38,7 +38,7 @@ from training.papers.tan import (
 from training.replaying.prepared import prepare
 from training.replaying.replay import replay, run
 
-QUICK = Plans(QUICK_DEPTHS, seeds=2)
+QUICK = TanPlan(QUICK_DEPTHS, seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> ContentHistory:
 
 
 @pytest.fixture(scope="module")
-def results(contents: ContentHistory) -> Results:
+def results(contents: ContentHistory) -> TanResults:
     """The quick experiment."""
     return run_all(contents, QUICK)
 
@@ -78,13 +78,13 @@ def test_all_of_the_paper_is_replayed_once() -> None:
     assert BEST_D == {"lb": 3, "db": 1, "cb": 0}
 
 
-def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: Results) -> None:
+def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: TanResults) -> None:
     """In cycles of the setting's weeks, means of the seeds; C^w weighs pages by their popularity, 0 to 10."""
     groups = contents.history.neighbours.groups_by_content
     assert groups is not None
     popular = groups.popularity()
     assert popular.max() == 10
-    for policy, setting in (("rns", Setting(2, 0.351)), (following("cb"), TYPICAL), ("rr", ADAPTIVE)):
+    for policy, setting in (("rns", CrawlSetting(2, 0.351)), (following("cb"), TYPICAL), ("rr", ADAPTIVE)):
         history = replace(coarsened(contents, setting.weeks), weight=popular.astype(float))
         history.neighbours.groups_by_content = groups
         found = results.trials[policy, setting]
@@ -117,7 +117,7 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
     assert {policy.partition("(")[0] for policy, _ in todo} == {"rns", "rr", "gsb", "db"}
     found = run_all(history, QUICK._replace(seeds=1))
     assert list(found.trials) == todo
-    assert found.found(following("cb"), TYPICAL) is None
+    assert found.trial(following("cb"), TYPICAL) is None
     assert np.array_equal(
         found.trials["rns", TYPICAL].per_cycle["change_rate"],
         replay(coarsened(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
@@ -151,11 +151,11 @@ def test_domains_count_every_page_once(pages: list[tuple[str, int]]) -> None:
         assert row.by_depth[-1] == sum(address.count("/") == len(row.by_depth) - 1 for address in own) > 0
 
 
-def as_in_the_paper() -> Results:
+def as_in_the_paper() -> TanResults:
     """Results that agree with the paper in everything."""
-    trials: dict[tuple[str, Setting], PolicyTrial] = {}
+    trials: dict[tuple[str, CrawlSetting], PolicyTrial] = {}
 
-    def put(policy: str, setting: Setting, rate: float, weighted: float = 1.0) -> None:
+    def put(policy: str, setting: CrawlSetting, rate: float, weighted: float = 1.0) -> None:
         cycles = 56 // setting.weeks
         per_cycle = {"change_rate": np.full(cycles, rate), "weighted_change_rate": np.full(cycles, weighted)}
         trials[policy, setting] = PolicyTrial(policy, "random", per_cycle)
@@ -173,10 +173,10 @@ def as_in_the_paper() -> Results:
         put(following("db", phi=phi), ADAPTIVE, trials["rns", ADAPTIVE].per_cycle["change_rate"][0])
         own = trials[following("db", phi=phi), ADAPTIVE].per_cycle["change_rate"]
         own[ahead_from - 1 :] = rate
-    return Results("paper", "", Plans(), 0, 0, [], {}, trials)
+    return TanResults("paper", "", TanPlan(), 0, 0, [], {}, trials)
 
 
-def test_claims_hold_where_results_are_those_of_the_paper(results: Results) -> None:
+def test_claims_hold_where_results_are_those_of_the_paper(results: TanResults) -> None:
     """All of them; and each fails where its policies trade places."""
     found = claims(as_in_the_paper())
     assert [claim.paper for claim in found if not claim.holds] == []
@@ -195,5 +195,5 @@ def test_a_policy_that_is_never_ahead_is_told_so() -> None:
     found = as_in_the_paper()
     found.trials[following("db", phi="ha"), ADAPTIVE].per_cycle["change_rate"][:] = 0.0
     (said,) = [claim for claim in claims(found) if claim.paper.startswith("HA is above")]
-    assert "in no cycle to the end" in said.ours
+    assert "in no cycle to the end" in said.measured
     assert not said.holds

@@ -22,7 +22,7 @@ from training.papers.user_centric import (
     SHARE,
     Example,
     Halves,
-    Point,
+    RefreshPoint,
     Trial,
     examples,
     halves,
@@ -116,10 +116,10 @@ def test_thresholds_leave_out_small_updates(tmp_path: Path) -> None:
 def test_budgets_for_equal_quality_lie_between_those_tried() -> None:
     """By straight lines; none where no budget reaches the quality."""
     found = [
-        Point("user-centric", 0.05, 5, 0.9, 0.5, None),
-        Point("age", 0.05, 5, 0.8, 0.5, None),
-        Point("age", 0.10, 10, 1.0, 0.5, None),
-        Point("t*X", 0.05, 5, 0.7, 0.5, None),
+        RefreshPoint("user-centric", 0.05, 5, 0.9, 0.5, None),
+        RefreshPoint("age", 0.05, 5, 0.8, 0.5, None),
+        RefreshPoint("age", 0.10, 10, 1.0, 0.5, None),
+        RefreshPoint("t*X", 0.05, 5, 0.7, 0.5, None),
     ]
     rows = {row.policy: row for row in resources(found)}
     assert rows["user-centric"].ratio == 1.0
@@ -264,9 +264,9 @@ def examples_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     return prepared("small", count(contents).of(EXAMPLES_LOG), Measuring(EXAMPLES_LOG))
 
 
-def points_of(tau: float, refreshes: int = 3, share: float = SHARE) -> list[Point]:
+def points_of(tau: float, refreshes: int = 3, share: float = SHARE) -> list[RefreshPoint]:
     """SBR and EBR at a threshold."""
-    return [Point(policy, share, refreshes, 1.0, 1.0, tau) for policy in ("SBR", "EBR")]
+    return [RefreshPoint(policy, share, refreshes, 1.0, 1.0, tau) for policy in ("SBR", "EBR")]
 
 
 def cycle_of(examples_trial: Trial, update: int) -> int:
@@ -277,7 +277,7 @@ def cycle_of(examples_trial: Trial, update: int) -> int:
     )
 
 
-def missed_by(examples_trial: Trial, found: list[Point]) -> list[int]:
+def missed_by(examples_trial: Trial, found: list[RefreshPoint]) -> list[int]:
     """Updates that none of the plans fetches before the page's next one, walked through."""
     out = []
     for update in range(len(examples_trial.updates.page)):
@@ -334,7 +334,7 @@ def test_the_largest_gain_that_is_missed(examples_trial: Trial, tau: float, refr
 
 def test_only_policies_with_thresholds_at_the_share_count(examples_trial: Trial) -> None:
     """Other budgets and policies refresh nothing here: the best update of all is missed."""
-    others = [*points_of(0.0, 12, share=0.1), Point("age", SHARE, 12, 1.0, 1.0, None)]
+    others = [*points_of(0.0, 12, share=0.1), RefreshPoint("age", SHARE, 12, 1.0, 1.0, None)]
     best = examples_trial.updates.gained.max()
     assert examples(examples_trial, others)[-1].gained == examples(examples_trial, [])[-1].gained == best
 

@@ -16,11 +16,11 @@ from tests.support.growing import columns, crawl, random_web
 from training.reporting.crawl import crawl_page
 from training.reporting.crawl_sections import (
     UNKNOWN,
-    Found,
-    found_section,
+    NewPages,
     hints_section,
-    read_found,
-    read_weighed,
+    new_pages_section,
+    read_new_pages,
+    read_weighted_visits,
     weighted_section,
 )
 from training.reporting.page import render
@@ -56,7 +56,7 @@ def growing_store(path: Path) -> Path:
 def test_new_pages_by_hand(store_path: Path) -> None:
     """The list was seen in cycle 2: what it lists in 5 may be there since 3. Page c has no copy."""
     with Store(growing_store(store_path), readonly=True) as store:
-        found = read_found(store)
+        found = read_new_pages(store)
     assert found is not None
     assert found.entered.tolist() == [2, 5, 5]
     assert found.by_hub.tolist() == [False, True, False]
@@ -74,7 +74,7 @@ def test_the_section(store_path: Path) -> None:
     assert 'id="d-delay"' in text
 
 
-def by_definition(store: Store) -> Found:
+def by_definition(store: Store) -> NewPages:
     """The same page by page, from the log of visits."""
     visits = [(cycle, *row) for cycle, rows in store.visits() for row in rows[["page", "kind", "outcome"]]]
     rows = columns(store, "entered", "found_by", "first_cycle")
@@ -93,7 +93,7 @@ def by_definition(store: Store) -> Found:
         entered.append(own)
         by_hub.append(any((own, found_by - 1, "hub") == (c, p, KINDS[k]) for c, p, k, _ in visits))
         delay.append(first - max(before) - 1 if before and first else UNKNOWN)
-    return Found(np.array(entered), np.array(by_hub), np.array(delay), [])
+    return NewPages(np.array(entered), np.array(by_hub), np.array(delay), [])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -101,7 +101,7 @@ def test_crawls_of_growing_webs(seed: int, store_path: Path) -> None:
     """Of the pages that a planner's crawl has found, everything is as page by page from its log."""
     crawl(store_path, random_web(seed), {"GP4C_BUDGET": 0.2, "GP4C_WARMUP_VISITS": 1})
     with Store(store_path, readonly=True) as store:
-        found, wanted = read_found(store), by_definition(store)
+        found, wanted = read_new_pages(store), by_definition(store)
     assert found is not None
     assert len(found.entered) > 3
     for name in ("entered", "by_hub", "delay"):
@@ -117,8 +117,8 @@ def test_stores_that_tell_nothing(store_path: Path) -> None:
                 store.add_page(1, {"url": URLS[0]})
             store.record(NewVisit(0, "unchanged" if number else "first", time=2.0))
             store.finish_cycle({"finished": 3.0})
-            assert (read_found(store) is None) == (number == 0)
-    section = found_section(store_path)
+            assert (read_new_pages(store) is None) == (number == 0)
+    section = new_pages_section(store_path)
     assert section is not None
     assert "No page became known after the first cycle" in section.blocks[0]
 
@@ -198,7 +198,7 @@ def test_what_visits_found_by_weight(store_path: Path) -> None:
     """By hand: three judged visits in cycle 2, four in cycle 3, none before or after."""
     weighted_store(store_path, [8.0, 1.0, 0.5, 2.5])
     with Store(store_path, readonly=True) as store:
-        told = read_weighed(store)
+        told = read_weighted_visits(store)
     assert told is not None
     assert told.others == 3
     assert told.judged.tolist() == [0.0, 3.0, 4.0, 0.0]

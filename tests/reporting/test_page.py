@@ -14,7 +14,7 @@ from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.example_results import FORMULA, results
 from tests.support.pages import experiment
 from training import report
-from training.reporting.page import DEFINITIONS, Page, Section, render, table, term_of
+from training.reporting.page import DEFINITIONS, ReportPage, Section, render, table, term_of
 
 
 @NEEDS_BROWSER
@@ -63,7 +63,7 @@ def test_what_others_wrote_is_escaped() -> None:
     evil = "<script>alert(1)</script>&"
     section = Section("Part", evil, [table(["a", evil], [[evil, evil]], evil)])
     facts: list[tuple[str, Any]] = [(evil, evil)]
-    text = render(Page(evil, evil, evil, evil, [], [section], facts, "now"))
+    text = render(ReportPage(evil, evil, evil, evil, [], [section], facts, "now"))
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 9
 

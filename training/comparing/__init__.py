@@ -1,1 +1,1 @@
-"""Score functions side by side: statistics, evaluation, the published experiment, promotion."""
+"""Score functions side by side: evaluation, leaderboard, budgets, promotion, statistics."""

@@ -1,4 +1,4 @@
-"""What a budget buys: change rate, changes found, freshness, age and delay over the visits per cycle.
+"""Change rate, changes found, freshness, age and delay of score functions at several budgets.
 
 Every point is `training.comparing.evaluation.evaluate` at that budget. Two figures follow from its counts:
 
@@ -28,11 +28,10 @@ from training.replaying.prepared import DEFAULTS, CrawlChoices
 
 BUDGETS: Final = ("1%", "2%", "5%", "10%", "20%")
 FIGURES: Final = ("change_rate", "changes_a_day", "freshness", "age", "delay_cycles")
-"""What is told of every budget."""
 FRESHNESS: Final = (0.8, 0.9, 0.95, 0.99)
-"""Levels that people ask the budget of."""
+"""Levels of freshness whose budget is estimated."""
 PARTS: Final = 10
-"""Parts of a panel, each left out once to tell how sure its figures are."""
+"""Parts of a panel, each left out once, for the intervals of its figures."""
 
 
 class Value(NamedTuple):
@@ -50,7 +49,6 @@ class Point(NamedTuple):
     visits: int
     """Per cycle, on all pages that the history speaks for."""
     figures: dict[str, Value]
-    """By the names of `FIGURES`."""
 
 
 class Curve(NamedTuple):
@@ -62,13 +60,13 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class Budgets:
-    """What budgets buy on one history."""
+    """Score functions at several budgets on one history."""
 
     evaluations: list[Evaluation]
     """One for each budget, by ascending budget."""
     curves: list[Curve]
     pages: int
-    """Those that the figures are for."""
+    """Pages that the figures are for."""
     is_sample: bool
     """Whether the history is of a panel, a random sample of these pages."""
     cycles_a_day: float
@@ -99,22 +97,22 @@ class Budgets:
 
 
 def _json(value: Value) -> Json:
-    """A figure as JSON has it: null for what is no number."""
+    """A figure as JSON: null for nan."""
     return {name: None if one is None or math.isnan(one) else one for name, one in value._asdict().items()}
 
 
 def read_budgets(text: str) -> list[float]:
-    """``1%,0.02,500``: shares and counts. Raises HistoryError for other text."""
-    found: list[float] = []
-    for part in text.split(","):
-        number = part.strip()
+    """Budgets of a text such as ``1%,0.02,500``: shares and counts. Raises HistoryError."""
+    amounts: list[float] = []
+    for fold in text.split(","):
+        number = fold.strip()
         try:
-            found.append(float(number[:-1]) / 100 if number.endswith("%") else parse_budget(number))
+            amounts.append(float(number[:-1]) / 100 if number.endswith("%") else parse_budget(number))
         except (ValueError, HistoryError):
             raise HistoryError(
-                f"--budgets: expected shares or counts such as 1%,0.02,500; found {part!r}"
+                f"--budgets: expected shares or counts such as 1%,0.02,500; found {fold!r}"
             ) from None
-    return found
+    return amounts
 
 
 def study(
@@ -145,18 +143,18 @@ def study(
     ]
     parts = _without_each_part(history) if known_pages is not None else []
     again = [
-        [evaluate(part, scores, crawl._replace(budget=budget), advance=advance) for part in parts]
+        [evaluate(fold, scores, crawl._replace(budget=budget), advance=advance) for fold in parts]
         for budget in shares
     ]
     curves = []
     for number, score in enumerate(scores):
         points = []
-        for budget, whole, others in zip(shares, evaluations, again, strict=True):
-            figures = _figures(whole, number, pages, cycles_a_day)
-            left = [_figures(one, number, pages, cycles_a_day) for one in others]
-            if left:
+        for budget, complete, others in zip(shares, evaluations, again, strict=True):
+            figures = _figures(complete, number, pages, cycles_a_day)
+            without_folds = [_figures(one, number, pages, cycles_a_day) for one in others]
+            if without_folds:
                 figures = {
-                    name: Value(value.mean, _jackknife([one[name].mean for one in left]))
+                    name: Value(value.mean, _jackknife([one[name].mean for one in without_folds]))
                     for name, value in figures.items()
                 }
             visits = budget_pages(budget, pages)
@@ -166,7 +164,7 @@ def study(
 
 
 def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> dict[str, Value]:
-    """The figures of one replay, of a history that speaks for so many pages."""
+    """The figures of one replay, scaled to so many pages."""
     result, replayed = one.results[number], one.history.pages
     changed = np.array(result.counts["changed"], np.float64)
     stale = (1.0 - np.array(result.metrics["freshness"].per_cycle)) * replayed
@@ -186,8 +184,8 @@ def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
     """The history without each tenth of its pages, which come in the order of their keys: at random."""
     if history.pages < 2 * PARTS:
         return []
-    part = np.arange(history.pages) % PARTS
-    return [history.take(np.flatnonzero(part != number)) for number in range(PARTS)]
+    fold = np.arange(history.pages) % PARTS
+    return [history.take(np.flatnonzero(fold != number)) for number in range(PARTS)]
 
 
 def _jackknife(values: Sequence[float]) -> float:
@@ -197,10 +195,10 @@ def _jackknife(values: Sequence[float]) -> float:
     return statistics.t_quantile(len(array) - 1) * deviation
 
 
-def answers(found: Budgets) -> list[str]:
-    """What people ask, answered by the first score function, between two budgets by a straight line."""
-    curve = found.curves[0]
-    return [*_freshness(curve), *_more(curve, found.cycles_a_day)]
+def answers(amounts: Budgets) -> list[str]:
+    """Sentences on the first score function: budgets for levels of freshness, changes for more budget."""
+    curve = amounts.curves[0]
+    return [*_freshness(curve), *_more(curve, amounts.cycles_a_day)]
 
 
 def _freshness(curve: Curve) -> Iterator[str]:

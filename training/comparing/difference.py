@@ -1,4 +1,4 @@
-"""Where two score functions differ: which kinds of pages each visits, and what it finds there.
+"""Differences of two score functions: the kinds of pages that each visits, and their change rates.
 
 Both are replayed page by page on the same history; every visit is noted with the page's observed state at
 that moment (n judged visits, X changes found, t cycles since the last visit) and its outcome.
@@ -28,7 +28,7 @@ CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "X": (0, 1, 2, 3, 5, 9),
     "t": (1, 2, 3, 5, 9, 17),
 }
-"""State -> first value of each of its classes; the last class is open."""
+"""Page state -> first value of each class; the last class is open."""
 
 
 class Visits(NamedTuple):
@@ -39,12 +39,12 @@ class Visits(NamedTuple):
     n: Ints
     X: Ints
     t: Ints
-    found: Bits
+    changed: Bits
     """Whether the page had changed."""
 
 
-class Group(NamedTuple):
-    """Visits to one kind of pages, by two score functions."""
+class VisitGroup(NamedTuple):
+    """Visits of two score functions to one kind of pages."""
 
     name: str
     share: float
@@ -56,23 +56,23 @@ class Group(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Where `one` differs from `other`, on the pages of one or several test sets."""
+    """Visits of one score function beside those of another, on one or several test sets."""
 
     common: float
     """Share of a cycle's visits that both make, mean over cycles and test sets."""
     alone_rate: float
     """Change rate of the visits that only the first makes in that cycle."""
     other_alone_rate: float
-    by: dict[str, list[Group]]
-    """``n``, ``X``, ``t`` -> its classes."""
-    by_site: list[Group]
+    by: dict[str, list[VisitGroup]]
+    """Page state (``n``, ``X``, ``t``) -> its classes."""
+    by_site: list[VisitGroup]
     """The sites that differ most in their share of the visits."""
     X_t: npt.NDArray[np.float64]
     """``[X classes, t classes]``: share of the visits of the first less that of the other."""
 
 
 def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
-    """Replay an expression or a named function and note every visit.
+    """All visits of a replay of an expression or a named function.
 
     Raises HistoryError as `replay`, ExpressionError for another text, ScoreError for a dotted path.
     """
@@ -83,10 +83,10 @@ def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
     last = np.full(prepared.pages, prepared.warmup)
     rows: list[tuple[npt.NDArray[Any], ...]] = []
 
-    def watch(cycle: int, pages: Ints, found: Bits) -> None:
-        rows.append((np.full(len(pages), cycle), pages, n[pages], X[pages], cycle - last[pages], found))
+    def watch(cycle: int, pages: Ints, changed: Bits) -> None:
+        rows.append((np.full(len(pages), cycle), pages, n[pages], X[pages], cycle - last[pages], changed))
         n[pages] += 1
-        X[pages] += found
+        X[pages] += changed
         last[pages] = cycle
 
     replay_dense(prepared, function, (), watch, load_policy(crawl.policy or policy_of(function)))
@@ -106,22 +106,22 @@ def differ(
     for history, text, other in zip(histories, texts, others, strict=True):
         one, two = (visits_of(history, function, crawl) for function in (text, other))
         keys = [visits.cycle * history.pages + visits.page for visits in (one, two)]
-        shared, mine = np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])
+        shared, in_first = np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])
         common.append(float(shared.mean()))
-        one_alone.append(one.found[~shared])
-        other_alone.append(two.found[~mine])
+        one_alone.append(one.changed[~shared])
+        other_alone.append(two.changed[~in_first])
         ones.append(one)
         twos.append(two)
         for side, visits in enumerate((one, two)):
-            found_sites, inverse = np.unique(history.site[visits.page], return_inverse=True)
-            counts = np.bincount(inverse), np.bincount(inverse, weights=visits.found)
-            for number, visited, found in zip(found_sites.tolist(), *counts, strict=True):
+            visited_sites, inverse = np.unique(history.site[visits.page], return_inverse=True)
+            counts = np.bincount(inverse), np.bincount(inverse, weights=visits.changed)
+            for number, visited, changed in zip(visited_sites.tolist(), *counts, strict=True):
                 names = history.site_names
                 entry = site_counts.setdefault(
                     f"site {number}" if names is None else str(names[number]), [0, 0, 0, 0]
                 )
                 entry[side] += int(visited)
-                entry[2 + side] += int(found)
+                entry[2 + side] += int(changed)
     one = Visits(*(np.concatenate(column) for column in zip(*ones, strict=True)))
     two = Visits(*(np.concatenate(column) for column in zip(*twos, strict=True)))
     return Difference(
@@ -145,27 +145,27 @@ def _classes(name: str, values: Ints) -> Ints:
     return np.searchsorted(CLASSES[name], values, side="right") - 1
 
 
-def _groups(name: str, one: Visits, two: Visits) -> list[Group]:
+def _groups(name: str, one: Visits, two: Visits) -> list[VisitGroup]:
     groups = []
     of_one, of_two = (_classes(name, getattr(visits, name)) for visits in (one, two))
     for index, text in enumerate(class_names(name)):
         in_one, in_two = of_one == index, of_two == index
         if in_one.any() or in_two.any():
-            rates = _rate(one.found[in_one]), _rate(two.found[in_two])
-            groups.append(Group(text, float(in_one.mean()), float(in_two.mean()), *rates))
+            rates = _rate(one.changed[in_one]), _rate(two.changed[in_two])
+            groups.append(VisitGroup(text, float(in_one.mean()), float(in_two.mean()), *rates))
     return groups
 
 
-def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: int) -> list[Group]:
+def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: int) -> list[VisitGroup]:
     groups = [
-        Group(
+        VisitGroup(
             name,
             v / visits,
             w / other_visits,
-            found / v if v else float("nan"),
+            changed / v if v else float("nan"),
             other / w if w else float("nan"),
         )
-        for name, (v, w, found, other) in counts.items()
+        for name, (v, w, changed, other) in counts.items()
     ]
     return sorted(groups, key=lambda group: -abs(group.share - group.other_share))[:most]
 
@@ -176,5 +176,5 @@ def _table(visits: Visits) -> npt.NDArray[np.float64]:
     return table
 
 
-def _rate(found: Bits) -> float:
-    return float(found.mean()) if len(found) else float("nan")
+def _rate(changed: Bits) -> float:
+    return float(changed.mean()) if len(changed) else float("nan")

@@ -1,4 +1,4 @@
-"""Score functions side by side on a recorded history: the document that ``training.evaluate`` writes."""
+"""Score functions and policies side by side on a recorded history."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ from training.replaying.replay import QUICK, Engine, load, metrics_of, policy_of
 
 DEFAULT_SCORES: Final = (*BASELINES, ORACLE)
 EVERY: Final = "all"
-"""Stands for all policies of the table that a history has the groups for."""
+"""Name of all policies whose groups a history has."""
 UNDER: Final = " under "
-"""Between score function and policy in the name of a row."""
 
 
 class Contender(NamedTuple):
-    """What takes part."""
+    """A row of an evaluation: a score function under a policy, or a policy alone."""
 
     text: str
-    """What its row is called."""
     function: ScoreFunction | Baseline | None
     """None: the oracle, or a policy that needs no score function."""
     policy: str | None
     """None for oracle and peers."""
 
 
-class Asked(NamedTuple):
-    """What an evaluation was asked for."""
+class Contest(NamedTuple):
+    """Score functions and policies to evaluate."""
 
     scores: Sequence[str]
     policies: Sequence[str] = ()
-    """Texts; none: every score function goes with the crawl's policy, or its own."""
+    """Empty: every score function goes with the crawl's policy, or its own."""
 
     def contenders(self, crawl: CrawlChoices = DEFAULTS) -> list[Contender]:
         """Every score function under every policy that chooses by one, and the other policies on their own.
@@ -62,40 +60,40 @@ class Asked(NamedTuple):
         timed = [peer for text in self.policies if (peer := oracle_baselines.load(text))]
         choices = [load_policy(text) for text in self.policies if not oracle_baselines.is_replays(text)]
         by_score: list[str | None] = [one.text for one in choices if one.scored]
-        found = []
+        several = []
         for text in self.scores:
             function = load(text, crawl.clock)
             if not isinstance(function, ScoreFunction):
-                found.append(Contender(text, function, None))
+                several.append(Contender(text, function, None))
                 continue
             for policy in by_score or [None if timed else crawl.policy]:
                 row = f"{text}{UNDER}{policy}" if len(by_score) > 1 else text
-                found.append(Contender(row, function, policy or policy_of(function)))
-        found += [Contender(one.text, one, None) for one in timed]
-        return found + [Contender(one.text, None, one.text) for one in choices if not one.scored]
+                several.append(Contender(row, function, policy or policy_of(function)))
+        several += [Contender(one.text, one, None) for one in timed]
+        return several + [Contender(one.text, None, one.text) for one in choices if not one.scored]
 
 
-def asked(
+def contest(
     history: ChangeHistory, named: Sequence[str], scores: Sequence[str], policies: Sequence[str]
-) -> Asked:
-    """What options say: ``named`` for all that has a name, and what else was given.
+) -> Contest:
+    """Score functions and policies of a command line; ``named``: those of ``--all``.
 
     Without either, and unless all policies given need no score function, `DEFAULT_SCORES`.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not oracle_baselines.is_replays(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
-    return Asked([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
+    return Contest([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
 
 
 def _known(history: ChangeHistory) -> list[str]:
-    """The policies of the table, with their defaults, that a history has the groups for."""
+    """The policies whose groups a history has, with their defaults."""
     known = history.neighbours.knows
     return [text for text in POLICIES if all(known(name) for name in load_policy(text).near)]
 
 
 RANDOM: Final = "random"
-"""What stands for the score function of a policy that asks for none."""
+"""Score function of a policy that needs none."""
 COUNTS: Final = ("visited", "changed", "pending")
 
 
@@ -104,7 +102,7 @@ class Summary(NamedTuple):
 
     mean: float
     ci95: float | None
-    """Half width of the mean's 95% confidence interval; None for a single cycle."""
+    """Half width of the 95% interval; None for a single cycle."""
     per_cycle: list[float]
 
 
@@ -116,9 +114,9 @@ class About(NamedTuple):
     pages: int
     cycles: int
     first_cycle: int
-    """Number of its first cycle in the file that it was cut from."""
+    """Number of the first cycle in the file."""
     scored_cycles: list[int]
-    """Their numbers in that file."""
+    """Numbers in the file."""
     dropped_pages: int
     changed_share: float
 
@@ -132,26 +130,25 @@ class Used(NamedTuple):
     warmup: int
     ties: Ties
     clock: Clock | None
-    """None: that of each score file, else ``visits``."""
+    """None: the clock of each score file, else ``visits``."""
     seed: int
     policy: str
-    """As it was given, else ``top_k``; named functions may bring their own."""
+    """The crawl's policy; named functions may bring another."""
 
 
 class Result(NamedTuple):
-    """What replaying a score function gave."""
+    """Replay of one score function."""
 
     score: str
-    """As it was given."""
     formula: str
     clock: Clock | None
-    """None for what has no terminals: oracle, peers, policies without a score function."""
+    """None for the oracle, baselines of others and policies without a score function."""
     policy: str | None
-    """Text of the policy that chose by it; None for oracle and peers."""
+    """None for the oracle and baselines of others."""
     metrics: dict[str, Summary]
     """By the names of `training.replaying.metrics.KNOWN`."""
     counts: dict[str, list[int]]
-    """One of `COUNTS` -> its number in every scored cycle."""
+    """One of `COUNTS` -> number in every scored cycle."""
 
 
 @dataclass(frozen=True)
@@ -173,20 +170,20 @@ class Evaluation:
         }
 
     def _result(self, one: Result) -> Json:
-        own = {} if one.policy in (None, self.settings.policy) else {"policy": one.policy}
+        policy_entry = {} if one.policy in (None, self.settings.policy) else {"policy": one.policy}
         metrics = {name: summary._asdict() for name, summary in one.metrics.items()}
         return {
             "score": one.score,
             "formula": one.formula,
             "clock": one.clock,
-            **own,
+            **policy_entry,
             **metrics,
             **one.counts,
         }
 
 
 def summary(per_cycle: Floats) -> Summary:
-    """Mean, half width of its 95% confidence interval, and the values, of a metric ``[scored cycles]``.
+    """A metric's mean over the scored cycles, with the half width of its 95% interval.
 
     The interval takes the cycles as if they were independent draws.
     """
@@ -204,14 +201,14 @@ def evaluate(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Replay every score function on `history`, and every policy that needs none.
+    """Replay every score function, and every policy that needs none, on a history.
 
     ``policies``: what chooses, instead of the crawl's, see `Asked`; ``weighted``: the metrics of
     `training.replaying.metrics.WEIGHTED` too; ``first_cycle``: number of the history's
     first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
     HistoryError, ScoreError, ExpressionError or PolicyError, before any replay where it can.
     """
-    several = Asked(scores, policies).contenders(crawl)
+    several = Contest(scores, policies).contenders(crawl)
     default_policy = crawl.policy or policy_of(None)
     results = []
     prepared = prepare_for(history, crawl)
@@ -219,8 +216,8 @@ def evaluate(
     wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()))
     scored = (prepared.scored_cycles + first_cycle - 1).tolist()
     for text, function, policy in several:
-        given = function or (RANDOM if policy else ORACLE)
-        result = run(prepared, given, metrics=wanted, policy=policy, engine=engine)
+        function_or_name = function or (RANDOM if policy else ORACLE)
+        result = run(prepared, function_or_name, metrics=wanted, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
             formula, clock = function.formula, function.clock
@@ -248,7 +245,7 @@ def evaluate(
 
 
 def cycles_of(text: str, cycles: int) -> slice:
-    """Positions of cycles A..B, counted from 1, both included; an end left out is the history's.
+    """Positions of the cycles of a text ``A:B``, counted from 1, both included.
 
     Raises HistoryError unless 1 <= A <= B <= cycles.
     """
@@ -275,14 +272,14 @@ def _written(path: Path) -> Iterator[IO[str]]:
 
 
 def write_json(path: Path, document: Json) -> None:
-    """Write a document; raises HistoryError where it cannot."""
+    """Write a JSON document. Raises HistoryError."""
     with _written(path) as file:
         json.dump(document, file, indent=1, allow_nan=False)
         file.write("\n")
 
 
 def write_csv(path: Path, evaluations: Sequence[Evaluation]) -> None:
-    """Write one row per score function, seed and scored cycle, every metric and count; errors as above."""
+    """Write a CSV row per score function, seed and scored cycle. Raises HistoryError."""
     several = len(evaluations) > 1
     with _written(path) as file:
         writer = csv.writer(file)

@@ -1,4 +1,4 @@
-"""All that has a name on one history: named functions and the policies of others, and who is on the front.
+"""Leaderboard of named functions and baselines of others on one history, with their front.
 
 Replays with several seeds differ in what is drawn: ties, and what follows from them. With one seed intervals
 are over the scored cycles; with several, over the seeds.
@@ -32,11 +32,11 @@ from training.replaying.replay import can_replay
 FRONT: Final = ("change_rate", "freshness")
 """A row is on the front if no other is at least as good in both and better in one."""
 STAND_IN: Final = "t*X"
-"""What others are compared with where the default cannot be replayed."""
+"""Reference where the default score function cannot be replayed."""
 
 
-class Standing(NamedTuple):
-    """A metric of a row."""
+class MetricStanding(NamedTuple):
+    """Mean of a metric in a row, and its lead over the reference."""
 
     mean: Mean
     ahead: Mean | None
@@ -59,16 +59,15 @@ class Standing(NamedTuple):
         }
 
 
-class Row(NamedTuple):
-    """What has a name, and how it does."""
+class LeaderboardRow(NamedTuple):
+    """A row of the leaderboard."""
 
     result: Result
-    """With the first seed."""
+    """Result with the first seed."""
     source: str
     meaning: str
     on_front: bool
-    metrics: dict[str, Standing]
-    """By the names of `training.replaying.metrics.METRICS`."""
+    metrics: dict[str, MetricStanding]
 
     @property
     def name(self) -> str:
@@ -83,28 +82,28 @@ class Leaderboard:
     evaluations: list[Evaluation]
     """One for each seed."""
     reference: str
-    """The row that the others are compared with."""
-    rows: list[Row]
+    """Name of the row that the others are compared with."""
+    rows: list[LeaderboardRow]
 
     def to_json(self) -> Json:
         """The document of `Evaluation`, its counts those of the first seed, with what the board knows."""
         document = self.evaluations[0].to_json()
         document["settings"]["seeds"] = [one.settings.seed for one in self.evaluations]
         document["reference"] = self.reference
-        for row, found in zip(self.rows, document["results"], strict=True):
-            found |= {"source": row.source, "meaning": row.meaning, "on_front": row.on_front}
-            found |= {"policy": row.result.policy}
-            found |= {name: standing.to_json() for name, standing in row.metrics.items()}
+        for row, entry in zip(self.rows, document["results"], strict=True):
+            entry |= {"source": row.source, "meaning": row.meaning, "on_front": row.on_front}
+            entry |= {"policy": row.result.policy}
+            entry |= {name: standing.to_json() for name, standing in row.metrics.items()}
         return document
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON has it: None for what is none."""
+    """A number as JSON: None for nan."""
     return None if math.isnan(value) else value
 
 
 def names(history: ChangeHistory) -> list[str]:
-    """All that has a name and can be replayed: the oracle, named functions, the policies of others.
+    """Names that can be replayed: the oracle, named functions, baselines of others.
 
     Functions of directories are left out where the history has no page names.
     """
@@ -146,7 +145,7 @@ def leaderboard(
 
 
 def rank(evaluations: list[Evaluation], against: str) -> Leaderboard:
-    """Compare the rows of evaluations that differ in nothing but the seed; ``against``: one of them."""
+    """Leaderboard of evaluations with different seeds; ``against``: name of the reference."""
     results = [one.results for one in evaluations]
     reference = next(number for number, one in enumerate(results[0]) if one.score == against)
     values = {
@@ -163,29 +162,28 @@ def rank(evaluations: list[Evaluation], against: str) -> Leaderboard:
     board = []
     for number, result in enumerate(results[0]):
         standings = {
-            name: _standing(of_metric[number], None if number == reference else of_metric[reference])
+            name: _metric_standing(of_metric[number], None if number == reference else of_metric[reference])
             for name, of_metric in values.items()
         }
-        board.append(Row(result, *about(result.score), number in leading, standings))
+        board.append(LeaderboardRow(result, *about(result.score), number in leading, standings))
     return Leaderboard(evaluations, against, board)
 
 
-def _standing(values: Floats, reference: Floats | None) -> Standing:
-    """Of values ``[seeds, cycles]``."""
+def _metric_standing(values: Floats, reference: Floats | None) -> MetricStanding:
     per_seed = values.mean(axis=1)
     mean = statistics.mean(per_seed if len(values) > 1 else values)
     ahead = None if reference is None else statistics.mean(statistics.paired(values, reference))
-    return Standing(mean, ahead, per_seed.tolist(), values.mean(axis=0).tolist())
+    return MetricStanding(mean, ahead, per_seed.tolist(), values.mean(axis=0).tolist())
 
 
 def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Tell of every point whether no other is at least as high everywhere and higher somewhere."""
+    """Whether each point is undominated: no other is at least as high in both and higher in one."""
     best = {points[number] for number in undominated(points)}
     return [point in best for point in points]
 
 
 def about(name: str) -> tuple[str, str]:
-    """Source and meaning of what is called so."""
+    """Source and meaning of a named function or policy."""
     if name == ORACLE:
         return "the truth", "pages that changed first: no ranking finds more in a cycle"
     name = name.partition(UNDER)[0]

@@ -1,4 +1,4 @@
-"""A score file's function tried again, on the test data that it never learned from."""
+"""A score file's function replayed on its test set, and the history that it records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import run
 
 
-class Process(NamedTuple):
-    """How much was searched for a function, and how."""
+class SearchProcess(NamedTuple):
+    """Size of the search for a function."""
 
     protocol: str
     warmup: int
@@ -37,10 +37,9 @@ class Process(NamedTuple):
 
 
 class LearnedScore(NamedTuple):
-    """What a score file of `training.learn` records."""
+    """Record of a score file of `training.learn`."""
 
     name: str
-    """Of the file."""
     text: str
     fitness: str
     clock: str
@@ -51,12 +50,11 @@ class LearnedScore(NamedTuple):
     history: RecordedHistory
     values: dict[str, dict[str, float]]
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
-    process: Process
+    process: SearchProcess
     parameters: Json
-    """All of them, as recorded."""
 
     def choices(self) -> Choices:
-        """What it was learned with. Raises LearningError for what cannot be used here."""
+        """Choices of the learning run. Raises LearningError for unknown ones."""
         return recorded_choices(self.parameters | {"selection": self.selection})
 
 
@@ -65,10 +63,10 @@ class ScoreTrials(NamedTuple):
 
     trials: Trials
     tried: list[str]
-    """The functions that were tried with smaller budgets too."""
+    """Functions tried with smaller budgets too."""
     visits_per_cycle: int
     difference: Difference
-    """From the best baseline."""
+    """Difference from the best baseline."""
 
 
 def read_learned(path: Path) -> LearnedScore:
@@ -97,8 +95,8 @@ def read_learned(path: Path) -> LearnedScore:
         content["created"],
         content["versions"],
         RecordedHistory.from_json(content["history"]),
-        {part: content[part] for part in SPLITS},
-        Process(**{name: parameters[name] for name in Process._fields if name in parameters}),
+        {split: content[split] for split in SPLITS},
+        SearchProcess(**{name: parameters[name] for name in SearchProcess._fields if name in parameters}),
         parameters,
     )
 
@@ -125,7 +123,7 @@ def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric:
 def _test_set(
     path: Path, learned: LearnedScore, tests: Sequence[ChangeHistory], crawl: CrawlChoices
 ) -> ChangeHistory:
-    """The test set that the file's function was chosen without: the one that gives its recorded value."""
+    """The fold's test set: the one that gives the recorded value."""
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
         prepared = prepare_for(test, crawl)
@@ -140,7 +138,7 @@ def _test_set(
 
 
 class RecordedHistory(NamedTuple):
-    """Which history results or a score file came from."""
+    """Identity of the history behind results or a score file."""
 
     source: str
     pages: int
@@ -149,17 +147,16 @@ class RecordedHistory(NamedTuple):
 
     @classmethod
     def from_json(cls, content: Json) -> RecordedHistory:
-        """Take it from results or a score file."""
         return cls(*(content[name] for name in cls._fields))
 
 
 def plain(content: Any) -> Any:
-    """The content as it is read again from a JSON file."""
+    """The content as a JSON file gives it back."""
     return json.loads(json.dumps(content))
 
 
 def recorded_choices(recorded: Json) -> Choices:
-    """Choices and their parameters from what results or a score file record, all in one mapping.
+    """Choices from the record of results or a score file, parameters in the same mapping.
 
     Raises LearningError or ExpressionError for what cannot be used.
     """
@@ -177,13 +174,13 @@ def recorded_choices(recorded: Json) -> Choices:
     return Choices(**known(Choices), parameters=Parameters(**known(Parameters)))
 
 
-def find_history(about: RecordedHistory, given: Path | None) -> tuple[ChangeHistory | None, str]:
-    """The history that results came from, or why it cannot be used.
+def find_history(about: RecordedHistory, given_path: Path | None) -> tuple[ChangeHistory | None, str]:
+    """The recorded history, or None and the reason why it cannot be used.
 
     Raises HistoryError where a given file is another history; one that is only recorded may be gone.
     """
-    path = given or Path(about.source)
-    if given is None and not path.exists():
+    path = given_path or Path(about.source)
+    if given_path is None and not path.exists():
         return None, (
             f"Not shown: this needs the history, and {about.source} is not there. Make the report again "
             "with --history FILE."
@@ -196,6 +193,6 @@ def find_history(about: RecordedHistory, given: Path | None) -> tuple[ChangeHist
         f"cycles, SHA-256 {about.sha256[:12]}; found {history.pages:,} pages, {history.cycles} cycles, "
         f"SHA-256 {history.sha256[:12]}"
     )
-    if given is not None:
+    if given_path is not None:
         raise HistoryError(f"{problem}. Give the file that was learned from with --history.")
     return None, f"Not shown: {problem}."

@@ -42,21 +42,21 @@ from training.replaying.replay import run
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.025
-"""A gain is significant if one as large or larger had at most this probability by chance."""
+"""Significance level of a gain."""
 REPLAYS: Final = 5
-"""Replays, each with its own draws of ties, whose mean is compared: what differs is not to be luck."""
+"""Replays with different draws of ties, whose mean is compared."""
 BLOCK_CYCLES: Final = 2
 BLOCKS_FROM_CYCLES: Final = 16
 LEAST_CYCLES: Final = 6
 GUARD_MARGIN: Final = 0.01
-"""A loss up to this counts as none: with enough cycles, any difference becomes significant."""
+"""Tolerated loss: with enough cycles any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
-"""Of a loss beyond the margin: doubt counts against the challenger."""
+"""Significance level of a loss beyond the margin: doubt counts against the challenger."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What came of the comparison; the means are over the judged cycles."""
+    """Result of comparing two score functions; means over the judged cycles."""
 
     promoted: bool
     reason: str
@@ -64,11 +64,11 @@ class Decision:
     champion: float
     challenger: float
     probability: float
-    """Of a difference of `metric` as large or larger if both were equally good."""
+    """P value of the gain in `metric`."""
     champion_freshness: float
     challenger_freshness: float
     freshness_probability: float
-    """Of a loss of freshness as large or larger if it were `GUARD_MARGIN` in truth."""
+    """P value of a loss of freshness beyond `GUARD_MARGIN`."""
     pages: int
     cycles: int
 
@@ -86,12 +86,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class DecisionOnTwo(Decision):
-    """What came of the comparison by two objectives: the fitness, and freshness."""
+    """Result of comparing two score functions by fitness and freshness."""
 
     loss_probability: float
-    """Of a loss of `metric` as large or larger if it were `GUARD_MARGIN` in truth."""
+    """P value of a loss of `metric` beyond `GUARD_MARGIN`."""
     freshness_gain_probability: float
-    """Of a difference of freshness as large or larger if both were equally fresh."""
+    """P value of the gain in freshness."""
 
     def __str__(self) -> str:
         """Decision, reason and numbers for people."""
@@ -104,7 +104,7 @@ class DecisionOnTwo(Decision):
 
 
 def chance(differences: Floats) -> float:
-    """Probability that the mean of paired differences is as large or larger by chance, if it is 0 in truth.
+    """P value of the mean of paired differences, if the true mean is 0.
 
     ``differences``: float64 ``[cycles]``. One-sided paired t-test. What a score function does not find in
     a cycle is still there in the next: differences of neighbouring cycles have opposite signs more often than
@@ -118,11 +118,11 @@ def chance(differences: Floats) -> float:
     size = BLOCK_CYCLES if len(differences) >= BLOCKS_FROM_CYCLES else 1
     blocks = len(differences) // size
     means = differences[len(differences) - blocks * size :].reshape(blocks, size).mean(axis=1)
-    rest = means - means.mean()
-    total = float(rest @ rest)
+    deviation = means - means.mean()
+    total = float(deviation @ deviation)
     if total <= 1e-30:
         return 0.0 if means.mean() > 1e-15 else 1.0
-    correlation = min(0.99, max(0.0, float(rest[1:] @ rest[:-1]) / total))
+    correlation = min(0.99, max(0.0, float(deviation[1:] @ deviation[:-1]) / total))
     statistic = means.mean() / math.sqrt(total / (blocks - 1) / blocks)
     statistic *= math.sqrt((1.0 - correlation) / (1.0 + correlation))
     return float(stats.t.sf(statistic, blocks - 1))
@@ -180,7 +180,7 @@ def decide(
         reason = "both rank alike in every judged cycle"
     means = [[float(row.mean()) for row in pair] for pair in values]
     first, second = goals
-    found = (
+    fields = (
         promoted,
         reason,
         fitness.name,
@@ -193,11 +193,11 @@ def decide(
         history.pages,
         cycles,
     )
-    return DecisionOnTwo(*found, first.loss, second.gain) if choices.front else Decision(*found)
+    return DecisionOnTwo(*fields, first.loss, second.gain) if choices.front else Decision(*fields)
 
 
 class Verdict(NamedTuple):
-    """What the differences in one objective say of the challenger."""
+    """The challenger judged by one objective."""
 
     name: str
     differs: bool
@@ -217,7 +217,7 @@ class Verdict(NamedTuple):
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Better in the fitness, and not staler: whether to promote, and why."""
+    """Decision and reason by one objective: better in the fitness, freshness not worse."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
@@ -229,7 +229,7 @@ def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
 
 
 def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
-    """Better in one objective and not worse in the other: whether to promote, and why."""
+    """Decision and reason by two objectives: better in one, not worse in the other."""
     better = [goal for goal in (one, other) if goal.better]
     worse = [goal for goal in (one, other) if goal.worse]
     if not better:
@@ -246,13 +246,13 @@ def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
 
 PROMOTED: Final = 0
 KEPT: Final = 3
-"""Exit codes."""
+"""Exit code of a function that was not promoted."""
 PAGE_ENDS: Final = (3, 4)
-"""Of eight equal parts of the pages, three train and one validates; the other four are judged."""
+"""Ends of training and validation among eight equal parts of the pages; the others are judged."""
 
 
 def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[HistorySplit, int]:
-    """Parts to learn on and, as the split's test part, the pages to judge on; and how many cycles to judge.
+    """The split for learning and judging (its test part), and the number of cycles to judge.
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
     quarters of them for training and one for validation; the others are judged over their newer cycles.
@@ -286,7 +286,7 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
 
 def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
-    """The number of each page from which its part follows: uint64 ``[P]``."""
+    """Keys that decide the part of each page: uint64 ``[P]``."""
     if by == "pages":
         return np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
     names = [str(number) for number in range(int(history.site.max()) + 1)]
@@ -299,23 +299,23 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
 def not_worse(
     texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Those of the texts that do not give up in any part what `champion` has.
+    """Expressions that lose nothing to `champion` in any part.
 
     That is freshness; the fitness where a front is learned and ``freshness`` preferred. ``parts``: training
     and validation, never the pages that are judged. Each text is replayed like in the decision, with
     several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
     """
     fitness = load_fitness(choices.fitness)
-    prepared = [arrangements_of(part, choices) for part in parts]
+    prepared = [arrangements_of(split, choices) for split in parts]
     row = 0 if choices.front and choices.prefer == GUARD else 1
 
-    def kept(function: ScoreFunction) -> Floats:
-        values = [values_on(part, function, fitness, choices.policy) for part in prepared]
+    def mean_of(function: ScoreFunction) -> Floats:
+        values = [values_on(split, function, fitness, choices.policy) for split in prepared]
         return np.array([rows[row].mean() for rows in values])
 
-    least = kept(champion) - GUARD_MARGIN
+    least = mean_of(champion) - GUARD_MARGIN
     candidates = {text: functions.of_expression(parse(text), text, choices.clock) for text in texts}
-    return {text for text, function in candidates.items() if (kept(function) >= least).all()}
+    return {text for text, function in candidates.items() if (mean_of(function) >= least).all()}
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
@@ -361,7 +361,7 @@ def promote(
     console: Console,
     watch: ProgressListener | None = None,
 ) -> int:
-    """Learn from `source`, compare with the function in use, and replace the score file at `path` or keep it.
+    """Learn a challenger, compare it with the function in use, and replace the score file if it is better.
 
     Returns `PROMOTED` or `KEPT`; tells why on `console`. The file is replaced atomically: at any moment it
     is the old or the new one, complete. Raises Gp4cError where nothing could be compared.
@@ -399,7 +399,7 @@ def promote(
 
 
 def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
-    """Share of the pages it ranked that the crawl's newest cycle chose; tells so on `console`.
+    """Share of the ranked pages that the crawl's newest cycle chose, printed on `console`.
 
     ``otherwise``: the share where `source` is no store, or its newest cycle left nothing to choose.
     """
@@ -415,7 +415,7 @@ def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
 
 
 def policy_of_crawl(source: Path, console: Console) -> str:
-    """The policy of the crawl's newest cycle, the default where `source` is no store; tells so on `console`.
+    """Policy of the crawl's newest cycle, printed on `console`; the default without a store.
 
     Raises PolicyError where the record names code: only who gives the command may name that.
     """

@@ -1,4 +1,4 @@
-"""Compare score functions over cycles and folds: intervals, paired tests, correlations (journal 5.3).
+"""Intervals, paired tests and correlations over cycles and folds (journal 5.3).
 
 Values of one score function come as float64 ``[F, C]``: one row per fold, one column per scored cycle.
 All statistics are scipy's.
@@ -40,7 +40,7 @@ class Duel(NamedTuple):
 
 
 def half_width(sample: Floats, *, error_first: bool = True) -> float:
-    """Half width of the 95% confidence interval of a sample's mean: Student's t, n - 1 degrees of freedom.
+    """Half width of the 95% interval of a sample's mean (Student's t).
 
     ``sample``: float64 ``[n]``; nan for a single value. ``error_first``: whether the standard error is
     rounded before it is multiplied. That decides the last bit, and what is written stays as it was: the
@@ -55,7 +55,7 @@ def half_width(sample: Floats, *, error_first: bool = True) -> float:
 
 
 def t_quantile(degrees: int) -> float:
-    """What half of a 95% interval has in standard errors: Student's t."""
+    """Half width of a 95% interval in standard errors (Student's t)."""
     return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
@@ -95,10 +95,10 @@ def duel(one: Floats, other: Floats) -> Duel:
     cycles = one.shape[1]
     if len(one) < 2:
         return Duel(0, 0, cycles, float("nan"), float("nan"))
-    ours, theirs = one.mean(axis=0), other.mean(axis=0)
+    one_mean, other_mean = one.mean(axis=0), other.mean(axis=0)
     significant = p_values(one, other) < 1 - CONFIDENCE
-    won, lost = significant & (ours > theirs), significant & (ours < theirs)
-    relative = np.divide(ours - theirs, theirs, out=np.full(cycles, np.nan), where=theirs > 0)
+    won, lost = significant & (one_mean > other_mean), significant & (one_mean < other_mean)
+    relative = np.divide(one_mean - other_mean, other_mean, out=np.full(cycles, np.nan), where=other_mean > 0)
     return Duel(
         int(won.sum()),
         int(lost.sum()),
@@ -114,7 +114,7 @@ def paired(one: Floats, other: Floats) -> Floats:
 
 
 def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
-    """Difference of the means, with its interval, and the p value of a paired t test; pairs: `paired`."""
+    """Difference of the means with its interval, and the p value of a paired t test."""
     pairs = paired(one, other)
     if len(pairs) < 2 or np.ptp(pairs) == 0.0:
         return mean(pairs), 1.0 if not pairs.any() else 0.0
@@ -124,7 +124,7 @@ def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
 
 
 def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
-    """Pearson correlation of the pages that changed in a cycle and the values reached; nan if constant."""
+    """Pearson correlation of the number of changed pages and a metric, over cycles; nan if constant."""
     x, y = (np.asarray(a, dtype=np.float64).ravel() for a in (changed_pages, values))
     if len(x) < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
         return float("nan")

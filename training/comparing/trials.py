@@ -1,4 +1,4 @@
-"""Score functions tried on test sets: their metrics, cycle by cycle and fold by fold."""
+"""Metrics of score functions on test sets, and of policies over several seeds, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALLER: Final = (0.2, 0.4, 0.6, 0.8)
 
 
 class Trials(NamedTuple):
-    """What score functions reach on the same test sets."""
+    """Metrics of score functions on the same test sets."""
 
     series: dict[str, Series]
     """By the functions' names."""
@@ -43,30 +43,30 @@ class Trials(NamedTuple):
 
 
 def held_out(history: ChangeHistory, choices: Choices) -> list[ChangeHistory]:
-    """The part of every fold that nothing is learned from. Raises HistoryError as `Choices.split`."""
+    """Test set of every fold. Raises HistoryError as `Choices.split`."""
     return [split.test for split in choices.split(history)]
 
 
 def try_out(
     tests: Sequence[ChangeHistory],
     functions: Functions,
-    less: Collection[str],
+    at_smaller_budgets: Collection[str],
     crawl: CrawlChoices,
 ) -> Trials:
-    """Replay every function on the test set of every fold, those in `less` with parts of the budget too.
+    """Replay every function on the test set of every fold; those in `less` at smaller budgets too.
 
     The budget is a share of a test set's pages; parts of it that are less than a page are left out. Raises
     HistoryError, ScoreError or ExpressionError as `training.replaying.replay.replay`.
     """
     series, budget = _series(tests, functions, crawl), crawl.budget
-    tried = {name: texts for name, texts in functions.items() if name in less}
+    tried = {name: texts for name, texts in functions.items() if name in at_smaller_budgets}
     smaller = {
-        f"{budget * part:g}": {
+        f"{budget * share:g}": {
             name: {metric: values[metric] for metric in TRIO}
-            for name, values in _series(tests, tried, crawl._replace(budget=budget * part)).items()
+            for name, values in _series(tests, tried, crawl._replace(budget=budget * share)).items()
         }
-        for part in SMALLER
-        if budget * part * min(test.pages for test in tests) >= 1.0
+        for share in SMALLER
+        if budget * share * min(test.pages for test in tests) >= 1.0
     }
     return Trials(series, crawl.warmup + 1, budget, smaller)
 
@@ -105,18 +105,17 @@ class PolicyTrial(NamedTuple):
     """One policy's replays."""
 
     policy: str
-    """Its text, or `ORACLE`."""
     score: str
-    """What it ranks by; `RANDOM` for one that asks for no score function."""
+    """`RANDOM` for a policy without a score function."""
     per_cycle: dict[str, Floats]
     """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
 
     def mean(self, metric: str) -> Mean:
-        """Over the cycles, with the 95% interval of their mean."""
+        """Mean over the cycles, with its 95% interval."""
         return statistics.mean(self.per_cycle[metric])
 
     def ahead(self, other: PolicyTrial, metric: str) -> Mean:
-        """How far it is ahead of another of the same cycles, paired by cycle."""
+        """Lead over another policy, paired by cycle."""
         return statistics.mean(self.per_cycle[metric] - other.per_cycle[metric])
 
 
@@ -136,8 +135,10 @@ def try_policy(
     results = []
     for number in range(seeds):
         prepared = prepare_for(history, crawl._replace(seed=crawl.seed + number))
-        given = (ORACLE, None) if policy == ORACLE else (score, policy)
-        results.append(run(prepared, given[0], clock=crawl.clock, metrics=metrics, policy=given[1]))
+        score_and_policy = (ORACLE, None) if policy == ORACLE else (score, policy)
+        results.append(
+            run(prepared, score_and_policy[0], clock=crawl.clock, metrics=metrics, policy=score_and_policy[1])
+        )
     per_cycle = {
         metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in metrics
     }
@@ -145,6 +146,6 @@ def try_policy(
 
 
 def written(value: Mean, digits: int = 3, sign: str = "") -> str:
-    """A mean as tables have it: 0.354 ± 0.004; without an interval where there is none."""
+    """A mean as text: 0.354 ± 0.004."""
     text = f"{value.mean:{sign}.{digits}f}"
     return text if math.isnan(value.half_width) else f"{text} ± {value.half_width:.{digits}f}"

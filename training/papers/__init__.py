@@ -1,1 +1,1 @@
-"""Experiments of four papers repeated: the journal and the thesis, Tan et al. 2007, Pandey & Olston 2005."""
+"""Experiments of four papers repeated, with their tables and figures."""

@@ -1,4 +1,4 @@
-"""The results of an experiment, as ``results.json`` holds them, and the history that they came from."""
+"""The experiment of the journal (Santos et al. 2014) and the thesis (2013) on any history."""
 
 from __future__ import annotations
 
@@ -50,18 +50,16 @@ class LearnedFold(NamedTuple):
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
 
     def to_json(self) -> Json:
-        """As the file has it."""
         return {"text": self.text, "run": self.run, **self.values}
 
     @classmethod
     def from_json(cls, content: Json) -> LearnedFold:
-        """Take it from the file."""
-        return cls(content["text"], content["run"], {part: content[part] for part in SPLITS})
+        return cls(content["text"], content["run"], {split: content[split] for split in SPLITS})
 
 
 @dataclass(frozen=True)
 class LearnedSet:
-    """What one learning run gave by one selection rule: a function of every fold."""
+    """Functions of all folds that one selection rule chose in one learning run."""
 
     fitness: str
     selection: str
@@ -71,30 +69,27 @@ class LearnedSet:
     """Processor time in the replays of the evolution."""
     wall_s: float
     resumed: bool
-    """Whether the run was interrupted, so that its times are not those of all of it."""
+    """Whether the run was interrupted: its times are then those of a part."""
     terminals: str
     """Name of the set."""
 
     @property
     def name(self) -> str:
-        """Its name among the functions that were tried."""
         return label(self.selection, self.terminals, self.fitness)
 
     def to_json(self) -> Json:
-        """As the file has it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return fields | {"folds": [fold.to_json() for fold in self.folds]}
 
     @classmethod
     def from_json(cls, content: Json) -> LearnedSet:
-        """Take it from the file."""
         fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
         return cls(**fields | {"folds": [LearnedFold.from_json(fold) for fold in content["folds"]]})
 
 
 @dataclass(frozen=True)
 class ExperimentResults:
-    """All that an experiment found, format ``gp4c-experiment/1``."""
+    """Results of an experiment, format ``gp4c-experiment/1``."""
 
     created: str
     versions: dict[str, str]
@@ -158,7 +153,7 @@ class ExperimentResults:
 
 
 def read_results(directory: Path) -> ExperimentResults:
-    """The results in the directory of an experiment. Raises HistoryError for a directory without."""
+    """Results in the directory of an experiment. Raises HistoryError."""
     path = directory / NAME
     try:
         return ExperimentResults.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -170,12 +165,12 @@ def read_results(directory: Path) -> ExperimentResults:
 
 
 class Experiment:
-    """An experiment in a directory, which resumes what the directory has of it."""
+    """An experiment that writes to a directory and resumes from it."""
 
     def __init__(
         self, history: ChangeHistory, choices: Choices, directory: Path, console: Console, shown: ShowProgress
     ) -> None:
-        """``console`` is told what is learned, ``shown`` the progress."""
+        """``console`` prints what is learned, ``shown`` the progress."""
         self._history = history
         self._choices = choices
         self._directory = directory
@@ -183,7 +178,7 @@ class Experiment:
         self._shown = shown
 
     def run(self, jobs: int) -> ExperimentResults:
-        """Learn all there is to learn on so many processes (-1: all), then try it on the test folds.
+        """Learn all functions on so many processes (-1: all), and replay them on the test sets.
 
         Raises HistoryError or LearningError as `training.evolution.learning.learn` does, Gp4cError for the
         directory of another experiment; KeyboardInterrupt passes on, the same goes on from there.
@@ -269,7 +264,7 @@ class Experiment:
 
 def _tested(fold: Fold) -> LearnedFold:
     learned = fold.table[LEARNED]
-    return LearnedFold(fold.text, fold.run, {part: learned[part] for part in SPLITS})
+    return LearnedFold(fold.text, fold.run, {split: learned[split] for split in SPLITS})
 
 
 def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
@@ -285,7 +280,7 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
 
 
 def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
-    """Where a learned function's visits differ from those of the best baseline by a metric, on the test sets.
+    """Visits of a learned function beside those of the best baseline by a metric, on the test sets.
 
     ``history``: what the results came from; ``name``: of the function in the results.
     """

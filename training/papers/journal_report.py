@@ -1,4 +1,4 @@
-"""The tables of Santos et al. 2014, section 5.3, from the results of `training.experiment`.
+"""Tables, figures and report of the experiment of the journal (section 5.3) and the thesis.
 
 Each function takes the results and returns rows: one key per column, ready for CSV, Markdown and the report.
 """
@@ -26,7 +26,7 @@ from training.papers.journal import FITNESSES, ExperimentResults, label
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import score as sections
 from training.reporting.figures import Chart
-from training.reporting.page import Page, Section, defined, figure, fold_away, table
+from training.reporting.page import ReportPage, Section, defined, figure, fold_away, table
 from training.reporting.score import (
     HEADLINE,
     Formula,
@@ -68,9 +68,9 @@ def table_3(results: ExperimentResults) -> list[Row]:
     rows = []
     for metric in FITNESSES:
         for terminal_set in terminals.PAPER_SETS:
-            ours = values(results.trials, learned_for(metric, terminal_set), metric)
+            learned_values = values(results.trials, learned_for(metric, terminal_set), metric)
             for name in COMPETITIVE:
-                duel = statistics.duel(ours, values(results.trials, name, metric))
+                duel = statistics.duel(learned_values, values(results.trials, name, metric))
                 rows.append({"metric": metric, "GP4C": terminal_set, "baseline": name, **duel._asdict()})
     return rows
 
@@ -83,7 +83,7 @@ def table_4(results: ExperimentResults) -> list[Row]:
             "terminals": learned.terminals,
             "fold": number,
             "score function": readable(fold.text),
-            **{part: fold.values[part][learned.fitness] for part in SPLITS},
+            **{split: fold.values[split][learned.fitness] for split in SPLITS},
         }
         for learned in results.learned
         if learned.selection == "best"
@@ -111,16 +111,16 @@ def selections(results: ExperimentResults) -> list[Row]:
 def significance(results: ExperimentResults, metric: str, terminal_set: str = "all") -> Row:
     """Learned function against the best baseline: difference, its interval and p value."""
     baseline = best_baseline(results.trials, metric)
-    ours, theirs = (
+    learned_values, baseline_values = (
         values(results.trials, learned_for(metric, terminal_set), metric),
         values(results.trials, baseline, metric),
     )
-    difference, p = statistics.overall(ours, theirs)
+    difference, p = statistics.overall(learned_values, baseline_values)
     return {
         "metric": metric,
-        "GP4C": float(ours.mean()),
+        "GP4C": float(learned_values.mean()),
         "baseline": baseline,
-        "baseline value": float(theirs.mean()),
+        "baseline value": float(baseline_values.mean()),
         "difference": difference.mean,
         "±": difference.half_width,
         "p": p,
@@ -256,12 +256,12 @@ def paper_charts(trials: Trials) -> list[Chart]:
 
 
 TERMINALS = "all"
-"""The set that the headline speaks of, as in the paper."""
+"""Terminals of the headline's function, as in the paper."""
 SHIPS = learned_for(HEADLINE, TERMINALS)
-"""The learned function whose visits are looked at, of those in the results."""
+"""Learned function whose visits the report compares."""
 
 
-def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> Page:
+def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> ReportPage:
     """The report of an experiment's results.
 
     ``difference``: where the visits of `SHIPS` differ from those of the best baseline by `HEADLINE`;
@@ -294,7 +294,6 @@ def _study(results: ExperimentResults, difference: Difference | None, note: str)
 
 
 def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
-    """What was done, for the end of the report."""
     about, choices = results.history, results.choices
     parameters = choices.parameters
     return [
@@ -318,22 +317,22 @@ def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
 
 
 def _formulas(results: ExperimentResults) -> list[Formula]:
-    found = [
+    formulas = [
         (
             learned.name != SHIPS,
             Formula(
                 f"Learned for {learned.fitness.replace('_', ' ')}, {learned.terminals} terminals, "
                 f"fold {number}",
                 fold.text,
-                {part: fold.values[part][learned.fitness] for part in SPLITS},
+                {split: fold.values[split][learned.fitness] for split in SPLITS},
             ),
         )
         for learned in results.learned
         if learned.selection == "best"
         for number, fold in enumerate(learned.folds, start=1)
     ]
-    best = max((one for other, one in found if not other), key=lambda one: one.values["training"])
-    return [best, *(one for _, one in found if one is not best)]
+    best = max((one for other, one in formulas if not other), key=lambda one: one.values["training"])
+    return [best, *(one for _, one in formulas if one is not best)]
 
 
 def _rules(trials: Trials) -> Section:

@@ -20,9 +20,9 @@ from training.papers.tan import (
     SETTINGS,
     SPANS_WEEKS,
     TYPICAL,
+    CrawlSetting,
     Domain,
-    Results,
-    Setting,
+    TanResults,
     claims,
     following,
     over_d,
@@ -31,7 +31,7 @@ from training.replaying.metrics import METRICS
 from training.reporting.figures import Chart, draw, finish, new_figure, plain_line, plot_lines, write_figures
 
 NAMED_DOMAINS: Final = 6
-"""Lines of Figure 4 with a name of their own."""
+"""Domains of Figure 4 with a line each."""
 D_LABEL: Final = "download granularity d"
 RATE: Final = "Change rate C"
 
@@ -56,7 +56,7 @@ def depths_figure(domains: Sequence[Domain]) -> Figure:
     return figure
 
 
-def granularity_chart(results: Results) -> Chart:
+def granularity_chart(results: TanResults) -> Chart:
     """Figure 5: C of links, directories and clusters over d; no cluster is at a negative distance."""
     depths = results.plans.depths
     lines = [
@@ -67,12 +67,12 @@ def granularity_chart(results: Results) -> Chart:
     return Chart("figure-5", f"{RATE}, {_setting(TYPICAL)}", D_LABEL, RATE, _x(depths), lines, percent=True)
 
 
-def popularity_chart(results: Results) -> Chart:
+def popularity_chart(results: TanResults) -> Chart:
     """Figure 8: C^w of PageRank-adaptive and plain directory policies over d."""
     depths = [d for d in results.plans.depths if d >= 0]
     lines = []
     for name, phi in (("PRA", "pra"), ("DB", "change")):
-        trials = [results.found(following("db", d, phi), ADAPTIVE) for d in depths]
+        trials = [results.trial(following("db", d, phi), ADAPTIVE) for d in depths]
         means = [trial.mean("weighted_change_rate").mean for trial in trials if trial is not None]
         if means:
             lines.append(plain_line(name, means))
@@ -80,34 +80,36 @@ def popularity_chart(results: Results) -> Chart:
     return Chart("figure-8", title, D_LABEL, "weighted change rate", _x(depths), lines, percent=False)
 
 
-def history_chart(results: Results) -> Chart:
-    """Figure 9: C in every cycle of what adapts to history, beside DB and random visits."""
+def history_chart(results: TanResults) -> Chart:
+    """Figure 9: C in every cycle of HA and WHA, beside DB and RNS."""
     texts = {
         "RNS": "rns",
         "DB": following("db"),
         "HA": following("db", phi="ha"),
         "WHA": following("db", phi="wha"),
     }
-    found = {name: results.found(text, ADAPTIVE) for name, text in texts.items()}
-    lines = [plain_line(name, one.per_cycle["change_rate"]) for name, one in found.items() if one is not None]
+    trials = {name: results.trial(text, ADAPTIVE) for name, text in texts.items()}
+    lines = [
+        plain_line(name, one.per_cycle["change_rate"]) for name, one in trials.items() if one is not None
+    ]
     title = f"Change rate in every cycle, {_setting(ADAPTIVE)}"
     x = [float(cycle + 1) for cycle in range(len(lines[0].values))]
     return Chart("figure-9", title, "cycle", RATE, x, lines, percent=True)
 
 
-def compared_figure(results: Results) -> Figure:
+def compared_figure(results: TanResults) -> Figure:
     """Figure 6: C of all policies, with the 95% intervals of their leads over RNS."""
     random = results.trials["rns", TYPICAL]
-    found = [one for policy in COMPARED if (one := results.found(policy, TYPICAL)) is not None]
-    values = np.array([trial.mean("change_rate").mean for trial in found])
-    leads = [trial.ahead(random, "change_rate") for trial in found]
+    trials = [one for policy in COMPARED if (one := results.trial(policy, TYPICAL)) is not None]
+    values = np.array([trial.mean("change_rate").mean for trial in trials])
+    leads = [trial.ahead(random, "change_rate") for trial in trials]
     half = np.nan_to_num([lead.half_width for lead in leads])
-    figure, (axes,) = new_figure(8.0, 0.9 + 0.5 * len(found), layout="constrained")
-    axes.barh([_short(trial.policy) for trial in found], values, xerr=(np.minimum(half, values), half),
+    figure, (axes,) = new_figure(8.0, 0.9 + 0.5 * len(trials), layout="constrained")
+    axes.barh([_short(trial.policy) for trial in trials], values, xerr=(np.minimum(half, values), half),
               color="#56B4E9", ecolor="#333333", capsize=3, height=0.6)  # fmt: skip
-    for place, (trial, value, lead) in enumerate(zip(found, values.tolist(), leads, strict=True)):
+    for row, (trial, value, lead) in enumerate(zip(trials, values.tolist(), leads, strict=True)):
         text = f"{value:.1%}" if trial is random else f"{value:.1%} ({100 * lead.mean:+.1f} points)"
-        axes.annotate(text, (value + half[place], place), (6, 0), textcoords="offset points",
+        axes.annotate(text, (value + half[row], row), (6, 0), textcoords="offset points",
                       va="center", fontweight="bold")  # fmt: skip
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.4 * float((values + half).max()))
@@ -117,13 +119,13 @@ def compared_figure(results: Results) -> Figure:
     return figure
 
 
-def settings_figure(results: Results) -> Figure:
+def settings_figure(results: TanResults) -> Figure:
     """Figure 7: C of directories over d, by length of cycle and R."""
     depths = results.plans.depths
     figure, panels = new_figure(11.0, 4.2, 1, len(SPANS_WEEKS), sharey=True, layout="constrained")
     for axes, weeks in zip(panels, SPANS_WEEKS, strict=True):
         lines = [
-            plain_line(f"R = {budget:.1%}", over_d(results, "db", depths, Setting(weeks, budget)))
+            plain_line(f"R = {budget:.1%}", over_d(results, "db", depths, CrawlSetting(weeks, budget)))
             for budget in BUDGETS
         ]
         plot_lines(axes, depths, lines)
@@ -138,16 +140,16 @@ def _x(depths: Sequence[int]) -> list[float]:
     return [float(d) for d in depths]
 
 
-def _setting(setting: Setting) -> str:
+def _setting(setting: CrawlSetting) -> str:
     return f"cycles of {setting.weeks} weeks, R = {setting.budget:.1%} of the pages"
 
 
 def _short(policy: str) -> str:
-    name, _, rest = policy.partition("(")
-    return f"{name.upper()}({rest.partition(',')[0]})" if rest else name.upper()
+    name, _, arguments = policy.partition("(")
+    return f"{name.upper()}({arguments.partition(',')[0]})" if arguments else name.upper()
 
 
-def domain_table(results: Results) -> str:
+def domain_table(results: TanResults) -> str:
     """Table 1: the pages by top-level domain, as Markdown."""
     lines = ["| domain | pages | websites | pages per site |", "|---|---|---|---|"]
     for name, pages, sites, _ in results.domains:
@@ -159,7 +161,7 @@ def domain_table(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared_table(results: Results) -> str:
+def compared_table(results: TanResults) -> str:
     """Figure 6 at all settings, with 95% intervals over the cycles, and how far each is ahead of RNS."""
     heads = [METRICS[metric].name for metric in MEASURED]
     lines = [
@@ -169,7 +171,7 @@ def compared_table(results: Results) -> str:
     for setting in SETTINGS:
         random = results.trials["rns", setting]
         for policy in COMPARED:
-            if (trial := results.found(policy, setting)) is None:
+            if (trial := results.trial(policy, setting)) is None:
                 continue
             cells = " | ".join(written(trial.mean(metric)) for metric in MEASURED)
             ahead = "" if policy == "rns" else written(trial.ahead(random, "change_rate"), sign="+")
@@ -177,14 +179,14 @@ def compared_table(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def claims_table(results: Results) -> str:
-    """What the paper says beside what was found, as Markdown."""
+def claims_table(results: TanResults) -> str:
+    """The paper's claims beside our measurements, as Markdown."""
     lines = ["| the paper | here | holds |", "|---|---|---|"]
-    lines += [f"| {one.paper} | {one.ours} | {'yes' if one.holds else 'no'} |" for one in claims(results)]
+    lines += [f"| {one.paper} | {one.measured} | {'yes' if one.holds else 'no'} |" for one in claims(results)]
     return "\n".join(lines) + "\n"
 
 
-def write_all(results: Results, directory: Path) -> None:
+def write_all(results: TanResults, directory: Path) -> None:
     """Write ``tables.md`` and the figures (PNG, SVG) into a directory."""
     shares = ", ".join(
         f"{share:.1%} of the pages change in {weeks} weeks" for weeks, share in results.changed_share.items()

@@ -56,27 +56,27 @@ OWN_VISITS: Final = {
     "t*X": "t * X",
     "age": "t",
 }
-"""Policy -> score function, where pages are known by the policy's own visits alone."""
+"""Policy -> score function, where estimates come from the policy's visits alone."""
 
 
-class Point(NamedTuple):
-    """What a policy came to with a budget."""
+class RefreshPoint(NamedTuple):
+    """Quality of a policy at a budget."""
 
     policy: str
     share: float
-    """Budget, share of the pages per cycle."""
+    """Share of the pages per cycle."""
     refreshes: int
     """Per cycle."""
     quality: float
     """Mean over the cycles judged."""
     impact: float
-    """1 - what refreshing all copies would gain / the same if never refreshed: of the estimates alone."""
+    """1 - estimated loss of the copies / estimated loss of copies never refreshed."""
     tau: float | None
-    """Threshold of the shingles, where the policy has one: the best of `TAUS`."""
+    """Best of `TAUS`; None for policies without a threshold."""
 
 
 class Judged(NamedTuple):
-    """How good the copies of a run were, mean over the cycles judged."""
+    """Quality of the copies of a run, mean over the judged cycles."""
 
     quality: float
     impact: float
@@ -92,14 +92,14 @@ class Trial:
     how: Measuring
     search: Search
     history: ChangeHistory
-    """With what refreshes are worth."""
+    """History with the values of refreshes."""
     first: int
-    """The cycle in which copies are in sync; those after it are judged."""
+    """Cycle in which copies are in sync; later cycles are judged."""
     last: int
-    """The last cycle that estimates are made from."""
+    """Last cycle that estimates are made from."""
     seed: int
     refit_cycles: int = 0
-    """Cycles after which F_q, idf and mean length are learnt anew for the estimates; 0: those of cycle 0."""
+    """Cycles after which F_q, idf and mean length are fitted anew; 0: never."""
 
     @property
     def pages(self) -> int:
@@ -122,7 +122,7 @@ class Trial:
         return self.search.clicks(self.last)
 
     def judge(self, chosen: Callable[[int, Ints], Ints]) -> Judged:
-        """Judge copies of which ``chosen(cycle, last visits)`` are refreshed in every judged cycle."""
+        """Quality of copies refreshed by ``chosen(cycle, last visits)`` in every judged cycle."""
         live = self.search.live
         held = live[self.first].copy()
         last = np.full(self.pages, self.first)
@@ -167,13 +167,13 @@ def updates_of(trial: Trial, first: int, last: int) -> Updates:
     before = np.where(begins, 0, np.concatenate(([0], cycle[:-1])))
     new = contents.version[cycle, page]
     nth = new - contents.first_version[page]
-    kept = (cycle >= first) & (cycle <= last)
+    within = (cycle >= first) & (cycle <= last)
     if trial.refit_cycles:
         gained = refitted(trial.corpus, trial.how, page, cycle, nth, trial.refit_cycles)
     else:
         gained = impact.between(nth - 1, nth, page)
     difference = trial.corpus.difference[new]
-    return Updates(page[kept], (cycle - before)[kept], gained[kept], difference[kept], new[kept])
+    return Updates(page[within], (cycle - before)[within], gained[within], difference[within], new[within])
 
 
 def prepared(
@@ -184,12 +184,12 @@ def prepared(
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
-    """Compute what all policies share; ``corpus``: of the workload's terms."""
-    found = search(corpus, how.workload, how.scoring, how.importance)
-    history = replace(corpus.contents.history, impact=worths(corpus, how, found))
+    """A data set with the values of its refreshes; ``corpus``: of the workload's terms."""
+    points_tried = search(corpus, how.workload, how.scoring, how.importance)
+    history = replace(corpus.contents.history, impact=worths(corpus, how, points_tried))
     middle = history.cycles // 2
     first, last = (middle, middle) if estimate == "half" else (0, history.cycles)
-    return Trial(name, corpus, how, found, history, first, last, seed, refit_cycles)
+    return Trial(name, corpus, how, points_tried, history, first, last, seed, refit_cycles)
 
 
 def rates_of(trial: Trial) -> dict[str, Floats]:
@@ -206,34 +206,34 @@ def rates_of(trial: Trial) -> dict[str, Floats]:
 
 def points(
     trial: Trial, shares: Sequence[float] = BUDGETS, taus: Sequence[float] = TAUS, observed: bool = False
-) -> Iterator[Point]:
+) -> Iterator[RefreshPoint]:
     """Every policy with every budget; those of own visits alone if ``observed``."""
     with ThreadPoolExecutor(2) as pool:  # the compiled answers leave Python's lock alone
         for share in shares:
             budget = whole_budget(share, trial.pages)
             tasks = {name: text for name, text in OWN_VISITS.items() if observed or name in ("t*X", "age")}
-            own = {name: pool.submit(_own_visits, trial, text, budget) for name, text in tasks.items()}
-            told = {} if observed else rates_of(trial)
+            replays = {name: pool.submit(_own_visits, trial, text, budget) for name, text in tasks.items()}
+            forecasts = {} if observed else rates_of(trial)
             ranked = {
-                name: pool.submit(trial.judge, _by_priority(rate, budget)) for name, rate in told.items()
+                name: pool.submit(trial.judge, _by_priority(rate, budget)) for name, rate in forecasts.items()
             }
             timed = {
                 (name, tau): pool.submit(trial.judge, _in_slots(trial, name, tau, budget))
                 for name in ("SBR", "EBR")
                 for tau in (() if observed else taus)
             }
-            for name, future in (ranked | own).items():
-                yield Point(name, share, budget, *future.result(), None)
+            for name, future in (ranked | replays).items():
+                yield RefreshPoint(name, share, budget, *future.result(), None)
             for name in dict.fromkeys(name for name, _ in timed):
                 best = max((one.result(), -tau) for (policy, tau), one in timed.items() if policy == name)
-                yield Point(name, share, budget, *best[0], -best[1])
+                yield RefreshPoint(name, share, budget, *best[0], -best[1])
 
 
 def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
     history = trial.history.take(cycles=slice(trial.first, None))
     prepared = prepare(history, budget=budget, warmup=0, seed=trial.seed)
-    found = run(prepared, text, metrics=tuple(CONTENTS))
-    return Judged(*(float(getattr(found, name).mean()) for name in Judged._fields))
+    points_tried = run(prepared, text, metrics=tuple(CONTENTS))
+    return Judged(*(float(getattr(points_tried, name).mean()) for name in Judged._fields))
 
 
 def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
@@ -247,14 +247,14 @@ def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
 
 
 def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
-    """Refreshes of SBR or EBR; what they leave over goes to the pages refreshed longest ago."""
+    """Refreshes of SBR or EBR; unused budget goes to the pages refreshed longest ago."""
     rows = planned_refreshes(trial, policy, tau, budget)
 
     return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
 
 
 def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
-    """Pages that SBR or EBR refreshes in each judged cycle, without what it leaves over."""
+    """Pages that SBR or EBR refreshes in each judged cycle, without unused budget."""
     return in_cycles(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
 
 
@@ -273,13 +273,13 @@ class Needed(NamedTuple):
     share: float | None
     """Share of the pages per cycle; None: no budget tried reaches it."""
     ratio: float | None
-    """To the share that the user-centric policy needs."""
+    """Ratio to the share that the user-centric policy needs."""
 
 
-def resources(found: Sequence[Point], reference: str = "user-centric") -> list[Needed]:
+def resources(points_tried: Sequence[RefreshPoint], reference: str = "user-centric") -> list[Needed]:
     """Budgets for equal quality: that of the reference at 5, 10 and 20% of the pages."""
     rows = []
-    of = {one.policy: sorted(p for p in found if p.policy == one.policy) for one in found}
+    of = {one.policy: sorted(p for p in points_tried if p.policy == one.policy) for one in points_tried}
     for level in (0.05, 0.10, 0.20):
         target = next((point.quality for point in of[reference] if point.share == level), None)
         for policy, line in of.items():
@@ -289,9 +289,9 @@ def resources(found: Sequence[Point], reference: str = "user-centric") -> list[N
     return rows
 
 
-def _share_for(line: Sequence[Point], target: float) -> float | None:
+def _share_for(line: Sequence[RefreshPoint], target: float) -> float | None:
     """The least share that reaches a quality, between budgets by straight lines."""
-    before: Point | None = None
+    before: RefreshPoint | None = None
     for point in line:
         if point.quality >= target:
             if before is None or point.quality <= before.quality:
@@ -305,8 +305,8 @@ def _share_for(line: Sequence[Point], target: float) -> float | None:
 LAST: Final = 4
 
 
-class Forecast(NamedTuple):
-    """How well one way to look back forecasts the second half."""
+class GainForecast(NamedTuple):
+    """Rank correlation of one forecast with the second half."""
 
     name: str
     spearman: float
@@ -319,20 +319,20 @@ class Halves(NamedTuple):
 
     earlier: Floats
     later: Floats
-    forecasts: list[Forecast]
+    forecasts: list[GainForecast]
 
 
 def halves(trial: Trial) -> Halves:
     """Mean gain per cycle over the updates of each half, and forecasts of the later one from the earlier."""
     middle = trial.history.cycles // 2
     parts = updates_of(trial, 1, middle), updates_of(trial, middle + 1, trial.history.cycles)
-    earlier, later = (mean_by_page(part.page, part.gained / part.gap, trial.pages) for part in parts)
+    earlier, later = (mean_by_page(half.page, half.gained / half.gap, trial.pages) for half in parts)
     looks = {"all visits": earlier, **_looks_back(parts[0], trial.pages)}
     rows = []
     for name, forecast in looks.items():
         some = (forecast > 0.0) | (later > 0.0)
         value = spearmanr(forecast[some], later[some]).statistic if np.count_nonzero(some) > 2 else np.nan
-        rows.append(Forecast(name, float(value), int(np.count_nonzero(some))))
+        rows.append(GainForecast(name, float(value), int(np.count_nonzero(some))))
     return Halves(earlier, later, rows)
 
 
@@ -349,20 +349,20 @@ def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
             state[name][updates.page[rows]] = values
     recent = nth >= count[updates.page] - LAST
     per_cycle = updates.gained / updates.gap
-    told = {name: refresh_value.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
+    forecasts = {name: refresh_value.FORMULAS[name][1](state, 0) for name in ("dq_decay", "dq_last")}
     return {
         f"last {LAST}": mean_by_page(updates.page[recent], per_cycle[recent], pages),
-        "decayed": told["dq_decay"],
-        "last": told["dq_last"],
+        "decayed": forecasts["dq_decay"],
+        "last": forecasts["dq_last"],
     }
 
 
 SHARE: Final = 0.05
-"""Budget at which SBR and EBR are looked at, share of the pages per cycle."""
+"""Budget of the examples, share of the pages per cycle."""
 NOTHING: Final = 0.001
-"""A gain below this, in ppm, is none."""
+"""Gains below this count as none, in ppm."""
 LINES: Final = 16
-"""Of a diff that are shown."""
+"""Lines of a diff that are shown."""
 MOVES: Final = 6
 """Queries that are shown, those asked most."""
 
@@ -391,8 +391,8 @@ class Example(NamedTuple):
     moves: list[Move]
 
 
-def examples(trial: Trial, found: Sequence[Point]) -> list[Example]:
-    """The largest update that gains nothing, and the largest gain that SBR and EBR miss; those there are."""
+def examples(trial: Trial, points_tried: Sequence[RefreshPoint]) -> list[Example]:
+    """The largest update that gains nothing, and the largest gain that SBR and EBR miss."""
     updates = trial.updates
     cycle = _cycles(trial)
     rows = []
@@ -400,7 +400,7 @@ def examples(trial: Trial, found: Sequence[Point]) -> list[Example]:
     if len(idle):
         largest = idle[np.argmax(updates.difference[idle])]
         rows.append(_example(trial, "Most shingles changed, nothing gained", int(largest), cycle))
-    missed = np.flatnonzero(~_refreshed(trial, found, cycle) & (cycle > trial.first))
+    missed = np.flatnonzero(~_refreshed(trial, points_tried, cycle) & (cycle > trial.first))
     if len(missed):
         best = missed[np.argmax(updates.gained[missed])]
         rows.append(_example(trial, f"Most gained of what SBR and EBR miss at {SHARE:.0%}", int(best), cycle))
@@ -408,7 +408,7 @@ def examples(trial: Trial, found: Sequence[Point]) -> list[Example]:
 
 
 def _cycles(trial: Trial) -> npt.NDArray[np.int64]:
-    """When each update was made."""
+    """Cycle of each update."""
     live, updates = trial.search.live, trial.updates
     return np.array(
         [np.argmax(live[:, page] == new) for page, new in zip(updates.page, updates.version, strict=True)],
@@ -416,13 +416,15 @@ def _cycles(trial: Trial) -> npt.NDArray[np.int64]:
     )
 
 
-def _refreshed(trial: Trial, found: Sequence[Point], cycle: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _refreshed(
+    trial: Trial, points_tried: Sequence[RefreshPoint], cycle: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
     """Whether SBR or EBR, at its best threshold, refreshes the page of each update before the next."""
     updates = trial.updates
     seen = np.zeros(len(cycle), np.bool_)
     same = np.append(updates.page[1:] == updates.page[:-1], False)
     until = np.where(same, np.append(cycle[1:], 0), trial.history.cycles + 1)
-    for point in found:
+    for point in points_tried:
         if point.tau is not None and point.share == SHARE:
             visited = np.zeros((trial.history.cycles + 2, trial.pages), np.int64)
             for number, pages in enumerate(
@@ -470,8 +472,8 @@ QUICK_BUDGETS: Final = (0.02, 0.05, 0.20)
 QUICK_TAUS: Final = (0.0, 0.5)
 
 
-class Plans(NamedTuple):
-    """What is compared, and how."""
+class UserCentricPlan(NamedTuple):
+    """Choices of the experiment."""
 
     estimate: Estimate = "whole"
     plan: Plan = Plan()
@@ -486,30 +488,30 @@ class Plans(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """What one data set under one scoring function came to."""
+    """Results of one data set under one scoring function."""
 
     name: str
     pages: int
     changed_share: float
     queries: int
-    """Kept after the filter."""
+    """Queries after the filter."""
     never: float
     """Quality in the last cycle if nothing is ever refreshed."""
     never_mean: float
-    """The same, mean over the judged cycles."""
-    points: list[Point]
+    """Quality if nothing is ever refreshed, mean over the judged cycles."""
+    points: list[RefreshPoint]
     resources: list[Needed]
     halves: Halves
     examples: list[Example]
 
 
 @dataclass(frozen=True)
-class Results:
+class UserCentricResults:
     """The experiment's results."""
 
     source: str
     sha256: str
-    plans: Plans
+    plans: UserCentricPlan
     panels: list[Panel]
 
     def to_json(self) -> Json:
@@ -537,7 +539,7 @@ class Results:
         """Write ``results.json`` and ``points.csv``."""
         write_json(directory / "results.json", self.to_json())
         with replacing(directory / "points.csv") as raw:
-            rows: list[tuple[object, ...]] = [("panel", *Point._fields)]
+            rows: list[tuple[object, ...]] = [("panel", *RefreshPoint._fields)]
             rows += [(panel.name, *point) for panel in self.panels for point in panel.points]
             raw.write("".join(",".join(map(_cell, row)) + "\n" for row in rows).encode())
 
@@ -547,36 +549,36 @@ def _cell(value: object) -> str:
 
 
 def run_all(
-    path: Path, plans: Plans, steps: Callable[[int, str], Callable[[], object]]
-) -> tuple[Results, list[Trial]]:
-    """Run every panel; ``steps(count, what)`` shows a bar and gives what to call after each step."""
+    path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
+) -> tuple[UserCentricResults, list[Trial]]:
+    """Run every panel; ``steps(count, title)`` shows a bar and returns its advance function."""
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)
         corpus = count(contents, steps(len(contents.texts), f"{site or 'all changed'}: counting terms"))
         drawn = draw(contents, plans.plan)
-        own = corpus.of(drawn)
-        relevance = search(own, drawn, "tfidf").relevance()
+        replays = corpus.of(drawn)
+        relevance = search(replays, drawn, "tfidf").relevance()
         workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
-        own = corpus.of(workload)
+        replays = corpus.of(workload)
         for scoring in plans.scorings:
             importance = link_importance(contents) if scoring == "inlinks" else None
             how = Measuring(workload, scoring, importance, plans.pieces)
             name = f"{site or 'all changed pages'}, {scoring}"
-            trial = prepared(name, own, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
+            trial = prepared(name, replays, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
             panels.append(_panel(trial, plans, steps))
             trials.append(trial)
     history = contents.history
-    return Results(history.source, history.sha256, plans, panels), trials
+    return UserCentricResults(history.source, history.sha256, plans, panels), trials
 
 
-def _panel(trial: Trial, plans: Plans, steps: Callable[[int, str], Callable[[], object]]) -> Panel:
+def _panel(trial: Trial, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]) -> Panel:
     observed = plans.estimate == "observed"
-    found: list[Point] = []
+    points_tried: list[RefreshPoint] = []
     size = 5 if observed else 6
     advance = steps(len(plans.budgets) * size, trial.name)
     for point in points(trial, plans.budgets, plans.taus, observed):
-        found.append(point)
+        points_tried.append(point)
         advance()
     live = trial.search.live
     never = trial.search.quality(np.repeat(live[[trial.first]], trial.judged, axis=0))
@@ -587,8 +589,8 @@ def _panel(trial: Trial, plans: Plans, steps: Callable[[int, str], Callable[[], 
         len(trial.how.workload.queries),
         float(never[-1]),
         float(never.mean()),
-        found,
-        resources(found),
+        points_tried,
+        resources(points_tried),
         halves(trial),
-        [] if observed else examples(trial, found),
+        [] if observed else examples(trial, points_tried),
     )

@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from training.papers.user_centric import Panel, Results
+from training.papers.user_centric import Panel, UserCentricResults
 from training.reporting.figures import STYLES, finish, new_figure, write_figures
 
 TICKS: Final = (0.25, 0.5, 1, 2, 3, 5, 10, 20, 40)
-"""Budgets that are written at the axis, in percent."""
+"""Ticks of the budget axis, in percent."""
 LEAST: Final = 1e-4
-"""Gains per week below this part of their median stand at the edge."""
+"""Gains per week below this share of their median are drawn at the edge."""
 NEAREST: Final = ((0.5, "#0072B2"), (0.8, "#56B4E9"), (0.9, "#E69F00"), (1.0, "#BBBBBB"))
 """Share of the pages nearest to the diagonal -> colour."""
 
@@ -74,11 +74,11 @@ def halves_figure(panels: Sequence[Panel], weeks: int) -> Figure:
         shown = [np.maximum(values, edge) for values in (x, y)]
         apart = np.abs(np.log(shown[0]) - np.log(shown[1]))
         apart[(x == 0) | (y == 0)] = np.inf
-        place = np.empty(len(apart))
-        place[np.argsort(apart, kind="stable")] = (np.arange(len(apart)) + 1) / len(apart)
+        rank = np.empty(len(apart))
+        rank[np.argsort(apart, kind="stable")] = (np.arange(len(apart)) + 1) / len(apart)
         low = 0.0
         for high, colour in NEAREST:
-            inside = (place > low) & (place <= high)
+            inside = (rank > low) & (rank <= high)
             label = f"nearest {high:.0%}" if high < 1 else "others"
             axes.scatter(shown[0][inside], shown[1][inside], s=7, color=colour, label=label, linewidths=0)
             low = high
@@ -122,7 +122,7 @@ def resource_table(panels: Sequence[Panel]) -> str:
 
 
 def forecast_table(panels: Sequence[Panel]) -> str:
-    """How well the first half's gains forecast the second's, as Markdown."""
+    """Correlations of the first half's gains with the second's, as Markdown."""
     names = [row.name for row in panels[0].halves.forecasts]
     lines = [f"| panel | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for panel in panels:
@@ -132,7 +132,7 @@ def forecast_table(panels: Sequence[Panel]) -> str:
 
 
 def examples_text(panel: Panel) -> str:
-    """Figure 5: updates that policies judge differently, what changed, whose ranks moved, as Markdown."""
+    """Figure 5: updates that policies judge differently, their diffs and moved ranks, as Markdown."""
     parts = [f"# {panel.name}\n"]
     for one in panel.examples:
         moved = "\n".join(
@@ -147,7 +147,7 @@ def examples_text(panel: Panel) -> str:
     return "\n".join(parts)
 
 
-def write_all(results: Results, weeks: int, directory: Path) -> None:
+def write_all(results: UserCentricResults, weeks: int, directory: Path) -> None:
     """Write figures (PNG, SVG) and tables (Markdown) into a directory."""
     panels = results.panels
     figures = {

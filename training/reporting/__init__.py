@@ -1,1 +1,1 @@
-"""What people look at: reports, tables, figures, progress."""
+"""Results for people: reports, tables, figures, progress."""

@@ -1,4 +1,4 @@
-"""What happened in a crawl's cycles, read from its store in one pass: for `training.reporting.crawl`."""
+"""Report of a crawl: its cycles, visits, outcomes and hosts, read from its store in one pass."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 from training.reporting.crawl_sections import (
-    found_section,
     hints_section,
     last_changes_section,
+    new_pages_section,
     weighted_section,
 )
 from training.reporting.figures import Chart, Line, shown
-from training.reporting.page import Card, Page, Section, defined, figure, paragraph, table
+from training.reporting.page import Card, ReportPage, Section, defined, figure, paragraph, table
 from training.reporting.score import Formula, formula_section
 
 TOP_PAGES: Final = 20
@@ -65,7 +65,7 @@ class TopPage:
 
 @dataclass
 class Story:
-    """All that the report of a crawl shows."""
+    """Data of a crawl's report."""
 
     path: str
     store_id: str
@@ -89,7 +89,7 @@ class Story:
 
 
 def read_story(path: Path) -> Story:
-    """Read a store. Raises HistoryError where there is none, or no finished cycle in it."""
+    """Data of a store's report. Raises HistoryError without a store or a finished cycle."""
     try:
         with open_store(path, readonly=True) as store:
             if not store.last_cycle:
@@ -162,7 +162,7 @@ def _count_hosts(hosts: list[Host], number: npt.NDArray[np.int32], visits: npt.N
 
 
 CHOSEN: Final = ("ranked",)
-"""Kinds of visits that the score function answers for."""
+"""Kinds of visits that the score function chose."""
 VISITS: Final = {
     "chosen by score": "ranked",
     "warm-up": "warmup",
@@ -173,15 +173,15 @@ VISITS: Final = {
     "near samples": "neighbour",
     "other": "other",
 }
-"""Kinds of visits as the report names them."""
-PARTS: Final = (weighted_section, found_section, hints_section, last_changes_section)
-"""Sections that a store may have nothing for."""
+"""Name in the report -> kind of visit."""
+PARTS: Final = (weighted_section, new_pages_section, hints_section, last_changes_section)
+"""Sections that a store may lack the data for."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
-"""Judged warm-up visits that a cycle's rate is shown for."""
+"""Least judged warm-up visits of a cycle whose rate is shown."""
 
 
-def crawl_page(path: Path) -> Page:
+def crawl_page(path: Path) -> ReportPage:
     """The report of the store in a directory. Raises HistoryError as `read_story`."""
     story = read_story(path)
     rate = story.rate(slice(None), CHOSEN)
@@ -193,7 +193,7 @@ def crawl_page(path: Path) -> Page:
         panel = story.rate(slice(None), ("panel",))
         if not math.isnan(panel):
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
-    more = (part(path) for part in PARTS)
+    more = (section(path) for section in PARTS)
     sections = [_cycles(story), _score(story), *(one for one in more if one is not None)]
     last = story.records[-1]
     visits = int(story.counts.sum())
@@ -218,11 +218,11 @@ def crawl_page(path: Path) -> Page:
         ),
         ("Budget", f"{_budget(last.get('budget'))} per cycle"),
     ]
-    if told := samples_of(last):
-        facts.append((f"Cycle {last['cycle']} by {last.get('policy')}", told))
+    if samples := samples_of(last):
+        facts.append((f"Cycle {last['cycle']} by {last.get('policy')}", samples))
     if story.open_cycle is not None:
         facts.append(("Open cycle", f"{story.open_cycle} is not finished and not in this report"))
-    return Page(
+    return ReportPage(
         f"Crawl “{Path(story.path).name}”",
         headline,
         shown(rate, True),
@@ -297,7 +297,7 @@ def _cycles(story: Story) -> Section:
 
 
 def _unless_few(story: Story, cycle: int) -> float:
-    """Change rate of the warm-up visits of a cycle, where they are enough to tell."""
+    """Change rate of a cycle's warm-up visits; nan if they are few."""
     counts = story.counts[cycle, KINDS.index("warmup"), list(JUDGED)]
     return story.rate(cycle, ("warmup",)) if counts.sum() >= LEAST_VISITS else math.nan
 
@@ -357,7 +357,7 @@ def _outcomes(story: Story) -> Section:
 
 def _hosts(story: Story) -> Section:
     section = Section("Slowest hosts")
-    measured = [host for host in story.hosts if any(len(part) for part in host.latencies_ms)]
+    measured = [host for host in story.hosts if any(len(section) for section in host.latencies_ms)]
     if not measured:
         section.lead = "No visit of this store has a latency: the download handler does not measure it."
         return section

@@ -1,4 +1,4 @@
-"""New pages in the report of a crawl: how many a cycle found, how late, and which hubs brought them."""
+"""Sections of a crawl's report: new pages, hints of sites, last changes, weights."""
 
 from __future__ import annotations
 
@@ -35,49 +35,49 @@ _COLUMNS: Final = ("entered", "found_by", "first_cycle", "brought_sum", "brought
 
 
 class Bringer(NamedTuple):
-    """A page whose visits have brought new ones."""
+    """A page whose visits brought new pages."""
 
     url: str
     brought: int
-    """Pages, since its own first visit."""
+    """New pages since the first visit."""
     hub_visits: int
-    """Of those that are kept."""
+    """Visits as a hub among the recorded ones."""
     rate: float
-    """New pages that it is expected to come to link to per cycle."""
+    """Expected new links per cycle."""
     last_cycle: int
-    """In which it brought one."""
+    """Last cycle that brought a new page."""
 
 
-class Found(NamedTuple):
+class NewPages(NamedTuple):
     """The pages that became known after the first cycle."""
 
     entered: npt.NDArray[np.int64]
-    """``[P]``: cycle in which each became known, from 2."""
+    """``[P]``: cycle in which each page became known, from 2."""
     by_hub: npt.NDArray[np.bool_]
-    """``[P]``: whether a visit to a hub did it."""
+    """``[P]``: whether a visit to a hub showed the link."""
     delay: npt.NDArray[np.int64]
     """``[P]``: cycles from the first in which a visit could have shown its link to its first copy, at most;
     `UNKNOWN` where nobody had looked before, or there is no copy yet."""
     bringers: list[Bringer]
-    """Those that brought most, the best first."""
+    """Pages that brought most, best first."""
 
 
-def found_section(path: Path) -> Section | None:
-    """The section; None where a store tells nothing of growth: of one cycle, or of an early version."""
+def new_pages_section(path: Path) -> Section | None:
+    """New pages by cycle, with delays and hubs; None for a store of one cycle."""
     with open_store(path, readonly=True) as store:
-        cycles, told = store.last_cycle, read_found(store)
-    if told is None:
+        cycles, new_pages = store.last_cycle, read_new_pages(store)
+    if new_pages is None:
         return None
     section = Section("New pages")
-    if not len(told.entered):
+    if not len(new_pages.entered):
         section.blocks.append(paragraph("No page became known after the first cycle."))
         return section
-    section.lead = _lead(told)
+    section.lead = _lead(new_pages)
     every = np.arange(2, cycles + 1)
-    section.blocks += _charts(told, every)
+    section.blocks += _charts(new_pages, every)
     rows: list[list[str | Markup]] = [
         [one.url, f"{one.brought:,}", f"{one.hub_visits:,}", shown(one.rate, False, 0), f"{one.last_cycle}"]
-        for one in told.bringers
+        for one in new_pages.bringers
     ]
     if rows:
         as_hub = Markup("visits as {}").format(defined("hub", "hub"))
@@ -86,10 +86,10 @@ def found_section(path: Path) -> Section | None:
     return section
 
 
-def _lead(told: Found) -> Markup:
-    known = told.delay[told.delay != UNKNOWN]
+def _lead(new_pages: NewPages) -> Markup:
+    known = new_pages.delay[new_pages.delay != UNKNOWN]
     lead = Markup("{} pages became known after the first cycle, {} of them on visits to {}.").format(
-        f"{len(told.entered):,}", shown(float(told.by_hub.mean()), True), defined("hub")
+        f"{len(new_pages.entered):,}", shown(float(new_pages.by_hub.mean()), True), defined("hub")
     )
     if len(known):
         lead += Markup(
@@ -103,20 +103,20 @@ def _lead(told: Found) -> Markup:
     return lead
 
 
-def _charts(told: Found, cycles: npt.NDArray[np.int64]) -> list[Markup]:
+def _charts(new_pages: NewPages, cycles: npt.NDArray[np.int64]) -> list[Markup]:
     x, none = cycles.astype(float).tolist(), [math.nan] * len(cycles)
     lines = []
-    for name, chosen in (("by hubs", told.by_hub), ("by other visits", ~told.by_hub)):
-        count = np.bincount(told.entered[chosen], minlength=int(cycles[-1]) + 1)[cycles]
+    for name, chosen in (("by hubs", new_pages.by_hub), ("by other visits", ~new_pages.by_hub)):
+        count = np.bincount(new_pages.entered[chosen], minlength=int(cycles[-1]) + 1)[cycles]
         lines.append(Line(name, count.astype(float).tolist(), none))
     drawn = Chart("found", "New pages", "cycle", "new pages", x, lines, False, True)
     caption = Markup("Pages that became known, by whose visit showed their link: that of a {}, or another.")
     blocks = [figure(drawn, caption.format(defined("hub", "hub")))]
-    known = told.delay != UNKNOWN
+    known = new_pages.delay != UNKNOWN
     if known.any() and len(cycles) > 1:
         size = int(cycles[-1]) + 1
-        pages = np.bincount(told.entered[known], minlength=size)[cycles]
-        total = np.bincount(told.entered[known], told.delay[known], minlength=size)[cycles]
+        pages = np.bincount(new_pages.entered[known], minlength=size)[cycles]
+        total = np.bincount(new_pages.entered[known], new_pages.delay[known], minlength=size)[cycles]
         mean = np.where(pages > 0, total / np.maximum(pages, 1), math.nan).tolist()
         drawn = Chart("delay", "Delay", "cycle", "cycles, at most", x, [Line("mean", mean, none)], False)
         caption = Markup("{} of the pages that became known in a cycle, in the mean.")
@@ -124,8 +124,8 @@ def _charts(told: Found, cycles: npt.NDArray[np.int64]) -> list[Markup]:
     return blocks
 
 
-def read_found(store: PageStore) -> Found | None:
-    """What the store tells of new pages; None: nothing."""
+def read_new_pages(store: PageStore) -> NewPages | None:
+    """New pages of a store; None for a store of one cycle."""
     blocks = [block for _, block in store.blocks()]
     if store.last_cycle < 2 or not blocks:
         return None
@@ -142,19 +142,19 @@ def read_found(store: PageStore) -> Found | None:
         visits = np.concatenate([chunk for _, chunk in chunks])
         to_hubs = visits["page"][visits["kind"] == HUB]
         hub_visits[to_hubs] += 1
-        own = np.flatnonzero(entered[new] == cycle)
-        by_hub[own] = np.isin(finder[new[own]], to_hubs)
-        seen_before[own] = np.where(root[own] >= 0, seen[root[own]], 0)
+        rows = np.flatnonzero(entered[new] == cycle)
+        by_hub[rows] = np.isin(finder[new[rows]], to_hubs)
+        seen_before[rows] = np.where(root[rows] >= 0, seen[root[rows]], 0)
         seen[visits["page"][among(visits["outcome"], (FIRST, *JUDGED))]] = cycle
     known = (seen_before > 0) & (first[new] > 0)
     delay = np.where(known, first[new] - seen_before - 1, UNKNOWN)
     grown = new[(finder[new] >= 0) & (entered[new] > first[finder[new]])]
     bringers = _bringers(store, columns, np.bincount(finder[grown], minlength=len(entered)), hub_visits)
-    return Found(entered[new], by_hub, delay, bringers)
+    return NewPages(entered[new], by_hub, delay, bringers)
 
 
 def _roots(finder: Array, entered: Array, new: Array) -> npt.NDArray[np.int64]:
-    """Whose visit led to each new page: its finder, or where that is as new, its finder's, and so on."""
+    """Oldest page on the chain of finders of each new page that entered earlier."""
     root = np.asarray(finder[new])
     while len(on := np.flatnonzero((root >= 0) & (entered[root] == entered[new]))):
         root[on] = finder[root[on]]
@@ -181,13 +181,13 @@ def _bringers(
 
 
 MOST: Final = 20
-"""Rows of the table."""
+"""Rows of the table of hints."""
 COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPANS))
-"""Kinds that tell of changes before a visit."""
+"""Kinds of hints that claim changes before a visit."""
 
 
 def hints_section(path: Path) -> Section | None:
-    """The section; None where no visit could be compared with what its site says."""
+    """Accuracy of the hints of sites; None where no visit could be compared."""
     with open_store(path, readonly=True) as store:
         rows = store.hints.trust()
         counts, trusted = rows["counts"], hints.holds(rows["counts"])
@@ -229,15 +229,15 @@ def _of(changed: float, unchanged: float) -> str:
 
 SHOWN: Final = 10
 LOOKED_AT: Final = 1_000
-"""Changes that are looked at for so many whose texts are both there."""
+"""Newest changes searched for those whose texts are both archived."""
 HUNKS: Final = 8
 WORDS: Final = 120
-"""Of one part of a difference: a page that was rewritten fills no report."""
+"""Longest part of a difference that is shown, in words."""
 _TAGS: Final = {"-": "del", "+": "ins"}
 
 
-class Change(NamedTuple):
-    """A change whose texts are both there."""
+class TextChange(NamedTuple):
+    """A change whose texts are both archived."""
 
     url: str
     cycle: int
@@ -245,28 +245,30 @@ class Change(NamedTuple):
 
 
 def last_changes_section(path: Path) -> Section | None:
-    """The section; None where the store has no archive."""
+    """Last changes, word by word; None where the store has no archive."""
     if not (path / ARCHIVE).exists():
         return None
     section = Section("Last changes, word by word")
     try:
         with open_store(path, readonly=True) as store, Texts(path / ARCHIVE, readonly=True) as texts:
-            found = list(_changes(store, texts))
+            site_rows = list(_changes(store, texts))
     except ArchiveError as error:
         section.blocks.append(paragraph(str(error)))
         return section
-    if not found:
+    if not site_rows:
         section.blocks.append(paragraph("The archive does not have both texts of any change yet."))
-    for change in found:
+    for change in site_rows:
         title = Markup("{}, cycle {}").format(change.url, change.cycle)
         hunks = Markup("").join(map(_hunk, change.hunks[:HUNKS]))
         more = len(change.hunks) - HUNKS
-        rest = Markup("<p>and {} more places</p>").format(more) if more > 0 else Markup("")
-        section.blocks.append(Markup('<h3>{}</h3><div class="diff">{}{}</div>').format(title, hunks, rest))
+        more_places = Markup("<p>and {} more places</p>").format(more) if more > 0 else Markup("")
+        section.blocks.append(
+            Markup('<h3>{}</h3><div class="diff">{}{}</div>').format(title, hunks, more_places)
+        )
     return section
 
 
-def _changes(store: PageStore, texts: Texts) -> Iterator[Change]:
+def _changes(store: PageStore, texts: Texts) -> Iterator[TextChange]:
     """Yield the last changes of finished cycles, the newest first."""
     shown = Credentials.of_store(store.cycles()).url
     yielded = seen = 0
@@ -276,7 +278,7 @@ def _changes(store: PageStore, texts: Texts) -> Iterator[Change]:
                 page, fingerprint = int(visit["page"]), int(visit["fingerprint"])
                 pair = texts.pair(store.page(page).key, cycle, fingerprint)
                 if pair is not None:
-                    yield Change(shown(store.request(page)["url"]), cycle, differences(*pair))
+                    yield TextChange(shown(store.request(page)["url"]), cycle, differences(*pair))
                     yielded += 1
                 seen += 1
                 if yielded == SHOWN or seen == LOOKED_AT:
@@ -285,8 +287,8 @@ def _changes(store: PageStore, texts: Texts) -> Iterator[Change]:
 
 def _hunk(hunk: Hunk) -> Markup:
     words = []
-    for sign, part in hunk.segments:
-        text = " ".join(part[:WORDS]) + (" …" if len(part) > WORDS else "")
+    for sign, words_of_part in hunk.segments:
+        text = " ".join(words_of_part[:WORDS]) + (" …" if len(words_of_part) > WORDS else "")
         tag = _TAGS.get(sign)
         words.append(Markup("<{0}>{1}</{0}>").format(Markup(tag), text) if tag else Markup("{}").format(text))
     return Markup("<p>… {} …</p>").format(Markup(" ").join(words))
@@ -294,62 +296,62 @@ def _hunk(hunk: Hunk) -> Markup:
 
 Floats = npt.NDArray[np.float64]
 WEIGHTED: Final = "weighted_freshness"
-"""What the record of a cycle calls the panel's current share of weight."""
+"""Key of the panel's weighted freshness in a cycle's record."""
 _NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
 
 
-class Weighed(NamedTuple):
-    """What judged visits found, by cycle: all ``[C]`` but for the first two."""
+class WeightedVisits(NamedTuple):
+    """Outcomes of judged visits with the weights of their pages; arrays ``[C]``."""
 
     others: int
-    """Pages that weigh other than 1."""
+    """Pages whose weight is not 1."""
     held: tuple[float, float] | None
-    """By the panel, of the weight and of the copies, the share that is current after the last cycle."""
+    """Current share of the weight and of the copies after the last cycle, by the panel."""
     judged: Floats
     changed: Floats
     judged_weight: Floats
     """Summed weight of the judged visits' pages."""
     changed_weight: Floats
-    """Of those that found a change."""
+    """Summed weight of changed pages."""
 
     def rate(self, cycle: int | slice, *, weighted: bool) -> float:
         """Changes, or their summed weight, per judged visit (Cho & Ntoulas 2002); nan without any."""
         judged = self.judged[cycle].sum()
-        found = (self.changed_weight if weighted else self.changed)[cycle].sum()
-        return float(found / judged) if judged else math.nan
+        site_rows = (self.changed_weight if weighted else self.changed)[cycle].sum()
+        return float(site_rows / judged) if judged else math.nan
 
     def share(self, cycle: int | slice) -> float:
-        """Weight of the changed pages over that of all judged ones; nan where these weigh nothing."""
+        """Weight of the changed pages over that of all judged ones; nan for zero weight."""
         weight = self.judged_weight[cycle].sum()
         return float(self.changed_weight[cycle].sum() / weight) if weight else math.nan
 
 
 def weighted_section(path: Path) -> Section | None:
-    """The section; None where all pages weigh the same."""
+    """Change rates by weight; None where all pages weigh the same."""
     with open_store(path, readonly=True) as store:
-        told = read_weighed(store)
-    if told is None:
+        new_pages = read_weighted_visits(store)
+    if new_pages is None:
         return None
-    every, cycles = slice(None), range(len(told.judged))
+    every, cycles = slice(None), range(len(new_pages.judged))
     section = Section("By weight")
     section.lead = Markup(
         "{} pages weigh other than 1. Changes of weight {} were found per judged visit. What had changed had "
         "{} of the weight of what was visited, and was {} of it by number ({})."
     ).format(
-        f"{told.others:,}",
-        shown(told.rate(every, weighted=True), False),
-        shown(told.share(every), True),
-        shown(told.rate(every, weighted=False), True),
+        f"{new_pages.others:,}",
+        shown(new_pages.rate(every, weighted=True), False),
+        shown(new_pages.share(every), True),
+        shown(new_pages.rate(every, weighted=False), True),
         defined("change_rate"),
     )
-    if told.held is not None:
+    if new_pages.held is not None:
         section.lead += Markup(" By the panel, {} of the weight and {} of the copies are current.").format(
-            *(shown(share, True) for share in told.held)
+            *(shown(share, True) for share in new_pages.held)
         )
     none = [math.nan] * len(cycles)
     lines = [
-        Line("by weight", [told.share(cycle) for cycle in cycles], none),
-        Line("by number", [told.rate(cycle, weighted=False) for cycle in cycles], none),
+        Line("by weight", [new_pages.share(cycle) for cycle in cycles], none),
+        Line("by number", [new_pages.rate(cycle, weighted=False) for cycle in cycles], none),
     ]
     chart = Chart(
         "weights",
@@ -367,7 +369,7 @@ def weighted_section(path: Path) -> Section | None:
     return section
 
 
-def read_weighed(store: PageStore) -> Weighed | None:
+def read_weighted_visits(store: PageStore) -> WeightedVisits | None:
     """Count the visits of all finished cycles; None where all pages weigh 1."""
     weight = np.concatenate([np.empty(0), *(block["weight"] for _, block in store.blocks())])
     others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
@@ -376,9 +378,11 @@ def read_weighed(store: PageStore) -> Weighed | None:
     sums = {name: np.zeros(store.last_cycle) for name in _NAMES}
     for cycle, visits in store.visits(1, store.last_cycle):
         judged = visits[among(visits["outcome"], JUDGED)]
-        own, changed = weight[judged["page"]], judged["outcome"] == CHANGED
-        for name, value in zip(_NAMES, (len(own), changed.sum(), own.sum(), own[changed].sum()), strict=True):
+        rows, changed = weight[judged["page"]], judged["outcome"] == CHANGED
+        for name, value in zip(
+            _NAMES, (len(rows), changed.sum(), rows.sum(), rows[changed].sum()), strict=True
+        ):
             sums[name][cycle - 1] += value
     panel = store.cycles()[store.last_cycle - 1].get("panel") or {}
     held = (panel[WEIGHTED], panel["freshness"]["estimate"]) if WEIGHTED in panel else None
-    return Weighed(others, held, *sums.values())
+    return WeightedVisits(others, held, *sums.values())

@@ -1,4 +1,4 @@
-"""What `python -m training.evaluate` shows: the score functions side by side."""
+"""Tables and figure of `training.evaluate`: score functions, leaderboard, replays of growth."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from training.reporting.figures import Point, Scatter
 SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
 """Metrics in the table, after those of contents; the files have all of `METRICS`."""
 UNWEIGHTED: Final = {"change_rate": "weighted_change_rate", "ndcg": "weighted_ndcg"}
-"""Metric without weights -> the one that stands in its place in a table with weights."""
+"""Metric -> its weighted counterpart in a table with weights."""
 COMPARED: Final = ("ndcg", "freshness")
-"""Metrics in which a leaderboard tells how far a row is ahead of the reference."""
+"""Metrics of a leaderboard's leads over the reference."""
 NAME_WIDTH: Final = 24
 """Fixed: on a narrow terminal the figures break, not the names."""
 
@@ -53,7 +53,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def _label(result: Result, policy: str) -> str:
-    """The score as it was given, and its policy if that is not everybody's."""
+    """Score function, and its policy if that is not the crawl's."""
     is_told = result.policy in (None, policy) or result.score.endswith(str(result.policy))
     return result.score if is_told else f"{result.score}, {result.policy}"
 
@@ -88,7 +88,7 @@ def _interval(mean: Mean, sign: str = "") -> str:
 
 
 def show(evaluation: Evaluation, console: Console) -> None:
-    """Print what was replayed, how, and the table."""
+    """Print an evaluation with its settings."""
     seed = f"seed {evaluation.settings.seed}"
     console.print(
         f"{_heading(evaluation, seed)}; mean ± half-width of the 95% interval over cycles",
@@ -100,7 +100,7 @@ def show(evaluation: Evaluation, console: Console) -> None:
 
 
 def show_leaderboard(board: Leaderboard, console: Console) -> None:
-    """Print what was replayed, how, and who is how far ahead of the reference."""
+    """Print a leaderboard with its settings."""
     seeds = [one.settings.seed for one in board.evaluations]
     one = len(seeds) == 1
     text = f"seed {seeds[0]}" if one else f"seeds {seeds[0]} to {seeds[-1]}"

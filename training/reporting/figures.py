@@ -140,7 +140,7 @@ class Size(NamedTuple):
     top: float
     bottom: float
     letters: int
-    """That a row of a name holds."""
+    """Letters in a row of a name."""
     text_points: float
     titled: bool
 
@@ -199,7 +199,7 @@ def _within(line: Line, low: float, high: float) -> list[float]:
 
 
 def _last(values: Sequence[float]) -> float:
-    """The last value that there is."""
+    """The last value that is not nan."""
     return next(value for value in reversed(values) if not math.isnan(value))
 
 
@@ -396,7 +396,7 @@ class Names:
         self._within = within
 
     def place(self, x: float, y: float, text: str) -> tuple[tuple[float, float], bool]:
-        """Offset of a name from its point where it covers least, and whether a line must lead to it.
+        """Offset of a name from its point where it covers least, and whether it needs a line.
 
         The place is taken from then on.
         """

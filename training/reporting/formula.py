@@ -1,4 +1,4 @@
-"""A score function for the eye: typeset as MathML, and drawn as a tree (inline SVG)."""
+"""Score functions typeset as MathML and drawn as trees (inline SVG)."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _math(node: Node) -> tuple[str, int]:
             return f"<mrow><mo>−</mo>{_closed(inner[0], 2)}</mrow>", 0
         case "+" | "-" | "*":
             strength = PRIMITIVES[token].infix
-            left = 0 if strength == 1 else strength  # a leading minus sign needs no parentheses
+            strength_left = 0 if strength == 1 else strength  # a leading minus sign needs no parentheses
             right = strength + (token == "-")
-            arguments = f"{_closed(inner[0], left)}<mo>{SIGNS[token]}</mo>{_closed(inner[1], right)}"
+            arguments = f"{_closed(inner[0], strength_left)}<mo>{SIGNS[token]}</mo>{_closed(inner[1], right)}"
             return f"<mrow>{arguments}</mrow>", strength
     name = {"log": "ln"}.get(token, token)
     arguments = "<mo>,</mo>".join(text for text, _ in inner)
@@ -79,8 +79,8 @@ def _math(node: Node) -> tuple[str, int]:
 
 
 def _closed(inner: tuple[str, int], strength: int) -> str:
-    text, own = inner
-    return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>" if own < strength else text
+    text, binding = inner
+    return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>" if binding < strength else text
 
 
 def _number(value: float) -> tuple[str, int]:
@@ -107,12 +107,12 @@ def tree(text: str) -> Markup:
     placed: list[tuple[Node, float, int, float | None]] = []
     width = 0.0
 
-    def place(node: Node, level: int) -> float:
+    def draw_node(node: Node, level: int) -> float:
         nonlocal width
         index = len(placed)
         placed.append((node, 0.0, level, None))
         if node.children:
-            xs = [place(child, level + 1) for child in node.children]
+            xs = [draw_node(child, level + 1) for child in node.children]
             x = (xs[0] + xs[-1]) / 2
         else:
             room = max(STEP_PX, 2 * _half(_label(node)[1]) + 12)
@@ -121,7 +121,7 @@ def tree(text: str) -> Markup:
         placed[index] = (node, x, level, None)
         return x
 
-    place(root, 0)
+    draw_node(root, 0)
     position = {id(node): (x, 24 + level * LEVEL_PX) for node, x, level, _ in placed}
     depth = max(level for _, _, level, _ in placed)
     edges, nodes = [], []

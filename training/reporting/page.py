@@ -1,4 +1,4 @@
-"""What all reports share: the page, its blocks and definitions (`training.report` is the command).
+"""Page of a report, its blocks and its glossary; `training.report` is the command.
 
 A report is a `Page`: a headline with its numbers and sections of blocks. Blocks are HTML made by the
 macros of ``templates/blocks.html``; ``templates/report.html`` is the page around them, self-contained: no
@@ -52,7 +52,7 @@ class Section:
 
 
 @dataclass
-class Page:
+class ReportPage:
     """A report."""
 
     title: str
@@ -63,7 +63,7 @@ class Page:
     cards: list[Card]
     sections: list[Section]
     facts: list[tuple[str, str]]
-    """What it is about: name and value."""
+    """Name and value."""
     created: str
 
 
@@ -80,7 +80,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def render(page: Page) -> str:
+def render(page: ReportPage) -> str:
     """The page as one HTML file; its glossary has every term that it uses."""
     html = _environment().get_template("report.html").render(page=page, definitions={})
     used = {name: DEFINITIONS[name] for name in DEFINITIONS if f'href="#d-{name}"' in html}
@@ -88,7 +88,7 @@ def render(page: Page) -> str:
 
 
 def defined(term: str, text: str = "") -> Markup:
-    """A term that leads to its definition; pointing at it shows the definition too."""
+    """Link from a term to its definition, which its tooltip shows too."""
     name, meaning = DEFINITIONS[term]
     return Markup('<a class="term" href="#d-{}" title="{}">{}</a>').format(term, meaning, text or name)
 
@@ -154,7 +154,7 @@ def _shade(value: float, most: float) -> tuple[str, float, bool]:
     return text, abs(value) / most, value >= 0
 
 
-def write_report(page: Page, path: Path) -> None:
+def write_report(page: ReportPage, path: Path) -> None:
     """Write the page; a file appears only when it is complete. Raises HistoryError if it cannot be."""
     html = render(page)
     try:
@@ -165,7 +165,7 @@ def write_report(page: Page, path: Path) -> None:
 
 
 def term_of(terminal: str) -> str:
-    """The term that tells what a terminal means: its name, where no other term has it."""
+    """Glossary term of a terminal: its name, unless another term has it."""
     return "terminal-p" if terminal == "p" else terminal
 
 

@@ -1,4 +1,4 @@
-"""The report of replays: a learned score function beside the baselines on test data.
+"""Report of a learned score function beside the baselines on test data.
 
 `Study` is what an experiment and a score file have in common (`training.papers.journal_report`,
 `training.reporting.score` make one); `training.reporting.score` makes the report of it.
@@ -27,7 +27,7 @@ from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import (
     DEFINITIONS,
     Card,
-    Page,
+    ReportPage,
     Section,
     defined,
     figure,
@@ -54,18 +54,18 @@ class Formula(NamedTuple):
 
 @dataclass
 class Study:
-    """What the report is made of."""
+    """Data of a report."""
 
     title: str
     trials: Trials
     learned: dict[str, str]
-    """Metric -> the function in ``trials`` that is judged by it."""
+    """Metric -> function in ``trials`` that was learned for it."""
     formulas: list[Formula]
-    """The one that ships first."""
+    """Recommended function first."""
     facts: list[tuple[str, str]]
     created: str
     visits_per_cycle: float
-    """Of one test set."""
+    """Visits per cycle of one test set."""
     difference: Difference | None = None
     difference_note: str = ""
     """Why there is no difference to show."""
@@ -78,15 +78,15 @@ class Lead(NamedTuple):
     """The learned function against the best baseline, by one metric."""
 
     metric: str
-    ours: float
+    learned_value: float
     baseline: str
-    theirs: float
+    baseline_value: float
     difference: statistics.Mean
     p: float
     by_fold: statistics.Floats
     """``[folds]``: difference of the means."""
     by_cycle: statistics.Floats
-    """``[cycles]``: the same."""
+    """``[cycles]``: difference of the means."""
 
     @property
     def word(self) -> str:
@@ -99,15 +99,15 @@ class Lead(NamedTuple):
 def lead(study: Study, metric: str) -> Lead:
     """Compare the learned function with the best baseline by a metric."""
     baseline = best_baseline(study.trials, metric)
-    ours = values(study.trials, study.learned[metric], metric)
-    theirs = values(study.trials, baseline, metric)
-    difference, p = statistics.overall(ours, theirs)
-    gap = ours - theirs
+    learned_values = values(study.trials, study.learned[metric], metric)
+    baseline_values = values(study.trials, baseline, metric)
+    difference, p = statistics.overall(learned_values, baseline_values)
+    gap = learned_values - baseline_values
     return Lead(
         metric,
-        float(ours.mean()),
+        float(learned_values.mean()),
         baseline,
-        float(theirs.mean()),
+        float(baseline_values.mean()),
         difference,
         p,
         gap.mean(axis=1),
@@ -185,7 +185,7 @@ def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
 
 
 def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
-    """The names, and the oracle where it would not squeeze all other lines together."""
+    """The names, and the oracle unless it would squeeze the other lines together."""
     best = max(float(values(trials, name, metric).mean()) for name in names)
     oracle = float(values(trials, ORACLE, metric).mean())
     return [*names, ORACLE] if oracle - best < 0.25 else [*names]
@@ -209,8 +209,8 @@ def interval_dot(value: float, half_width: float, low: float, high: float, stron
     )
 
 
-def page(study: Study) -> Page:
-    """The report."""
+def page(study: Study) -> ReportPage:
+    """The report of a study."""
     leads = {metric: lead(study, metric) for metric in TRIO}
     head = leads[HEADLINE]
     sections = [
@@ -222,10 +222,10 @@ def page(study: Study) -> Page:
         _budgets(study),
         *study.more,
     ]
-    return Page(
+    return ReportPage(
         study.title,
         _headline(head),
-        shown(head.ours, True),
+        shown(head.learned_value, True),
         DEFINITIONS[HEADLINE][1],
         [_card(one) for one in leads.values()],
         [section for section in sections if section.blocks or section.lead],
@@ -235,18 +235,18 @@ def page(study: Study) -> Page:
 
 
 def _headline(head: Lead) -> str:
-    baseline = f"{head.baseline} ({shown(head.theirs, True)})"
-    found = "of the learned function's visits found a change"
+    baseline = f"{head.baseline} ({shown(head.baseline_value, True)})"
+    visits = "of the learned function's visits found a change"
     p = f"p {_p(head.p)}"
     match head.word:
         case "better":
-            return f"{found}: significantly more than the best baseline, {baseline}; {p}."
+            return f"{visits}: significantly more than the best baseline, {baseline}; {p}."
         case "worse":
             return (
-                f"{found}: significantly fewer than the best baseline, {baseline}; {p}. Use {head.baseline}."
+                f"{visits}: significantly fewer than the best baseline, {baseline}; {p}. Use {head.baseline}."
             )
     direction = "more" if head.difference.mean > 0 else "fewer"
-    return f"{found}, {direction} than the best baseline, {baseline}, but not significantly so; {p}."
+    return f"{visits}, {direction} than the best baseline, {baseline}, but not significantly so; {p}."
 
 
 def _p(p: float) -> str:
@@ -260,9 +260,11 @@ def _card(one: Lead) -> Card:
     interval = "" if math.isnan(half) else f" ± {points(half, percent)}"
     return Card(
         one.metric,
-        shown(one.ours, percent),
+        shown(one.learned_value, percent),
         [
-            Markup("best {}: {} {}").format(defined("baseline"), one.baseline, shown(one.theirs, percent)),
+            Markup("best {}: {} {}").format(
+                defined("baseline"), one.baseline, shown(one.baseline_value, percent)
+            ),
             Markup("difference {}{}, {} {}").format(difference, interval, defined("p", "p"), _p(one.p)),
         ],
         one.word,
@@ -270,7 +272,7 @@ def _card(one: Lead) -> Card:
 
 
 def _worth(study: Study, head: Lead) -> Section:
-    """What to expect, and what it costs if the test was lucky."""
+    """Changes gained by a switch, with the interval's low end."""
     section = Section("What a switch would bring")
     mean, half = 1000 * head.difference.mean, 1000 * head.difference.half_width
     if math.isnan(half):
@@ -284,10 +286,10 @@ def _worth(study: Study, head: Lead) -> Section:
     ).format(
         defined("visits"),
         head.baseline,
-        _whole(mean),
+        _signed_count(mean),
         defined("interval", "95% interval"),
-        _whole(low),
-        _whole(high),
+        _signed_count(low),
+        _signed_count(high),
     )
     per_cycle = study.visits_per_cycle
     gains = [
@@ -298,7 +300,7 @@ def _worth(study: Study, head: Lead) -> Section:
     ]
     if folds > 1:
         gains.insert(3, (f"worst of {folds} folds", 1000 * head.by_fold.min()))
-    rows = [[name, _whole(gain), _whole(gain * per_cycle / 1000, 1)] for name, gain in gains]
+    rows = [[name, _signed_count(gain), _signed_count(gain * per_cycle / 1000, 1)] for name, gain in gains]
     heads = ["", "changes per 1,000 visits", f"changes per cycle of {per_cycle:,.0f} visits"]
     section.blocks.append(table(heads, rows, f"Changes found, less those of {head.baseline}"))
     if folds == 1:
@@ -311,7 +313,7 @@ def _worth(study: Study, head: Lead) -> Section:
     return section
 
 
-def _whole(value: float, digits: int = 0) -> str:
+def _signed_count(value: float, digits: int = 0) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
@@ -364,7 +366,7 @@ def _ranking(study: Study) -> Section:
                 )
             )
         cells.append(row)
-    place = [name for name, _ in rows].index(LEARNED)
+    rank_of_learned = [name for name, _ in rows].index(LEARNED)
     return Section(
         "Ranking of the score functions",
         "By change rate. A function that finds most changes need not keep most copies current: pages that "
@@ -374,14 +376,14 @@ def _ranking(study: Study) -> Section:
                 ["score function", *(defined(metric) for metric in TRIO)],
                 cells,
                 Markup("Means over all cycles and test sets {}").format(defined("interval")),
-                strong=[place],
+                strong=[rank_of_learned],
             )
         ],
     )
 
 
 def formula_section(formulas: Sequence[Formula]) -> Section:
-    """Learned functions, the first one at large."""
+    """Section on learned functions, the first one in full."""
     first = formulas[0]
     section = Section(
         "The learned function",
@@ -407,7 +409,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
 
 
 def _terminals(text: str) -> Markup:
-    """What the names in a formula mean."""
+    """Meanings of the names in a formula."""
     names = dict.fromkeys(term_of(name.removesuffix("_rate")) for name in parse(text).terminals)
     meanings = [
         Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
@@ -447,37 +449,37 @@ def _shifts(shares: Any) -> str:
 
 
 def difference_section(study: Study, head: Lead) -> Section:
-    """Which pages the learned function visits instead, and what it finds there."""
+    """Section on pages that the learned function visits instead of the best baseline's."""
     title = f"Where it differs from {head.baseline}"
     if study.difference is None:
         return Section(title, study.difference_note)
-    found = study.difference
+    difference = study.difference
     section = Section(
         title,
         Markup(
             "{} of each cycle's visits are the same. The visits that only the learned function makes find a "
             "change in <strong>{}</strong> of cases, those that only {} makes in <strong>{}</strong>."
         ).format(
-            shown(found.common, True),
-            shown(found.alone_rate, True),
+            shown(difference.common, True),
+            shown(difference.alone_rate, True),
             head.baseline,
-            shown(found.other_alone_rate, True),
+            shown(difference.other_alone_rate, True),
         ),
     )
-    if found.X_t.any():
-        section.blocks.append(paragraph(_shifts(found.X_t)))
+    if difference.X_t.any():
+        section.blocks.append(paragraph(_shifts(difference.X_t)))
     section.blocks.append(
         heat(
             class_names("X"),
             class_names("t"),
-            found.X_t,
+            difference.X_t,
             "X",
             "t",
             f"Share of the visits, learned less {head.baseline}, in percentage points: which pages get more "
             "visits (+) and which fewer (−), by changes found so far (rows) and cycles since the last visit",
         )
     )
-    for name, groups in (*found.by.items(), ("site", found.by_site)):
+    for name, groups in (*difference.by.items(), ("site", difference.by_site)):
         label = defined(name) if name in DEFINITIONS else name
         section.blocks.append(_groups(groups, label, head.baseline, f"By {name}"))
     return section
@@ -502,8 +504,8 @@ def _groups(groups: Sequence[Any], label: str | Markup, baseline: str, title: st
     return fold_away(title, table(head, rows))
 
 
-def score_page(learned: LearnedScore, again: ScoreTrials | None, note: str = "") -> Page:
-    """The report of a score file; of what the file records alone where it could not be tried again.
+def score_page(learned: LearnedScore, again: ScoreTrials | None, note: str = "") -> ReportPage:
+    """Report of a score file; only of its record where it could not be replayed.
 
     ``note``: why it could not.
     """
@@ -526,7 +528,7 @@ def score_page(learned: LearnedScore, again: ScoreTrials | None, note: str = "")
 
 def _formula(learned: LearnedScore) -> Formula:
     fitness = learned.fitness
-    values = {part: values[fitness] for part, values in learned.values.items() if fitness in values}
+    values = {split: values[fitness] for split, values in learned.values.items() if fitness in values}
     return Formula(f"{learned.name}, learned for {fitness.replace('_', ' ')}", learned.text, values)
 
 
@@ -549,7 +551,7 @@ def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
     ]
 
 
-def _recorded(learned: LearnedScore, note: str) -> Page:
+def _recorded(learned: LearnedScore, note: str) -> ReportPage:
     """The report where there is no history to replay."""
     training, validation, test = learned.values.values()
     cards = [
@@ -560,7 +562,7 @@ def _recorded(learned: LearnedScore, note: str) -> Page:
         )
         for metric in TRIO
     ]
-    return Page(
+    return ReportPage(
         f"Score function {learned.name}",
         "of the learned function's visits to test pages found a change, as the score file records.",
         f"{test[HEADLINE]:.1%}",

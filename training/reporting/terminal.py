@@ -1,4 +1,4 @@
-"""What `python -m training.learn` shows: progress while it learns, the result, and how to go on."""
+"""Terminal output of `training.learn`: progress, results, front, and how to go on."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Bars:
             text += f" (worst run {min(fitness):.4f})"
         self._progress.update(self._all, completed=self._number, best=text)
         step = max(1, self._total // 10)
-        told = self._number in (1, self._total) or self._number % step == 0
-        if not self._console.is_terminal and told:
+        is_shown = self._number in (1, self._total) or self._number % step == 0
+        if not self._console.is_terminal and is_shown:
             self._console.print(f"generation {self._number}/{self._total}: {text}", highlight=False)
 
 
@@ -126,14 +126,14 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
     shown = load_fitness(fitness)
     table = Table(title=f"{fitness}, mean over the scored cycles" + (" and folds" if len(folds) > 1 else ""))
     table.add_column("score function")
-    for part in SPLITS:
-        table.add_column(part, justify="right")
+    for split in SPLITS:
+        table.add_column(split, justify="right")
     table.add_column("learned ahead", justify="right")
     besides = [metric for metric in TRIO if metric != shown.name]
     for metric in besides:
         table.add_column(f"test {metric}", justify="right")
     for name in folds[0].table:
-        row = [interval([fold.table[name][part][shown.name] for fold in folds]) for part in SPLITS]
+        row = [interval([fold.table[name][split][shown.name] for fold in folds]) for split in SPLITS]
         gaps = [
             fold.table[LEARNED]["test"][shown.name] - fold.table[name]["test"][shown.name] for fold in folds
         ]
@@ -144,7 +144,7 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
 
 
 def report(learned: Learned, choices: Choices, output: Path, console: Console) -> None:
-    """End the terminal with the formula, what it is worth, and how to use it."""
+    """Print the learned formula, its metrics, and the setting that uses it."""
     if len(learned.folds) > 1:
         for number, fold in enumerate(learned.folds, start=1):
             console.print(f"fold {number}: {readable(fold.text)}", highlight=False, soft_wrap=True)
@@ -160,7 +160,7 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
 
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
-    """Say how far an interrupted run came, and how to go on; ``arguments``: those it was started with."""
+    """Print how far an interrupted run came, and the command that resumes it."""
     console.print(
         f"\nStopped after generation {learned.generations} of {choices.parameters.generations}; "
         f"to go on:\n{continuation(arguments)}",
@@ -177,11 +177,11 @@ def continuation(arguments: Sequence[str]) -> str:
 
 
 NAME: Final = "front"
-"""Of the figure's files and of the table's."""
+"""Stem of the files of a front."""
 
 
 class FrontRow(NamedTuple):
-    """A function in the plane of both objectives."""
+    """A function of a front, or a named one."""
 
     name: str
     """Number of a function of the front, name of another."""
@@ -194,7 +194,9 @@ class FrontRow(NamedTuple):
 def rows_of(learned: Learned) -> list[FrontRow]:
     """The functions of the front, then the named ones."""
     best = learned.best
-    front = [FrontRow(str(place), one.text, one.taken, one.values) for place, one in enumerate(best.front, 1)]
+    front = [
+        FrontRow(str(number), one.text, one.taken, one.values) for number, one in enumerate(best.front, 1)
+    ]
     others = [
         FrontRow(name, NAMED[name].expression, False, values)
         for name, values in best.table.items()
@@ -211,16 +213,18 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
     rows = rows_of(learned)
     table = Table(title=f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}")
     table.add_column("", justify="right")
-    for part in SPLITS:
+    for split in SPLITS:
         for metric in (choices.fitness, GUARD):
-            table.add_column(f"{part} {metric}", justify="right")
+            table.add_column(f"{split} {metric}", justify="right")
     table.add_column("score function", overflow="fold")
     front = len(learned.best.front)
-    for place, row in enumerate(rows, start=1):
-        values = [f"{row.values[part][metric]:.4f}" for part in SPLITS for metric in (choices.fitness, GUARD)]
+    for number, row in enumerate(rows, start=1):
+        values = [
+            f"{row.values[split][metric]:.4f}" for split in SPLITS for metric in (choices.fitness, GUARD)
+        ]
         table.add_row(
             row.name, *values, readable(row.text), style="bold" if row.taken else None,
-            end_section=place == front,
+            end_section=number == front,
         )  # fmt: skip
     console.print(table)
     try:
@@ -233,12 +237,14 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
 
 
 def _write_table(rows: list[FrontRow], path: Path, fitness: str) -> None:
-    pairs = [(part, metric) for part in SPLITS for metric in (fitness, GUARD)]
+    pairs = [(split, metric) for split in SPLITS for metric in (fitness, GUARD)]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["function", "taken", *(f"{part} {metric}" for part, metric in pairs), "expression"])
+        writer.writerow(
+            ["function", "taken", *(f"{split} {metric}" for split, metric in pairs), "expression"]
+        )
         for row in rows:
-            values = (row.values[part][metric] for part, metric in pairs)
+            values = (row.values[split][metric] for split, metric in pairs)
             writer.writerow([row.name, int(row.taken), *values, row.text])
 
 
@@ -251,14 +257,16 @@ def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
         x, y = row.values["test"][fitness], row.values["test"][GUARD]
         points.append(Point(f"{row.name} (taken)" if row.taken else row.name, x, y, kind, is_front))
     heading = METRICS[fitness].heading if fitness in METRICS else fitness
-    part = "test pages and cycles"
+    split = "test pages and cycles"
     return draw_scatter(
-        Scatter("Learned functions", f"{heading}, {part}", f"{METRICS[GUARD].heading}, {part}", points, False)
+        Scatter(
+            "Learned functions", f"{heading}, {split}", f"{METRICS[GUARD].heading}, {split}", points, False
+        )
     )
 
 
 def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> None:
-    """Print what was learned beside what a crawl does otherwise: current copies part by part, and delays."""
+    """Print a learned discovery function beside the default: current copies and delays."""
     first, second = learned.ends
     table = Table(
         title=f"{source}: {learned.replays:,} discovery functions, {REPLAYS} replays each; current copies by "
@@ -286,7 +294,7 @@ def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> 
 
 @contextlib.contextmanager
 def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
-    """Show a bar of so many steps within the block, on a terminal; gives what to call after each."""
+    """Progress bar of so many steps on a terminal; yields its advance function."""
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=steps)
