@@ -61,7 +61,7 @@ def learned_from(history: ChangeHistory, seed: int) -> str:
     """Learn a score function for NDCG, with a small population."""
     parameters = Parameters(population=60, generations=10)
     choices = Choices(seeds=2, seed=seed, budget=BUDGET, forget=0.05, parameters=parameters)
-    with workers(1, "loky", None) as parallel:
+    with workers(1) as parallel:
         return learn(history, choices, parallel).best.text
 
 

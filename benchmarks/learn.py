@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from distributed import Client, LocalCluster
-from joblib.externals.loky import get_reusable_executor
 
 from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
 from scrapy_gp4c.scoring import terminals
@@ -71,8 +70,6 @@ def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[s
     with workers(jobs) as pool:
         learned = learn(history, choices, pool, folds=folds)
     wall = time.perf_counter() - begin
-    if jobs != 1:
-        get_reusable_executor().shutdown(wait=True)  # so that the workers count as ended children
     tests = [fold.table["learned"]["test"][fitness] for fold in learned.folds]
     return {
         "wall_s": wall,
@@ -149,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     size = dict(FULL if given.full else SMOKE)
     size["generations"] = given.generations or size["generations"]
-    print(machine(("numpy", "numba", "deap", "joblib")))
+    print(machine(("numpy", "numba", "deap")))
     if given.dask:
         return 0 if compare_dask() else 1
     print(f"journal protocol, 5 folds, {CYCLES} cycles, {size}")

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         front=given.front,
         parameters=Parameters(RELATED, **(FULL if given.full else SMOKE)),
     )
-    print(machine(("numpy", "numba", "deap", "joblib")))
+    print(machine(("numpy", "numba", "deap")))
     begin = time.perf_counter()
     history = read_history(given.history) if given.history else synthetic()
     folds = arrange(history, choices)

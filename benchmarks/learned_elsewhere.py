@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         division="halves",
         parameters=Parameters(RELATED, population=given.population, generations=given.generations),
     )
-    print(machine(("numpy", "numba", "deap", "joblib")))
+    print(machine(("numpy", "numba", "deap")))
     if given.named_only:
         named_only(map(read_history, given.histories), choices, given.seeds)
         return 0

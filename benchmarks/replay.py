@@ -24,7 +24,7 @@ from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
 from training.evolution.evolve import Evolution, Parameters
 from training.evolution.fitness import TextFitness, load_fitness
-from training.evolution.workers import MOST_TEXTS
+from training.evolution.workers import MAX_TEXTS
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.prepared import PreparedHistory, prepare
@@ -141,7 +141,7 @@ def engines(runs: int) -> None:
 def together(runs: int) -> None:
     """What the individuals of an evolution save by being replayed together: its sixth generation."""
     truth = prepare(synthetic(*SIZES["250,228 x 19"][:2]), budget=BUDGET)
-    print(f"\n{MOST_TEXTS} individuals, change rate and NDCG, ms for each")
+    print(f"\n{MAX_TEXTS} individuals, change rate and NDCG, ms for each")
     for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
         evolution = Evolution(Parameters(terminals=terminals, generations=6), seed=1)
         judge, known = TextFitness(truth, load_fitness("ndcg"), "visits"), {}
@@ -149,7 +149,7 @@ def together(runs: int) -> None:
             new = {text: form for text, form in evolution.ask().items() if text not in known}
             known |= judge.outcomes(new)
             evolution.tell(known)
-        individuals = [parse(text) for text in list(dict.fromkeys([*new, *known]))[:MOST_TEXTS]]
+        individuals = [parse(text) for text in list(dict.fromkeys([*new, *known]))[:MAX_TEXTS]]
         alone, shared = [], []
         for _ in range(runs):
             alone.append(sum(time_ms(truth, individual, metrics=("ndcg",)) for individual in individuals))

@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--forget", type=float, default=FORGET, help="share of training changes taken out at random")
     add = command.add_argument_group("running").add_argument
     options.jobs(add)
-    add("--backend", default="loky", help="of joblib: loky, dask")
+    add("--backend", default="processes", help="processes of this machine, or dask")
     add("--scheduler", help="address of a Dask scheduler, such as tcp://127.0.0.1:8786")
     add("--checkpoint", type=Path, help="directory for the state of the run (default: OUTPUT.checkpoint)")
     add("--resume", action="store_true", help="go on from the checkpoint, if there is one")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 HELP = "make a report of a spider's crawl: one HTML file"
-NEEDED: Final = ("deap", "jinja2", "joblib", "rich", "scipy")
+NEEDED: Final = ("deap", "jinja2", "rich", "scipy")
 """Libraries of the extra ``train`` that the report takes."""
 
 

@@ -15,7 +15,7 @@ from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check, functio
 from training.evolution import compiling
 from training.evolution.compiling import compiled_beside
 from training.evolution.fitness import TextFitness, load_fitness
-from training.evolution.workers import Evaluator, Task, work, workers
+from training.evolution.workers import EvaluationTask, Evaluator, evaluate_task, workers
 
 NDCG = load_fitness("ndcg")
 TWO = SimpleNamespace(n_jobs=2)
@@ -105,12 +105,12 @@ def test_an_evaluator_asks_no_longer_once_it_has_seen_the_file(tmp_path):
     """Workers on other machines do not see it: a task that comes later does not name it."""
     file, named = tmp_path / "done", []
 
-    def watched(task: Task):
+    def watched(task: EvaluationTask):
         named.append(task.compiled)
-        return work(task)
+        return evaluate_task(task)
 
     with workers(1) as here, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.evolution.workers.work", watched)
+        patch.setattr("training.evolution.workers.evaluate_task", watched)
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=file)
         evaluator.evaluate(REQUESTS[:1])
         assert set(named) == {file}

@@ -11,7 +11,7 @@ import pytest
 from tests.evolution.test_evolve import SMALL, evaluate
 from training.evolution.evolve import Evolution, EvolutionState, Outcome, evolve
 from training.evolution.learning import evolve_all
-from training.evolution.workers import Request
+from training.evolution.workers import EvaluationRequest
 
 SEEDS = 2
 
@@ -27,9 +27,11 @@ class Unfair:
         self.answered: list[int] = []
         self._most = most
 
-    def evaluate(self, requests: Iterable[Request | None], advance: Callable[[int, int], None]) -> None:
+    def evaluate(
+        self, requests: Iterable[EvaluationRequest | None], advance: Callable[[int, int], None]
+    ) -> None:
         """As `training.evolution.workers.Evaluator.evaluate`."""
-        waiting: list[Request] = []
+        waiting: list[EvaluationRequest] = []
         for request in requests:
             assert request is not None or waiting, "nobody waits for anything"
             waiting += [request] if request is not None else []

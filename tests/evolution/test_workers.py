@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import pickle
 import signal
-import threading
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import joblib
 import numpy as np
 import pytest
 from distributed import LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
-from joblib.externals.loky import process_executor
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import Expression, parse
+from tests.support.dask_cluster import Cluster
 from training.evolution import workers as module
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import load_fitness, values_of
-from training.evolution.local_pool import LocalPool
-from training.evolution.workers import Evaluator, Key, Report, Request, Task, work, workers
+from training.evolution.workers import (
+    EvaluationKey,
+    EvaluationRequest,
+    EvaluationResult,
+    EvaluationTask,
+    Evaluator,
+    SerialExecutor,
+    Workers,
+    evaluate_task,
+    workers,
+)
 from training.histories.models import generate
 from training.replaying.prepared import prepare
 from training.replaying.replay import ReplayResult
@@ -80,7 +90,7 @@ def test_in_this_process():
 
 
 def test_two_processes_of_this_machine():
-    """Two loky workers get each training set and give the same outcomes."""
+    """Two worker processes get each training set and give the same outcomes."""
     with workers(2) as pool:
         check(Evaluator(TRUTHS, "ndcg", "visits", pool))
 
@@ -107,23 +117,23 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     """The first task of a process is answered by asking for the set; later ones go without it."""
     monkeypatch.setattr(module, "_FITNESSES", {})
     payload = pickle.dumps(TRUTHS[0])
-    task = Task(0, Key("digest", "ndcg", "visits"), functions(["t"]), False)
-    assert work(task) == Report(0, None, task=task)
+    task = EvaluationTask(0, EvaluationKey("digest", "ndcg", "visits"), functions(["t"]), False)
+    assert evaluate_task(task) == EvaluationResult(0, None, task=task)
     assert len(pickle.dumps(task)) < 400
-    answered = work(task._replace(payload=payload))
+    answered = evaluate_task(task._replace(payload=payload))
     assert answered.answers["t"].value == expected(0, "t")
     assert answered.task is None, "neither the set nor the functions travel back"
-    assert work(task).answers == answered.answers
+    assert evaluate_task(task).answers == answered.answers
     monkeypatch.setattr(module, "_FITNESSES", {})
 
     sent: list[bool] = []
-    monkeypatch.setattr(module, "MOST_TEXTS", 20)
+    monkeypatch.setattr(module, "MAX_TEXTS", 20)
 
-    def recording(task: Task) -> object:
+    def recording(task: EvaluationTask) -> object:
         sent.append(task.payload is not None)
-        return work(task)
+        return evaluate_task(task)
 
-    monkeypatch.setattr(module, "work", recording)
+    monkeypatch.setattr(module, "evaluate_task", recording)
     with workers(1) as here:
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here)
         evaluator.evaluate([(0, functions(TEXTS))])
@@ -141,8 +151,8 @@ def test_every_new_text_is_in_one_task(requests, most, least, jobs):
     """Each text that is new for its training set goes out once, in tasks for all workers, none too large."""
     requests = [(number, functions(f"t + {i}" for i in texts)) for number, texts in requests]
     told: list[int] = []
-    with mock.patch.multiple(module, MOST_TEXTS=most, LEAST_TEXTS=least):
-        evaluator = Evaluator(TRUTHS, "ndcg", "visits", LocalPool(jobs))
+    with mock.patch.multiple(module, MAX_TEXTS=most, MIN_TEXTS=least):
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", Workers(SerialExecutor(), jobs))
         evaluator.known[1]["t + 3"] = Outcome(0.5, "known")
         tasks = list(evaluator._tasks(iter(requests), lambda number, texts: told.append(texts)))
     out = [(task.number, text) for task in tasks for text in task.functions]
@@ -160,11 +170,11 @@ def test_while_code_is_compiled_runs_come_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_FITNESSES", {})
     compiled, sent = tmp_path / "done", []
 
-    def recording(task: Task) -> object:
+    def recording(task: EvaluationTask) -> object:
         sent.append(([*task.functions], task.payload is not None))
-        return work(task)
+        return evaluate_task(task)
 
-    monkeypatch.setattr(module, "work", recording)
+    monkeypatch.setattr(module, "evaluate_task", recording)
     requests = [(0, functions(["t", "X"])), (0, functions(["n", "t", "t + X"]))]
     with workers(1) as here:
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=compiled)
@@ -179,7 +189,7 @@ def test_while_code_is_compiled_runs_come_one_by_one(tmp_path, monkeypatch):
 def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
     with ThreadPoolExecutor(4) as threads:
-        check(Evaluator(TRUTHS, "ndcg", "visits", LocalPool(4, threads)))
+        check(Evaluator(TRUTHS, "ndcg", "visits", Workers(threads, 4)))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -187,7 +197,7 @@ def test_what_is_asked_depends_on_what_is_known(jobs):
     """None among requests: the next ones are asked for when more is known, and not before."""
     texts = [f"t * X + {i}.5 * n" for i in range(60)]
 
-    def requests() -> Iterator[Request | None]:
+    def requests() -> Iterator[EvaluationRequest | None]:
         for begin in range(0, 60, 20):
             yield 0, functions(texts[begin : begin + 20])
             while evaluator.known[0].keys() < set(texts[: begin + 20]):
@@ -200,19 +210,6 @@ def test_what_is_asked_depends_on_what_is_known(jobs):
     assert {text: one.value for text, one in evaluator.known[0].items()} == {
         text: expected(0, text) for text in texts
     }
-
-
-def limit_of_growth() -> float:
-    """Bytes by which this process may grow."""
-    return process_executor._MAX_MEMORY_LEAK_SIZE
-
-
-def test_workers_may_grow():
-    """What they keep is no leak: loky replaces none of them, as it would beyond the size it has for that."""
-    assert limit_of_growth() == 300_000_000
-    with workers(2) as pool:
-        limits = set(pool(joblib.delayed(limit_of_growth)() for _ in range(4)))
-    assert limits == {math.inf}
 
 
 class AllAtOnce(ThreadPoolExecutor):
@@ -232,13 +229,13 @@ class AllAtOnce(ThreadPoolExecutor):
 def test_a_backend_that_gives_all_answers_at_once():
     """Such a backend is used as well."""
     with AllAtOnce(8) as threads:
-        check(Evaluator(TRUTHS, "ndcg", "visits", LocalPool(2, threads)))
+        check(Evaluator(TRUTHS, "ndcg", "visits", Workers(threads, 2)))
 
 
 def test_a_process_keeps_a_bounded_number_of_training_sets(monkeypatch):
     """The oldest is dropped, and asked for again when it is needed."""
     monkeypatch.setattr(module, "_FITNESSES", {})
-    monkeypatch.setattr(module, "MOST_FITNESSES", 1)
+    monkeypatch.setattr(module, "MAX_FITNESSES", 1)
     with workers(1) as here:
         check(Evaluator(TRUTHS, "ndcg", "visits", here))
     assert len(module._FITNESSES) == 1
@@ -265,8 +262,8 @@ def test_worker_that_dies():
     [
         ({"backend": "dask"}, "needs the address of a scheduler"),
         ({"backend": "dask", "scheduler": "nonsense://x"}, "no Dask scheduler answers at 'nonsense://x'"),
-        ({"backend": "teapot"}, "there is no backend 'teapot'; there are: loky, dask"),
-        ({"scheduler": "tcp://127.0.0.1:1"}, "goes with the backend 'dask'; found backend 'loky'"),
+        ({"backend": "teapot"}, "there is no backend 'teapot'; there are: processes, dask"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "goes with the backend 'dask'; found backend 'processes'"),
         ({"jobs": 0}, "jobs"),
     ],
 )
@@ -276,19 +273,124 @@ def test_workers_that_are_not_there(options, words):
         pass
 
 
-@pytest.mark.parametrize(("error", "told"), [(KeyError(7), False), (ValueError("lost"), True)])
-def test_only_work_lost_to_ctrl_c_is_passed_over_in_silence(error, told, monkeypatch):
-    """What loky's thread finds missing when the user interrupts is no news; any other failure is."""
-    heard = []
-    monkeypatch.setattr(threading, "excepthook", heard.append)
+@pytest.mark.parametrize(
+    ("quota", "count"), [("max 100000", 3), ("150000 100000", 2), ("900000 100000", 3), ("50000 100000", 1)]
+)
+def test_processors_of_a_container(quota, count, tmp_path, monkeypatch):
+    """One process per processor that may be used: -1 in a container of few on a machine of many."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(module, "CPU_QUOTA", tmp_path / "cpu.max")
+    assert module.processors() == 3
+    (tmp_path / "cpu.max").write_text(quota)
+    assert module.processors() == count
 
-    class ExecutorManagerThread(threading.Thread):
-        def run(self) -> None:
-            raise error
 
-    with workers(1):
-        thread = ExecutorManagerThread()
-        thread.start()
-        thread.join()
-    assert [failure.exc_value for failure in heard] == [error] * told
-    assert threading.excepthook == heard.append
+PROGRAM = """
+import os, time
+from functools import partial
+from training.evolution.workers import workers
+with workers(2) as pool:
+    processes = set()
+    while len(processes) < 2:
+        processes.update(pool.results(os.getpid for _ in range(4)))
+    print(*processes, flush=True)
+    list(pool.results(partial(time.sleep, 600) for _ in range(4)))
+"""
+
+
+def is_there(process: int) -> bool:
+    """Whether a process has not ended; nobody may have asked yet how."""
+    try:
+        return "zombie" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="processes are looked for in /proc")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_processes_end_with_the_one_that_began_them(how: signal.Signals) -> None:
+    """Busy as they are, and though the one that was killed holds what they wait for."""
+    learning = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert learning.stdout is not None
+    processes = [int(word) for word in learning.stdout.readline().split()]
+    assert len(processes) == 2
+    assert all(map(is_there, processes))
+    time.sleep(0.2)  # all calls are under way
+    learning.send_signal(how)
+    _, errors = learning.communicate(timeout=60)
+    until_s = time.monotonic() + 60
+    while any(map(is_there, processes)) and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert not any(map(is_there, processes))
+    assert errors.count("Traceback") == (how == signal.SIGINT), "that of the interrupt alone"
+
+
+QUIET = {"dashboard_address": ":0", "silence_logs": 50}
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """So many workers of Dask in processes of their own."""
+    with LocalCluster(n_workers=request.param, threads_per_worker=1, host="127.0.0.1", **QUIET) as started:
+        yield started
+
+
+def failing(number: int) -> int:
+    """Fail."""
+    raise ValueError(f"no {number}")
+
+
+def kill_worker() -> None:
+    """Kill the worker that does it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+def test_the_work_of_a_cluster_is_its_workers(cluster: LocalCluster) -> None:
+    """Not the process that sends it, whose machine may be a small one; an error of a call is raised."""
+    with workers(backend="dask", scheduler=cluster.scheduler_address) as pool:
+        assert pool.n_jobs == 2
+        assert set(pool.results(os.getpid for _ in range(6))).isdisjoint({os.getpid()})
+        with pytest.raises(ValueError, match="no 3"):
+            list(pool.results(partial(failing, 3) for _ in range(4)))
+        assert list(pool.results([partial(abs, -7)])) == [7]
+        with pytest.raises(LearningError, match=r"a worker process died.*--resume"):
+            list(pool.results([kill_worker]))
+
+
+@pytest.mark.parametrize("cluster", [0], indirect=True)
+def test_a_cluster_without_workers(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is waited for, for a while; one error then."""
+    monkeypatch.setattr(module, "DASK_WAIT_S", 0.5)
+    with (
+        pytest.raises(LearningError, match=r"expected a worker on the cluster of .*; found none within"),
+        workers(backend="dask", scheduler=cluster.scheduler_address),
+    ):
+        pass
+
+
+def test_workers_that_come_when_all_have_died_do_the_rest(tmp_path: Path) -> None:
+    """Under other names; what the dead ones had under way is done anew, with its training set."""
+    cluster = Cluster(tmp_path, 2, {})
+    try:
+        with workers(backend="dask", scheduler=cluster.address) as pool:
+            pids = pool.results(partial(busy, number) for number in range(9))
+            first = next(pids)
+            for worker in cluster.workers:
+                worker.kill()
+                worker.wait()
+            last = cluster.join()
+            numbers = dict([first, *pids])
+            check(Evaluator(TRUTHS, "ndcg", "visits", pool))
+    finally:
+        cluster.stop()
+    assert numbers.keys() == set(range(9))
+    assert last.pid in numbers.values()
+
+
+def busy(number: int) -> tuple[int, int]:
+    """The number and the process that was busy with it."""
+    time.sleep(0.3)
+    return number, os.getpid()

@@ -46,7 +46,7 @@ TOP: Final = ("", "addon", "middleware", "robots_txt", "scheduler")
 """Modules of the top."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "search")
 """What crawls and replays share: neither Scrapy nor LMDB."""
-LEARNING: Final = ("sklearn", "deap", "joblib", "numba", "scipy", "matplotlib", "rich", "jinja2")
+LEARNING: Final = ("sklearn", "deap", "numba", "scipy", "matplotlib", "rich", "jinja2")
 """What a machine that only crawls need not have."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from training.evolution.fitness import Fitness, load_fitness
 from training.evolution.front import GUARD
 from training.evolution.learning import ProgressListener, learn
 from training.evolution.score_file import write_learned
+from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.histories.splits import HistorySplit
@@ -357,7 +358,7 @@ def promote(
     source: Path,
     path: Path,
     choices: Choices,
-    parallel: Any,
+    parallel: Workers,
     console: Console,
     watch: ProgressListener | None = None,
 ) -> int:

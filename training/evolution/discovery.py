@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 
@@ -30,6 +30,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.evolution.score_file import ScoreFile
 from training.evolution.simplification import canonical
+from training.evolution.workers import Workers
 from training.histories.growth import GrowthHistory
 from training.replaying.growth import HUBS, GrowthCrawl, replay_growth
 
@@ -102,7 +103,7 @@ class LearnedDiscovery(NamedTuple):
 def learn_discovery(
     grown: GrowthHistory,
     choices: DiscoveryChoices,
-    parallel: Any,
+    parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> LearnedDiscovery:
     """Learn what ranks hubs from a history of growth.
@@ -123,8 +124,8 @@ def learn_discovery(
     while not runs[0].finished:
         asked = [evolution.ask() for evolution in runs]
         new = [text for text in dict.fromkeys(text for texts in asked for text in texts) if text not in known]
-        for answers in parallel(
-            joblib.delayed(_outcomes)(part, choices, texts) for texts in _chunks(new, parallel)
+        for answers in parallel.results(
+            partial(_outcomes, part, choices, texts) for texts in _chunks(new, parallel)
         ):
             known.update(answers)
         for evolution in runs:
@@ -133,8 +134,8 @@ def learn_discovery(
     kept = dict.fromkeys([DEFAULT, *(one.text for evolution in runs for one in evolution.kept)])
     found = [
         _candidate(choices, ends, text, replayed)
-        for answers in parallel(
-            joblib.delayed(_results)(grown, choices, texts) for texts in _chunks([*kept], parallel)
+        for answers in parallel.results(
+            partial(_results, grown, choices, texts) for texts in _chunks([*kept], parallel)
         )
         for text, replayed in answers
     ]
@@ -160,7 +161,7 @@ def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
     return first, second
 
 
-def _chunks(texts: Sequence[str], parallel: Any) -> list[Sequence[str]]:
+def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
     """About as many texts for every worker."""
     return [texts[start :: parallel.n_jobs] for start in range(min(parallel.n_jobs, len(texts)))]
 

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
 from training.evolution.named_start import named_functions, uses_related_pages
 from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
-from training.evolution.workers import Evaluator, Request
+from training.evolution.workers import EvaluationRequest, Evaluator, Workers
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.replay import run
@@ -115,7 +115,7 @@ class _Search:
         self._done: Counter[int] = Counter()
         """Texts of generations to come."""
 
-    def requests(self) -> Iterator[Request | None]:
+    def requests(self) -> Iterator[EvaluationRequest | None]:
         """Yield what runs ask for; None while all wait for outcomes."""
         self._begin()
         while self._number <= self._last:
@@ -233,7 +233,7 @@ class Learned:
 def learn(
     history: ChangeHistory,
     choices: Choices,
-    parallel: Any,
+    parallel: Workers,
     *,
     folds: Sequence[PreparedSplit] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -259,7 +259,7 @@ def learn(
 def learn_by_rules(
     history: ChangeHistory,
     choices: Sequence[Choices],
-    parallel: Any,
+    parallel: Workers,
     *,
     folds: Sequence[PreparedSplit] | None = None,
     checkpoint: Checkpoint | None = None,

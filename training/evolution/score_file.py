@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import DEFAULT
@@ -22,6 +22,7 @@ from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, arrange, identity
 from training.evolution.evolve import Json
 from training.evolution.learning import LEARNED, Learned, ProgressListener, learn
+from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
 
 PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
@@ -130,7 +131,7 @@ def _write(
 
 ShowProgress = Callable[[Choices, int, int], AbstractContextManager[ProgressListener]]
 """``shown(choices, folds, generations done before)``: the watch of a learning run, as long as it goes on."""
-StartWorkers = Callable[[], AbstractContextManager[Any]]
+StartWorkers = Callable[[], AbstractContextManager[Workers]]
 """Gives the workers, see `training.evolution.workers.workers`."""
 
 

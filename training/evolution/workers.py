@@ -1,51 +1,244 @@
-"""Evaluate generations on worker processes of this machine or of a cluster.
+"""Evaluation of generations on an executor: worker processes of this machine, or a Dask cluster.
 
-Trees travel as programs beside their text, which takes longer to read. A training set travels once to each
-worker that lacks it: a task names the set by its digest, a worker that does not have it says so, and only
-then the task is sent again with the set. This needs nothing from the workers but running a function, whether
-they are processes of one machine (`LocalPool`) or a Dask cluster (`DaskPool`), and it survives workers that
-are replaced.
+Trees travel as programs beside their text, which takes longer to read. A training set travels only to workers
+that lack it: a task names the set by its digest, a worker that does not have it says so, and the task is sent
+again with the set. So a worker may be replaced by another one at any time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
+import importlib
 import itertools
 import math
+import multiprocessing
+import os
 import pickle
 import signal
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
-
-import joblib
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.backends import BACKENDS, dask_client, no_word_of_lost_work
-from training.evolution.dask_pool import DaskPool
 from training.evolution.evolve import Outcome
 from training.evolution.fitness import TextFitness, Values, load_measure
-from training.evolution.local_pool import LocalPool
 from training.replaying.prepared import PreparedHistory
 
 T = TypeVar("T")
+Call = Callable[[], Any]
+"""A function with its arguments (`functools.partial`): it travels to other processes."""
 
-MOST_TEXTS: Final = 640
+BACKENDS: Final = ("processes", "dask")
+MAX_TEXTS: Final = 640
 """Texts of a task, at most: the more are replayed together, the more they share."""
-LEAST_TEXTS: Final = 20
+MIN_TEXTS: Final = 20
 """Texts for which another worker is worth a task."""
-MOST_FITNESSES: Final = 16
+MAX_FITNESSES: Final = 16
 """Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
+DASK_WAIT_S: Final = 10
+"""Time within which a Dask cluster must have its first worker."""
+CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
-class Key(NamedTuple):
-    """What an evaluation depends on besides the text."""
+class Workers:
+    """An executor, the number of calls that it does at a time, and its errors in plain words."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        n_jobs: int,
+        *,
+        abandon: Callable[[], object] = lambda: None,
+        lost: tuple[type[BaseException], ...] = (BrokenExecutor,),
+    ) -> None:
+        """``abandon`` ends the calls under way; ``lost``: errors of `executor` when its workers die."""
+        self.n_jobs = n_jobs
+        self._executor = executor
+        self._abandon = abandon
+        self._lost = lost
+
+    def results(
+        self, calls: Iterable[Call | None], retry: Callable[[Any], Call | None] = lambda result: None
+    ) -> Iterator[Any]:
+        """Yield the results of calls, in the order in which they are done; raises what a call raises.
+
+        ``calls`` is consumed while workers begin; None among them: there are none until the next result has
+        been taken. ``retry``: the call that takes the place of a result; None: it is one. Raises
+        LearningError when workers die.
+        """
+        pending: set[Future[Any]] = set()
+
+        def done(wait_s: float | None) -> Iterator[Any]:
+            for future in wait(pending, wait_s, FIRST_COMPLETED).done:
+                pending.remove(future)
+                result = future.result()
+                if (call := retry(result)) is None:
+                    yield result
+                else:
+                    pending.add(self._executor.submit(call))
+
+        try:
+            for call in calls:
+                if call is not None:
+                    pending.add(self._executor.submit(call))
+                yield from done(None if call is None else 0.0)
+            while pending:
+                yield from done(None)
+        except self._lost as error:
+            raise LearningError(
+                "a worker process died, perhaps for want of memory: go on from the checkpoint with --resume, "
+                "with fewer --jobs or more memory for each"
+            ) from error
+        finally:
+            if pending:
+                for future in pending:
+                    future.cancel()
+                self._abandon()
+
+
+class SerialExecutor(Executor):
+    """Executor that does each call in this process, when it is submitted."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """A future that is done; raises what `function` raises."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **options))
+        return future
+
+
+@contextmanager
+def workers(jobs: int = 1, backend: str = "processes", scheduler: str | None = None) -> Iterator[Workers]:
+    """Workers for an `Evaluator`.
+
+    ``jobs``: processes, 1: this one, -1: one per processor; a script that asks for more than one must guard
+    its main part (``if __name__ == "__main__":``). ``backend``: ``processes`` of this machine, or ``dask``
+    with ``scheduler``, the address of a cluster's scheduler. Raises LearningError when the backend or the
+    cluster is not there.
+    """
+    if jobs == 0:
+        raise LearningError(
+            "jobs must be a number of processes from 1 on, or -1 for one per processor; found 0"
+        )
+    if backend not in BACKENDS:
+        raise LearningError(f"there is no backend {backend!r}; there are: {', '.join(BACKENDS)}")
+    if scheduler is not None and backend != "dask":
+        raise LearningError(f"a scheduler address goes with the backend 'dask'; found backend {backend!r}")
+    n_jobs = jobs if jobs > 0 else max(1, processors() + 1 + jobs)
+    if backend == "dask":
+        with _dask_workers(scheduler) as running:
+            yield running
+    elif n_jobs > 1:
+        with _processes(n_jobs) as running:
+            yield running
+    else:
+        yield Workers(SerialExecutor(), 1)
+
+
+def processors() -> int:
+    """Processors that this process may use, a quota of its container included."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA.read_text().split()
+        return max(1, min(count, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or "max": no quota
+        return count
+
+
+@contextmanager
+def _processes(n_jobs: int) -> Iterator[Workers]:
+    context = multiprocessing.get_context("spawn")
+    lifeline, kept_open = context.Pipe(duplex=False)
+    executor = ProcessPoolExecutor(n_jobs, context, _begin_process, (lifeline,))
+    try:
+        yield Workers(executor, n_jobs, abandon=kept_open.close)
+    except BaseException:
+        kept_open.close()  # nobody waits for calls under way
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
+        kept_open.close()
+        lifeline.close()
+
+
+def _begin_process(lifeline: Connection) -> None:
+    """In a new worker: leave Ctrl-C to the parent, and end when the other end of `lifeline` is closed.
+
+    The kernel closes it when the parent is killed, too. Workers would wait forever then, for a lock of the
+    parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(100_000, 50, 50)  # outcomes stay, and collections would look through all of them
+
+    def end_with_parent() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+@contextmanager
+def _dask_workers(scheduler: str | None) -> Iterator[Workers]:
+    client = _dask_client(scheduler)
+    try:
+        client.wait_for_workers(1, timeout=DASK_WAIT_S)
+        lost = importlib.import_module("distributed").KilledWorker, CancelledError
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # a training set
+            yield Workers(client.get_executor(pure=False), sum(client.ncores().values()), lost=lost)
+    except TimeoutError:
+        raise LearningError(
+            f"expected a worker on the cluster of {client.scheduler.address}; found none within "
+            f"{DASK_WAIT_S} s. Start some (docs/learning.md, On a Dask cluster)"
+        ) from None
+    finally:
+        client.close()
+
+
+def _dask_client(scheduler: str | None) -> Any:
+    if scheduler is None:
+        raise LearningError(
+            "the backend 'dask' needs the address of a scheduler, such as tcp://127.0.0.1:8786"
+        )
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise LearningError(
+            "the backend 'dask' needs the package distributed: pip install 'scrapy-gp4c[dask]'"
+        ) from error
+    try:
+        return distributed.Client(scheduler, timeout="10s")
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: certificates, or none
+        reason = str(error).strip().removesuffix(".")
+        raise LearningError(
+            f"no Dask scheduler answers at {scheduler!r}: {reason}. Expected the address that the scheduler "
+            "prints when it starts, and for tls:// its certificates in Dask's configuration "
+            "(docs/learning.md, On a Dask cluster)"
+        ) from error
+
+
+class EvaluationKey(NamedTuple):
+    """All that an evaluation depends on besides the text."""
 
     digest: str
     """Of the training set."""
@@ -55,12 +248,12 @@ class Key(NamedTuple):
     policy: str = TOP_K.text
 
 
-class Task(NamedTuple):
+class EvaluationTask(NamedTuple):
     """Functions to evaluate on one training set."""
 
     number: int
     """Of the training set, for the sender."""
-    key: Key
+    key: EvaluationKey
     functions: dict[str, Expression]
     """By text."""
     per_cycle: bool
@@ -68,114 +261,94 @@ class Task(NamedTuple):
     payload: bytes | None = None
     """The training set; None: the worker should have it."""
     compiled: Path | None = None
-    """Tells, once it is there, that the code is compiled; None: no need to look."""
+    """File that is there once the code is compiled; None: no need to look."""
 
 
-Request = tuple[int, Mapping[str, Expression]]
-"""Number of a training set, and functions to evaluate on it, by text."""
-
-
-class Report(NamedTuple):
-    """A worker's answer."""
+class EvaluationResult(NamedTuple):
+    """Answer of a worker to a task."""
 
     number: int
     """Of the training set, for the sender."""
     answers: dict[str, Outcome] | dict[str, Values] | None
-    """By text; None: the training set is not there."""
+    """By text; None: the worker lacks the training set."""
     replays: int = 0
     """Functions that were replayed: of those that rank alike, one."""
     replay_s: float = 0.0
     """Processor time of scoring and replaying, in seconds."""
-    task: Task | None = None
-    """What lacks its training set."""
+    task: EvaluationTask | None = None
+    """The task, where its training set is lacking."""
 
 
-_FITNESSES: Final[dict[Key, TextFitness]] = {}
+EvaluationRequest = tuple[int, Mapping[str, Expression]]
+"""Number of a training set, and functions to evaluate on it, by text."""
+
+_FITNESSES: Final[dict[EvaluationKey, TextFitness]] = {}
+"""Training sets of this process."""
 
 
-def work(task: Task) -> Report:
+def evaluate_task(task: EvaluationTask) -> EvaluationResult:
     """Evaluate a task in this process."""
     fitness = _FITNESSES.get(task.key)
     if fitness is None:
         if task.payload is None:
-            return Report(task.number, None, task=task)
-        fitness = _keep(task.key, pickle.loads(task.payload))
+            return EvaluationResult(task.number, None, task=task)
+        while len(_FITNESSES) >= MAX_FITNESSES:
+            _FITNESSES.pop(next(iter(_FITNESSES)))
+        key = task.key
+        fitness = TextFitness(pickle.loads(task.payload), load_measure(key.fitness), key.clock, key.policy)
+        fitness = _FITNESSES.setdefault(key, fitness)
     before = fitness.replays, fitness.replay_s
     evaluate = fitness.values if task.per_cycle else fitness.outcomes
     answers = evaluate(task.functions, task.compiled)
-    return Report(task.number, answers, fitness.replays - before[0], fitness.replay_s - before[1])
-
-
-def _work_with(task: Task, payload: bytes | None) -> Report:
-    """`work` where the training set comes beside the task."""
-    return work(task if payload is None else task._replace(payload=payload))
-
-
-def _work_away(task: Task, payload: bytes | None) -> Report:
-    """The same in a process of its own: there Ctrl-C is the parent's business, and garbage rare."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    report = _work_with(task, payload)
-    gc.freeze()  # modules, compiled code and outcomes stay
-    return report
-
-
-def _keep(key: Key, prepared: PreparedHistory) -> TextFitness:
-    while len(_FITNESSES) >= MOST_FITNESSES:
-        _FITNESSES.pop(next(iter(_FITNESSES)))
-    fitness = TextFitness(prepared, load_measure(key.fitness), key.clock, key.policy)
-    return _FITNESSES.setdefault(key, fitness)
+    return EvaluationResult(task.number, answers, fitness.replays - before[0], fitness.replay_s - before[1])
 
 
 class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
     ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
-    reports. ``run_by_run``: while code is compiled, requests do not share tasks.
+    results. ``run_by_run``: while code is compiled, requests do not share tasks.
     """
 
     def __init__(
         self,
-        prepared: Iterable[PreparedHistory],
+        training_sets: Iterable[PreparedHistory],
         fitness: str,
         clock: Clock,
-        parallel: LocalPool | DaskPool,
+        parallel: Workers,
         policy: str = TOP_K.text,
         compiled: Path | None = None,
     ) -> None:
-        """Take the training sets, and what runs tasks (see `workers`).
-
-        ``compiled``: see `training.evolution.compiling.compiled_beside`.
-        """
-        payloads = [pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL) for part in prepared]
+        """``compiled``: see `training.evolution.compiling.compiled_beside`."""
+        payloads = [pickle.dumps(one, protocol=pickle.HIGHEST_PROTOCOL) for one in training_sets]
         self._keys = [
-            Key(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
+            EvaluationKey(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads
         ]
         self._payloads = payloads
-        self._parallel = parallel
-        self._jobs = parallel.n_jobs
+        self._workers = parallel
         self._compiled = compiled
         self.run_by_run = compiled is not None
-        self._beginnings = self._jobs
+        self._first_tasks = parallel.n_jobs
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
         self.replay_s = 0.0
 
     def evaluate(
         self,
-        requests: Iterable[Request | None],
+        requests: Iterable[EvaluationRequest | None],
         advance: Callable[[int, int], None] = lambda number, texts: None,
     ) -> None:
         """Evaluate the texts of every request, so that `known` has them all.
 
         ``requests`` is consumed while workers already evaluate what it gave; None among them: there are none
-        until more of those before is known. ``advance`` hears of texts done, those known before included, and
-        of the number of their training set.
+        until more of those before is known. ``advance(number, texts)`` is called with the number of a
+        training set and of its texts that are done, those known before included.
         """
-        for report in self._run(self._tasks(requests, advance)):
-            self.known[report.number].update(report.answers)
-            advance(report.number, len(report.answers))
+        for result in self._run(self._tasks(requests, advance)):
+            self.known[result.number].update(result.answers)
+            advance(result.number, len(result.answers))
 
-    def values(self, requests: Iterable[Request]) -> list[dict[str, Values]]:
+    def values(self, requests: Iterable[EvaluationRequest]) -> list[dict[str, Values]]:
         """Fitness per scored cycle of the functions, by training set and text."""
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
@@ -183,13 +356,13 @@ class Evaluator:
             for number, functions in requests
             for chunk in self._chunks(list(functions.items()))
         )
-        for report in self._run(tasks):
-            values[report.number].update(report.answers)
+        for result in self._run(tasks):
+            values[result.number].update(result.answers)
         return values
 
     def _tasks(
-        self, requests: Iterable[Request | None], advance: Callable[[int, int], None]
-    ) -> Iterator[Task | None]:
+        self, requests: Iterable[EvaluationRequest | None], advance: Callable[[int, int], None]
+    ) -> Iterator[EvaluationTask | None]:
         """Tasks of the texts that are new, from all requests in a row for the same training set."""
         sent: set[tuple[int, str]] = set()
         for number, group in itertools.groupby(requests, lambda request: request[0] if request else None):
@@ -206,89 +379,49 @@ class Evaluator:
                 advance(number, len(functions) - len(new))
                 sent.update((number, text) for text, _ in new)
                 waiting += new
-                if self._is_compiling():  # nothing is shared then: run by run, so that the first is soon told
+                if self._is_compiling():  # nothing is shared then: the first run is soon done
                     for chunk in self._chunks(waiting):
                         yield self._task(number, chunk)
                     waiting = []
-                while len(waiting) >= 2 * MOST_TEXTS:  # what is left makes tasks of equal size
-                    yield self._task(number, waiting[:MOST_TEXTS])
-                    del waiting[:MOST_TEXTS]
+                while len(waiting) >= 2 * MAX_TEXTS:  # fewer make tasks of equal size
+                    yield self._task(number, waiting[:MAX_TEXTS])
+                    del waiting[:MAX_TEXTS]
             for chunk in self._chunks(waiting):
                 yield self._task(number, chunk)
 
-    def _task(self, number: int, chunk: Sequence[tuple[str, Expression]], per_cycle: bool = False) -> Task:
-        self._is_compiling()
-        return Task(number, self._keys[number], dict(chunk), per_cycle, compiled=self._compiled)
+    def _task(
+        self, number: int, chunk: Sequence[tuple[str, Expression]], per_cycle: bool = False
+    ) -> EvaluationTask:
+        payload = None
+        if self._is_compiling() and self._first_tasks:  # so that the first answers come soon
+            self._first_tasks -= 1
+            payload = self._payloads[number]
+        return EvaluationTask(number, self._keys[number], dict(chunk), per_cycle, payload, self._compiled)
 
     def _is_compiling(self) -> bool:
         if self._compiled is not None and self._compiled.exists():
             self._compiled = None  # nor need workers on other machines look for it
         return self._compiled is not None
 
-    def _beginning(self, tasks: Iterable[Task | None]) -> Iterator[Task | None]:
-        """The tasks, while code is compiled the first with their training set: they come back first."""
-        for task in tasks:
-            if self._beginnings and task is not None and task.compiled is not None:
-                self._beginnings -= 1
-                yield task._replace(payload=self._payloads[task.number])
-            else:
-                yield task
-
     def _chunks(self, texts: Sequence[T]) -> Iterator[Sequence[T]]:
-        """What tasks of about equal size are made of, some for every worker."""
+        """Texts of tasks of about equal size, some for every worker."""
         tasks = max(
-            math.ceil(len(texts) / MOST_TEXTS),
-            min(self._jobs, len(texts) // LEAST_TEXTS),
+            math.ceil(len(texts) / MAX_TEXTS),
+            min(self._workers.n_jobs, len(texts) // MIN_TEXTS),
         )
         for task in range(tasks):
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
-    def _missing(self, report: Report) -> bytes | None:
-        """The training set that a worker lacked; None: it had it."""
-        return self._payloads[report.number] if report.answers is None else None
+    def _run(self, tasks: Iterable[EvaluationTask | None]) -> Iterator[Any]:
+        """Yield the results of tasks; those that lack their training set are sent again, with it."""
 
-    def _counted(self, report: Report) -> Report:
-        self.replays += report.replays
-        self.replay_s += report.replay_s
-        return report
+        def with_payload(result: EvaluationResult) -> Call | None:
+            if result.task is None:
+                return None
+            return partial(evaluate_task, result.task._replace(payload=self._payloads[result.number]))
 
-    def _run(self, tasks: Iterable[Task | None]) -> Iterator[Any]:
-        """Run the tasks, those whose training set a worker lacks a second time, with the set."""
-        is_away = isinstance(self._parallel, LocalPool) and self._parallel.has_processes
-        function = _work_away if is_away else _work_with
-        try:
-            yield from map(self._counted, self._parallel.run(function, self._beginning(tasks), self._missing))
-        except BrokenExecutor as error:
-            raise LearningError(
-                "a worker process died, perhaps for want of memory: go on from the checkpoint with --resume, "
-                "with fewer --jobs"
-            ) from error
-
-
-@contextmanager
-def workers(
-    jobs: int = 1, backend: str = "loky", scheduler: str | None = None
-) -> Iterator[LocalPool | DaskPool]:
-    """What runs tasks for an `Evaluator`, with its workers.
-
-    ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``loky`` (processes of this machine)
-    or ``dask`` (with ``scheduler``, the address of a cluster's scheduler). Raises LearningError when the
-    backend or the cluster is not there.
-    """
-    if jobs == 0:
-        raise LearningError(
-            "jobs must be a number of processes from 1 on, or -1 for one per processor; found 0"
-        )
-    if backend not in BACKENDS:
-        raise LearningError(f"there is no backend {backend!r}; there are: {', '.join(BACKENDS)}")
-    if scheduler is not None and backend != "dask":
-        raise LearningError(f"a scheduler address goes with the backend 'dask'; found backend {backend!r}")
-    if backend == "dask":
-        client = dask_client(scheduler)
-        try:
-            yield DaskPool(client)
-        finally:
-            client.close()
-        return
-    with no_word_of_lost_work():
-        yield LocalPool(joblib.effective_n_jobs(jobs))
+        calls = (None if task is None else partial(evaluate_task, task) for task in tasks)
+        for result in self._workers.results(calls, with_payload):
+            self.replays += result.replays
+            self.replay_s += result.replay_s
+            yield result

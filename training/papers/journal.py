@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
@@ -27,7 +27,7 @@ from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
 from training.evolution.score_file import ShowProgress
 from training.evolution.selection import SELECTIONS
-from training.evolution.workers import workers
+from training.evolution.workers import Workers, workers
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
 
@@ -208,7 +208,7 @@ class Experiment:
             time.perf_counter() - started,
         )
 
-    def _learn_all(self, folds: list[PreparedSplit], parallel: Any) -> Iterator[LearnedSet]:
+    def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
         """Learn every combination of fitness and terminals; yield what each selection rule gave.
 
         A combination that is done is read from the directory; one that was interrupted goes on from its
@@ -237,7 +237,7 @@ class Experiment:
         terminals: str,
         folds: list[PreparedSplit],
         checkpoint: Checkpoint,
-        parallel: Any,
+        parallel: Workers,
     ) -> list[LearnedSet]:
         """Learn with one fitness and set of terminals, by every selection rule."""
         states = checkpoint.open(resume=True)
