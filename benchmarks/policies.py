@@ -29,7 +29,7 @@ from benchmarks.replay import BUDGET, synthetic
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
-from scrapy_gp4c.policies.policy import Found, Planned
+from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
@@ -116,7 +116,7 @@ def rounds_s(path: str, policy: str) -> tuple[float, float, float]:
         planned, kinds = chosen.pages, chosen.kinds_of_pages()
         for number in range(1, LATER_ROUNDS + 1):
             outcomes = np.where(generator.random(len(planned)) < 0.2, CHANGED, UNCHANGED).astype(np.uint8)
-            found = Found(planned, outcomes, kinds)
+            found = CycleVisits(planned, outcomes, kinds)
             begun = time.perf_counter()
             chosen = planner.choice(number, len(planned), Planned(planned, kinds), found)
             later.append(time.perf_counter() - begun)

@@ -27,7 +27,7 @@ from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
-from scrapy_gp4c.policies.policy import Found, Planned
+from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -170,7 +170,7 @@ def _visit_all(
         visits = np.concatenate((visits, made))
         planned = None
         if not planner.is_over:
-            planned = planner.plan_next(counts, Planned.of(visits), Found.of(visits))
+            planned = planner.plan_next(counts, Planned.of(visits), CycleVisits.of(visits))
     function = settings.score_function
     record = {
         "cycle": cycle,

@@ -16,7 +16,7 @@ from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Li
 from scrapy_gp4c.page_state.groups import count_changes
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered
-from scrapy_gp4c.policies.policy import Found
+from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups
 
@@ -85,7 +85,7 @@ class Clusters:
             popularity[: len(known)] = known
         return popularity
 
-    def seen_by(self, found: Found) -> Clustered:
+    def seen_by(self, found: CycleVisits) -> Clustered:
         """What a round tells of clusters that has seen these visits of the cycle."""
         return Clustered(self.clusters, self._finished, self._counted(found.pages, found.outcomes))
 

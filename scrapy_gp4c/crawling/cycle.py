@@ -28,7 +28,7 @@ from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
-from scrapy_gp4c.policies.policy import Found
+from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
@@ -109,7 +109,7 @@ class Cycle:
             self.store.commit()  # what a plan has seen must be there after a kill
             visits = self.store.open_visits()
             counts, awaited = self.record["plan"], self._without_outcome > 0
-            planned = self._planner.plan_next(counts, self._plan.planned, Found.of(visits), awaited)
+            planned = self._planner.plan_next(counts, self._plan.planned, CycleVisits.of(visits), awaited)
             if planned is None:
                 return []
             self._write(planned, seen=len(visits))

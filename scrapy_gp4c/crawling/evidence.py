@@ -13,8 +13,8 @@ from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among
 from scrapy_gp4c.page_state.related import Related, RoundState
-from scrapy_gp4c.policies.policy import Block, Found, Pages, Planned
-from scrapy_gp4c.policies.top_k import Few
+from scrapy_gp4c.policies.base import Block, CycleVisits, Pages, Planned
+from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.ranking import spread_rows
 
@@ -35,7 +35,7 @@ class LiveEvidence:
         rankable: npt.NDArray[np.bool_],
         salt: tuple[int, int],
         planned: Planned,
-        found: Found,
+        found: CycleVisits,
         surroundings: Surroundings,
         related: Related,
     ) -> None:
@@ -78,7 +78,7 @@ class LiveEvidence:
             pages, state, draws if isinstance(rows, slice) else Draws(columns["key"][rows], self._salt)
         )
 
-    def few(self) -> Few | None:
+    def spread_sample(self) -> SpreadSample | None:
         """Some of the candidates, from everywhere in the store, as related pages lie close to each other."""
         pages, names = len(self._open), self._surroundings.of_pages
         if pages < FEW_FROM_PAGES or names is None:
@@ -86,7 +86,7 @@ class LiveEvidence:
         some = spread_rows(pages)
         few = some[self._open[some]].astype(np.uint32)
         columns = self._store.columns_of(few, names)
-        return Few(self._block(few, columns, few, slice(None)), len(some) / pages)
+        return SpreadSample(self._block(few, columns, few, slice(None)), len(some) / pages)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         """Tell which of some pages are candidates."""
@@ -100,7 +100,7 @@ class LiveEvidence:
         columns = self._store.columns_of(pages[order])
         return self._block(pages, columns, pages[order], np.argsort(order))
 
-    def visits(self) -> Found:
+    def visits(self) -> CycleVisits:
         """Return the visits that had an outcome when the round was planned."""
         return self._found
 

@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
 from scrapy_gp4c.page_state.outcomes import FIRST, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.page_state.related import RoundState
-from scrapy_gp4c.policies.policy import Found, Planned
+from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.settings import Settings
@@ -97,7 +97,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
         visits = np.concatenate((visits, found))
         planned = None
         if not planner.is_over:
-            planned = planner.plan_next(counts, Planned.of(visits), Found.of(visits))
+            planned = planner.plan_next(counts, Planned.of(visits), CycleVisits.of(visits))
     return Forecast(cycle, rounds, counts, visits)
 
 

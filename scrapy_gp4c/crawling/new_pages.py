@@ -14,7 +14,7 @@ from scrapy_gp4c.crawling.survey import some_columns
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.policies.policy import Pages
+from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore

@@ -32,7 +32,7 @@ from scrapy_gp4c.page_state.claims import KINDS_OF
 from scrapy_gp4c.page_state.columns import Columns, in_panel
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED
 from scrapy_gp4c.page_state.related import RoundColumns, RoundState
-from scrapy_gp4c.policies.policy import Found
+from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt
@@ -84,7 +84,7 @@ def choose(
         columns["group"] = own_pages.state["group"]
         columns = dict(surroundings.columns(columns, shadows["page"]))
     columns |= _growth(pages, shadows["page"], needed)
-    found = Found.of(visits)
+    found = CycleVisits.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     for (score, tie), seen, spent in _rounds(record):
         related = surroundings.seen_by(found.first(seen), spent)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
-from scrapy_gp4c.policies.policy import Pages, Planned
+from scrapy_gp4c.policies.base import Pages, Planned
 from scrapy_gp4c.scoring.ranking import places_in_order
 
 

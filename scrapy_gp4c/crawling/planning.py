@@ -20,8 +20,17 @@ from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
 from scrapy_gp4c.crawling.survey import Survey, some_columns, survey
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.budget import budget_pages
-from scrapy_gp4c.policies.policy import NOBODY, Chosen, Found, Pages, Planned, PolicySettings, Round, choose
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
+    CycleVisits,
+    Pages,
+    Planned,
+    PolicySettings,
+    Round,
+    Selection,
+    budget_pages,
+    choose,
+)
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import PlanCounts
@@ -34,7 +43,7 @@ CHUNK_PAGES: Final = 16_384
 class PlannedRound(NamedTuple):
     """The plan of one round."""
 
-    parts: dict[int, Chosen]
+    parts: dict[int, Selection]
     """Kind of visit -> its pages; the first part is visited first."""
     counts: PlanCounts
     """Of the cycle, this round included."""
@@ -57,7 +66,7 @@ class FirstRound(NamedTuple):
 
     budget: int
     """Visits that the policy may choose in all rounds of the cycle."""
-    hubs: Chosen
+    hubs: Selection
     new: Pages
 
 
@@ -132,7 +141,7 @@ class Planner:
         return self._planned(PlannedRound(parts, counts))
 
     def plan_next(
-        self, counts: PlanCounts, planned: Planned, visits: Found, awaited: bool = False
+        self, counts: PlanCounts, planned: Planned, visits: CycleVisits, awaited: bool = False
     ) -> PlannedRound | None:
         """Plan the round that follows; None: a policy with as many rounds as it takes has nothing now.
 
@@ -169,14 +178,14 @@ class Planner:
         count = getattr(self._policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
-        evidence = self.evidence(0, planned, Found.of(visits))
+        evidence = self.evidence(0, planned, CycleVisits.of(visits))
         return int(count(Round(self._cycle, self.planned_rounds, 0), evidence))
 
-    def first_choice(self) -> Chosen:
+    def first_choice(self) -> Selection:
         """What the policy chooses in round 0."""
         return self.choice(0, 0, UNPLANNED, NOTHING)
 
-    def choice(self, number: int, spent: int, planned: Planned, visits: Found) -> Chosen:
+    def choice(self, number: int, spent: int, planned: Planned, visits: CycleVisits) -> Selection:
         """What the policy chooses in a round.
 
         ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these
@@ -185,7 +194,7 @@ class Planner:
         round = Round(self._cycle, number, max(0, self._first_round().budget - spent))
         return choose(self._policy, round, self.evidence(spent, planned, visits))
 
-    def evidence(self, spent: int, planned: Planned, visits: Found) -> LiveEvidence:
+    def evidence(self, spent: int, planned: Planned, visits: CycleVisits) -> LiveEvidence:
         """What the policy may look at in a round, see `choice`."""
         first = self._first_round()
         hubs = first.hubs.pages
@@ -204,7 +213,7 @@ class Planner:
             known, settings = self._surveyed(), self._settings
             budget = max(0, settings.budget_pages(known.alive) - len(known.due[PANEL]))
             new = first_visits(self._pages, settings, self._cycle, known.due[NEW])
-            hubs = NOBODY
+            hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new)
                 is_open = without_sites_of(self._pages, known.hubs, waiting)
@@ -220,14 +229,14 @@ class Planner:
 
 def best_hubs(
     pages: KnownPages, settings: Settings, cycle: int, is_hub: npt.NDArray[np.bool_], budget: int
-) -> Chosen:
+) -> Selection:
     """The hubs that a cycle visits, best first: the share ``GP4C_DISCOVERY`` of its budget, at least one.
 
     ``is_hub``: ``[P]``; ``budget``: visits of the cycle that the control group leaves. Raises ScoreError.
     """
     wanted = min(budget, budget_pages(settings.discovery, budget)) if settings.discovery else 0
     if wanted < 1 or not is_hub.any():
-        return NOBODY
+        return NOTHING_CHOSEN
     surroundings = Surroundings(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
     related = surroundings.seen_by(NOTHING, spent=0.0)
     salt = settings.seed, cycle
@@ -273,6 +282,6 @@ def has_cut(counts: PlanCounts) -> bool:
     return counts["cuts"] is not None or ranks_all(counts)
 
 
-def _unscored(pages: Sequence[int] | Pages) -> Chosen:
+def _unscored(pages: Sequence[int] | Pages) -> Selection:
     """Pages that no score chose."""
-    return Chosen(np.asarray(pages, np.uint32), np.full(len(pages), np.nan), None)
+    return Selection(np.asarray(pages, np.uint32), np.full(len(pages), np.nan), None)

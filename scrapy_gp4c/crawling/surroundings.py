@@ -25,7 +25,7 @@ from scrapy_gp4c.page_state.groups import (
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.page_state.related import WINDOW_CYCLES, RecentVisits, Related, SiteSums
-from scrapy_gp4c.policies.policy import Found
+from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.scoring import discovery, terminals, weights
 from scrapy_gp4c.store.page_store import SiteTrust
 from scrapy_gp4c.store.records import StoredRequest
@@ -42,7 +42,7 @@ REQUESTS: Final = 4_096
 """Requests in memory at a time, where one of every directory is read."""
 SLICE: Final = 262_144
 """Pages whose numbers are in memory at a time, where the first of every directory is looked for."""
-NOTHING: Final = Found(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+NOTHING: Final = CycleVisits(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 """What a cycle has found before its first visit."""
 
 
@@ -80,7 +80,7 @@ class Surroundings:
         """Whether anything of other pages is read."""
         looks_back = any(name.startswith("surprise") for name in columns)
         self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
-        self._last: tuple[Found, Array] = NOTHING, NO_VISITS
+        self._last: tuple[CycleVisits, Array] = NOTHING, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
         beside = ("group", "last_cycle") if self.is_needed else ()
         self.of_pages = {"key", *beside, *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
@@ -88,7 +88,7 @@ class Surroundings:
         self.clusters = Clusters(store, cycle)
         self._groupings: dict[Name, Grouping] = {}
 
-    def seen_by(self, found: Found, spent: float) -> Related:
+    def seen_by(self, found: CycleVisits, spent: float) -> Related:
         """What a round may read that has seen these visits of the cycle.
 
         ``spent``: share of the cycle's budget that the rounds before have used.
@@ -99,7 +99,7 @@ class Surroundings:
         claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle))
         return Related(known, recent, lambda: self._site_sums, clustered, claims)
 
-    def _recent(self, found: Found) -> RecentVisits:
+    def _recent(self, found: CycleVisits) -> RecentVisits:
         if not self.is_needed:
             return RecentVisits(self._cycle, [])
         if self._last[0] is not found:
@@ -167,7 +167,7 @@ class Surroundings:
         parts = ((number[columns["group"]], columns) for _, columns in self._store.blocks())
         return counts, pages_with_claims(parts, len(keys), self._cycle)
 
-    def _counted(self, found: Found) -> Array:
+    def _counted(self, found: CycleVisits) -> Array:
         """What visits of this cycle tell of groups, as its fold will count them."""
         judged = among(found.outcomes, JUDGED) & (found.pages < self._store.merged_pages)
         pages, outcomes = found.pages[judged], found.outcomes[judged]

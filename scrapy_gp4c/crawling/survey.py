@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.surroundings import KnownPages
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import NEW, PANEL, WARMUP
-from scrapy_gp4c.policies.policy import Pages
+from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 

@@ -1,4 +1,8 @@
-"""The groups of a cycle: which pages each has to choose from, and what its samples have told so far."""
+"""Groups of a cycle's candidates: which pages each has to choose from, and what its samples came to so far.
+
+A page's draw of the cycle says when its turn as a sample comes, the highest first; other draws follow from it
+(`scrapy_gp4c.scoring.draws.Purpose`). So nothing depends on the order in which answers arrive.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,68 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.groupings import (
-    NOWHERE,
-    Grouping,
-    Level,
-    Numbers,
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
+from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, NEIGHBOUR, PANEL, SAMPLE, among
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
+    Block,
+    Bools,
+    Evidence,
+    Floats,
+    Pages,
+    Selection,
+    unscored,
 )
-from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
-from scrapy_gp4c.policies.policy import NOBODY, Block, Evidence, Pages
-from scrapy_gp4c.policies.sampling import Bools, Floats, samples_of
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
 
 Draws = npt.NDArray[np.uint64]
 
-SLICE: Final = 262_144
-"""Pages whose keys are looked at in order at a time."""
+SAMPLES = (SAMPLE, PANEL)
+"""Kinds of visits that tell of other pages: the control group is drawn at random too."""
+
+
+def plan_of(parts: list[tuple[int, Pages]]) -> Selection:
+    """A plan of pages that no score chose: kind and pages, the first to visit first."""
+    if not parts:
+        return NOTHING_CHOSEN
+    kinds = [np.full(len(pages), kind, np.uint8) for kind, pages in parts]
+    return unscored(np.concatenate([pages for _, pages in parts]), np.concatenate(kinds))
+
+
+@dataclass(frozen=True)
+class SampleOutcomes:
+    """Samples whose visits told something."""
+
+    pages: Pages
+    """``[S]``."""
+    changed: Bools
+    """``[S]``."""
+
+
+def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
+    """The samples among the visits from number ``begin`` on.
+
+    A page that is gone and was there before is changed too (Tan et al. 2007, section 3); errors tell nothing.
+    """
+    visits = evidence.visits()
+    wanted = among(visits.kinds[begin:], SAMPLES)
+    pages, outcomes = visits.pages[begin:][wanted], visits.outcomes[begin:][wanted]
+    changed = outcomes == CHANGED
+    gone = np.flatnonzero(outcomes == GONE)
+    if len(gone):
+        changed[gone] = evidence.rows(pages[gone]).state["gone"] == 0
+    informative = among(outcomes, JUDGED) | changed
+    return SampleOutcomes(pages[informative], changed[informative])
 
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The candidates of a cycle, and what its rounds have chosen, by group, in the order of their turns."""
+    """Candidates of a cycle, and pages that its rounds have chosen, by group, in the order of their turns."""
 
     pages: Pages
     """``[P]``."""
@@ -39,14 +80,14 @@ class Members:
     number: Numbers
     """``[G]``: of the group, ascending."""
     drawn: Draws
-    """``[G]``: what decides between equal groups, the smaller first."""
+    """``[G]``: draw that decides between equal groups, the smaller first."""
     value: Floats
-    """``[G]``: mean of what was asked for over the group's pages."""
+    """``[G]``: mean of a value over the group's pages."""
     alone: Pages
     """Pages in no group, in the order of their turns: sampled when all else is done, never followed."""
 
     def sample_pages(self, budget: int) -> int:
-        """`sample_pages` of each group."""
+        """Pages to sample of each group, see `sample_pages`."""
         return sample_pages(budget, len(self.number))
 
     def first(self, group: int, wanted: int | None = None) -> Pages:
@@ -55,7 +96,7 @@ class Members:
         return self.pages[begin : end if wanted is None else min(begin + wanted, end)]
 
     def positions(self, numbers: Numbers) -> Numbers:
-        """Positions of those groups that are among these."""
+        """Positions of groups by their numbers; numbers without members are left out."""
         at = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
         return np.asarray(at[self.number[at] == numbers] if len(self.number) else at[:0])
 
@@ -66,8 +107,8 @@ def sample_pages(budget: int, groups: int) -> int:
 
 
 @runtime_checkable
-class Listing(Protocol):
-    """Evidence that has all pages at hand, and lists those of groups faster than a sort of its blocks."""
+class GroupedEvidence(Protocol):
+    """Evidence that has all pages at hand, and lists the pages of groups faster than a sort of its blocks."""
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
         """The first candidates of every group in the order of their turns: at most so many of each.
@@ -78,114 +119,79 @@ class Listing(Protocol):
 
 def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Members:
     """The groups of a cycle's candidates, with as many pages of each as one by one of all make ``wanted``."""
-    if not isinstance(evidence, Listing):
+    if not isinstance(evidence, GroupedEvidence):
         return members_of(evidence, grouping)
     every, begin = grouping.by_group
-    lone, size = every[: begin[0]], np.diff(begin)
+    ungrouped, size = every[: begin[0]], np.diff(begin)
     most = 1
     while np.minimum(size, most).sum() < min(wanted, begin[-1] - begin[0]):
         most *= 2
     pages, begin, number = evidence.first_of_groups(grouping, most)
     key = drawn_for(evidence.rows(pages[begin[:-1]]).state["draw"], Purpose.GROUP)
-    alone = lone[np.argsort(~evidence.rows(lone).state["draw"])] if len(pages) < wanted else NOBODY.pages
+    alone = NOTHING_CHOSEN.pages
+    if len(pages) < wanted:
+        alone = ungrouped[np.argsort(~evidence.rows(ungrouped).state["draw"])]
     return Members(pages, begin, number, key, np.zeros(len(number)), alone)
 
 
 def members_of(
     evidence: Evidence, grouping: Grouping, value_of: Callable[[Block], Floats] | None = None
 ) -> Members:
-    """Tell the groups of all pages that the cycle may choose, or has chosen."""
-    pages, drawn, values = _pages_to_group(evidence, len(grouping.number), value_of)
+    """The groups of all pages that the cycle may choose, or has chosen."""
+    planned = evidence.rows(np.sort(evidence.planned().pages))
+    value_of = value_of or (lambda block: np.zeros(len(block.pages)))
+    parts = [
+        (block.pages, block.state["draw"], value_of(block))
+        for block in chain(evidence.candidates(), [planned])
+    ]
+    pages, drawn, values = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     number = grouping.number[pages]
-    lone = np.flatnonzero(number == NOWHERE)
-    alone = pages[lone[np.argsort(~drawn[lone])]]
-    if len(lone) or (pages[1:] < pages[:-1]).any():  # sums of values are in the order of pages
-        keep = np.argsort(pages, kind="stable")
-        keep = keep[number[keep] != NOWHERE]
-        pages, drawn, number = pages[keep], drawn[keep], number[keep]
-        values = [one[keep] for one in values]
-    sums = [np.bincount(number, one, grouping.groups) for one in values]
-    del number, values  # the sort of many pages takes the memory
-    order = _by_group(pages, drawn, grouping)
-    pages = pages[order]
-    ordered = grouping.number[pages]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-    begin, groups = np.append(first, len(order)), ordered[first]
-    mean = sums[0][groups] / np.maximum(np.diff(begin), 1) if sums else np.zeros(len(groups))
-    turn = drawn_for(drawn[order[first]], Purpose.GROUP)
-    return Members(pages, begin, groups, turn, mean, alone)
-
-
-def _pages_to_group(
-    evidence: Evidence, most: int, value_of: Callable[[Block], Floats] | None
-) -> tuple[Pages, Draws, list[Floats]]:
-    """All pages, at most so many, that the cycle may choose or has chosen, their draws, and values if wanted.
-
-    In one array each from the beginning: parts of blocks would leave holes that nothing else fits into.
-    """
-    pages, drawn = np.empty(most, np.uint32), np.empty(most, np.uint64)
-    values = [] if value_of is None else [np.empty(most)]
-    count = 0
-    for block in chain(evidence.candidates(), [evidence.rows(np.sort(evidence.planned().pages))]):
-        rows = slice(count, count + len(block.pages))
-        pages[rows], drawn[rows] = block.pages, block.state["draw"]
-        for one in values:
-            assert value_of is not None
-            one[rows] = value_of(block)
-        count = rows.stop
-    return pages[:count], drawn[:count], [one[:count] for one in values]
-
-
-def _by_group(pages: Pages, drawn: Draws, grouping: Grouping) -> Numbers:
-    """Positions by group, the highest draw first; sorting by one number takes a tenth of the time."""
-    bits = max(1, grouping.groups).bit_length()
-    key = grouping.number[pages].view(np.uint64)
-    key <<= np.uint64(64 - bits)
-    turn = ~drawn
-    turn >>= np.uint64(bits)
-    key |= turn
-    del turn
-    order = np.argsort(key)
-    slices = (key[order[start : start + SLICE + 1]] for start in range(0, len(order), SLICE))
-    if any((one[1:] == one[:-1]).any() for one in slices):
-        order = np.lexsort((~drawn, grouping.number[pages]))
-    return np.asarray(order, np.intp)
+    ungrouped = np.flatnonzero(number == NOWHERE)
+    alone = pages[ungrouped[np.argsort(~drawn[ungrouped])]]
+    keep = np.argsort(pages, kind="stable")  # the same sums of values, whatever was planned before
+    keep = keep[number[keep] != NOWHERE]
+    pages, drawn, number, values = pages[keep], drawn[keep], number[keep], values[keep]
+    sums = np.bincount(number, values, grouping.groups)
+    order = np.lexsort((~drawn, number))
+    pages, number = pages[order], number[order]
+    groups, first = np.unique(number, return_index=True)
+    begin = np.append(first, len(order))
+    mean = sums[groups] / np.maximum(np.diff(begin), 1)
+    return Members(pages, begin, groups, drawn_for(drawn[order[first]], Purpose.GROUP), mean, alone)
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """What the samples of groups have told so far; visits to the panel are samples too."""
+class SampleResult:
+    """What the samples of groups came to so far; visits to the control group are samples too."""
 
     sampled: Bools
-    """``[G]``: samples of it were sent."""
-    whole: Bools
-    """``[G]``: and all of them are in."""
+    """``[G]``: samples of the group were sent."""
+    complete: Bools
+    """``[G]``: samples were sent, and all have an outcome."""
     share: Floats
     """``[G]``: changed samples / samples that told something; 0 of none."""
     awaited: int
     """Pages that are left of groups with a sample out: these may turn out to be better than the others."""
 
     @classmethod
-    def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Heard:
-        """Count them."""
+    def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> SampleResult:
+        """Count the samples of each group."""
 
         def count(pages: Pages) -> Numbers:
             return np.bincount(members.positions(grouping.number[pages]), minlength=len(members.number))
 
-        planned, visits, told = evidence.planned(), evidence.visits(), samples_of(evidence)
-        sent, done = (
-            count(planned.pages[planned.kinds == SAMPLE]),
-            count(visits.pages[visits.kinds == SAMPLE]),
-        )
-        share = count(told.pages[told.changed]) / np.maximum(count(told.pages), 1)
-        sampled, whole = sent > 0, (sent > 0) & (done >= sent)
-        left = (np.diff(members.begin) - sent)[sampled & ~whole]
-        return cls(sampled, whole, share, int(left.sum()))
+        planned, visits, outcomes = evidence.planned(), evidence.visits(), samples_of(evidence)
+        sent = count(planned.pages[planned.kinds == SAMPLE])
+        done = count(visits.pages[visits.kinds == SAMPLE])
+        share = count(outcomes.pages[outcomes.changed]) / np.maximum(count(outcomes.pages), 1)
+        sampled, complete = sent > 0, (sent > 0) & (done >= sent)
+        unvisited = (np.diff(members.begin) - sent)[sampled & ~complete]
+        return cls(sampled, complete, share, int(unvisited.sum()))
 
     @property
     def is_all(self) -> bool:
         """Whether no sample is out."""
-        return bool((self.sampled == self.whole).all())
+        return bool((self.sampled == self.complete).all())
 
 
 def followed_groups(evidence: Evidence, level: Level) -> int:
@@ -195,12 +201,12 @@ def followed_groups(evidence: Evidence, level: Level) -> int:
     return len(np.unique(evidence.grouping(level).number[near])) if len(near) else 0
 
 
-def loners(members: Members, most: int, evidence: Evidence) -> Pages:
+def ungrouped_samples(members: Members, most: int, evidence: Evidence) -> Pages:
     """Pages in no group, as samples for want of groups: at most so many."""
-    return members.alone[evidence.may_visit(members.alone)][:most] if most else NOBODY.pages
+    return members.alone[evidence.may_visit(members.alone)][:most] if most else NOTHING_CHOSEN.pages
 
 
-def samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:
+def group_samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:
     """The first ``each`` pages of groups in an order, until ``wanted`` are together; never above ``most``."""
     parts: list[Pages] = []
     count = 0
@@ -212,21 +218,21 @@ def samples(order: Numbers, members: Members, each: int, wanted: int, most: int)
     return parts
 
 
-def rests(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
-    """What is left of groups in an order, at most so many pages.
+def remaining_pages(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
+    """Candidates that are left of groups in an order, at most so many.
 
-    Behind the first group that has any, only what leaves ``spare`` pages for others: it would be fetched even
-    if all of these came first.
+    Behind the first group that has any, only so many as leave ``spare`` pages for others: they would be
+    fetched even if all of these came first.
     """
-    found: list[Pages] = []
+    parts: list[Pages] = []
     for group in order.tolist():
         if not most:
             break
         pages = members.first(group)
         pages = pages[evidence.may_visit(pages)][:most]
-        if found and len(pages) > most - spare:
+        if parts and len(pages) > most - spare:
             break
         if len(pages):
-            found.append(pages)
+            parts.append(pages)
             most -= len(pages)
-    return np.concatenate([*found, NOBODY.pages])
+    return np.concatenate([*parts, NOTHING_CHOSEN.pages])

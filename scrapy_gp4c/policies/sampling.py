@@ -1,70 +1,92 @@
-"""What policies that sample have in common, and the two baselines (Tan et al. 2007, section 6.2).
+"""Policies that sample: the baselines, Algorithms 1 and 2 of Tan et al. 2007, and policies of whole groups.
 
-A page's draw of the cycle says when its turn as a sample comes, the highest first; what else is drawn follows
-from it too (`scrapy_gp4c.scoring.draws.Purpose`). So nothing depends on the order in which answers arrive.
+`Follow` samples pages, and with probability phi fetches pages near a sample (Tan et al. 2007, section 4 says
+what is near). Line 4 of Algorithm 1 is read as a union, and a page is fetched once a cycle. phi is drawn once
+for each sample. ``gsb`` is greedy (Cho & Ntoulas 2002, as Tan et al. 2007, sections 2 and 6.2, have it);
+``groups`` goes from group to group by what is known of their pages (thesis 2.5 on Tan & Mitra 2010).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, PANEL, SAMPLE, among
-from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Evidence, Pages, PolicySettings, Round
-from scrapy_gp4c.policies.top_k import best_candidates
+from scrapy_gp4c.page_state.groupings import Level, Name
+from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
+    Block,
+    Bools,
+    Evidence,
+    Floats,
+    Pages,
+    PolicySettings,
+    Round,
+    Selection,
+    unscored,
+)
+from scrapy_gp4c.policies.members import (
+    Members,
+    SampleOutcomes,
+    SampleResult,
+    followed_groups,
+    group_samples,
+    members_of,
+    plan_of,
+    remaining_pages,
+    samples_of,
+    ungrouped_samples,
+)
+from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.draws import Purpose, drawn_for, uniform
+from scrapy_gp4c.scoring.ranking import in_order
+from scrapy_gp4c.scoring.terminals import Clock
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-
-SAMPLES = (SAMPLE, PANEL)
-"""Kinds of visits that tell of other pages: the panel is drawn at random too."""
+BY_SCORE: Final = "score"
+"""Order of groups by the mean of the score function, instead of a terminal."""
 
 
 def turn(block: Block) -> Floats:
-    """The higher, the earlier a page's turn as a sample comes: the terminal ``random``."""
+    """The terminal ``random``: the higher, the earlier a page's turn as a sample comes."""
     return np.asarray(terminals.TERMINALS["visits"]["random"].formula(block.state, 0))
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Samples whose visits told something."""
+class RandomNodes:
+    """Random node sampling: any pages (Tan et al. 2007, section 6.2)."""
 
-    pages: Pages
-    """``[S]``."""
-    changed: Bools
-    """``[S]``."""
+    settings: PolicySettings
+    name: str = "rns"
+    rounds: int = 1
 
-
-def samples_of(evidence: Evidence, begin: int = 0) -> Sampled:
-    """The samples among the visits from number ``begin`` on.
-
-    That a page is gone which was there before is a change too (section 3); errors tell nothing.
-    """
-    found = evidence.visits()
-    wanted = among(found.kinds[begin:], SAMPLES)
-    pages, outcomes = found.pages[begin:][wanted], found.outcomes[begin:][wanted]
-    changed = outcomes == CHANGED
-    gone = np.flatnonzero(outcomes == GONE)
-    if len(gone):
-        changed[gone] = evidence.rows(pages[gone]).state["gone"] == 0
-    told = among(outcomes, JUDGED) | changed
-    return Sampled(pages[told], changed[told])
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Take the pages whose turn it is."""
+        return plan_of([(SAMPLE, best_candidates(turn, round.remaining, evidence).pages)])
 
 
-def plan_of(parts: list[tuple[int, Pages]]) -> Chosen:
-    """A plan of pages that no score chose: kind and pages, the first first."""
-    parts = [(kind, pages) for kind, pages in parts if len(pages)]
-    if not parts:
-        return NOBODY
-    pages = np.concatenate([pages for _, pages in parts])
-    kinds = np.concatenate([np.full(len(pages), kind, np.uint8) for kind, pages in parts])
-    return Chosen(pages, np.full(len(pages), np.nan), None, kinds)
+@dataclass(frozen=True)
+class RoundRobin:
+    """All pages in turn, in their order, on from the last cycle (Tan et al. 2007, section 6.2)."""
+
+    settings: PolicySettings
+    name: str = "rr"
+    rounds: int = 1
+
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Take the pages that were visited longest ago, in their order."""
+
+        def waiting(block: Block) -> Floats:
+            cycles = (round.cycle - block.state["last_cycle"]).astype(np.float64)
+            return np.asarray(cycles * 2.0**32 - block.pages)
+
+        return unscored(best_candidates(waiting, round.remaining, evidence).pages)
 
 
-class Turns:
+class SampleOrder:
     """The candidates of a cycle in the order of their turns as samples, as far as the budget can go."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
@@ -72,48 +94,257 @@ class Turns:
         self._pages = best_candidates(turn, 2 * remaining, evidence).pages
         self._next = 0
 
-    def take(self, wanted: int, evidence: Evidence, but: Pages) -> Pages:
-        """The next candidates, as far as there are any; ``but``: pages that the plan has already."""
+    def take(self, wanted: int, evidence: Evidence, planned: Pages) -> Pages:
+        """The next candidates, as far as there are any; ``planned``: pages that the plan has already."""
         taken: list[Pages] = []
         while wanted > 0 and self._next < len(self._pages):
             some = self._pages[self._next : self._next + wanted]
             self._next += len(some)
-            free = evidence.may_visit(some)
-            if len(but):
-                free &= ~np.isin(some, but)
-            taken.append(some[free])
+            is_free = evidence.may_visit(some)
+            if len(planned):
+                is_free &= ~np.isin(some, planned)
+            taken.append(some[is_free])
             wanted -= len(taken[-1])
-        return np.concatenate([*taken, NOBODY.pages])
+        return np.concatenate([*taken, NOTHING_CHOSEN.pages])
 
 
-@dataclass(frozen=True)
-class RandomNodes:
-    """Random node sampling: any pages."""
+class FollowParameters(NamedTuple):
+    """Parameters of a policy that follows samples."""
+
+    name: str
+    near: Name
+    """Grouping that says which pages are near."""
+    d: int
+    """How near: 0..d, or d..0 where it is negative."""
+    phi: float | str = "change"
+    """Probability that a sample is followed, or a row of `PHIS`."""
+    gate: bool = False
+    """Whether phi counts for changed samples alone."""
+    clock: Clock = "cycles"
+    """Unit by which phi counts a page's past."""
+    in_flight: int = 16
+    """Samples that are sent before their outcomes act; 1 is Algorithm 1."""
+
+
+def _by_history(terminal: str) -> Callable[[SampleOutcomes, Evidence, int, Clock], Floats]:
+    """Equation 5, with the rate of a terminal after the sample's own outcome, one cycle on."""
+
+    def phi(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
+        before = evidence.rows(samples.pages).state
+        columns = terminals.columns_of((terminal,), clock)
+        state = {name: before[name].copy() for name in dict.fromkeys(("n", "first_cycle", *columns))}
+        terminals.observe(state, samples.changed, cycle)
+        values = terminals.compute((terminal,), state, cycle + 1, clock)[terminal]
+        return np.asarray(values, np.float64)
+
+    return phi
+
+
+def _by_popularity(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
+    """Section 6.2: 1/11 for the least popular pages, to 11/11 for the most popular."""
+    return np.asarray((evidence.popularity()[samples.pages] + 1.0) / 11.0)
+
+
+PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]] = {
+    "change": lambda samples, evidence, cycle, clock: samples.changed.astype(np.float64),
+    "ha": _by_history("nad"),
+    "wha": _by_history("aad"),
+    "pra": _by_popularity,
+}
+"""Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
+BY_HISTORY: Final = ("ha", "wha")
+"""Rows of `PHIS` that look at the past of samples."""
+HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle")
+"""Columns that these may read of samples."""
+
+
+@dataclass
+class Follow:
+    """Samples pages, and follows some of them, until the budget is spent.
+
+    State that it keeps from round to round saves work alone: a new object comes to the same plans.
+    """
 
     settings: PolicySettings
-    name: str = "rns"
-    rounds: int = 1
+    parameters: FollowParameters
+    _order: SampleOrder | None = field(default=None, compare=False)
+    _visits_read: int = field(default=0, compare=False)
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
-        """Take the pages whose turn it is."""
-        chosen = best_candidates(turn, round.remaining, evidence)
-        return plan_of([(SAMPLE, chosen.pages)])
+    @property
+    def name(self) -> str:
+        """Name with all parameters."""
+        _, _, *values = self.parameters
+        named = zip(FollowParameters._fields[2:], values, strict=True)
+        return f"{self.parameters.name}({', '.join(f'{key}={value!r}' for key, value in named)})"
+
+    @property
+    def rounds(self) -> None:
+        """As many as the budget lasts."""
+        return
+
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Fetch pages near the samples that have an outcome, then send the next samples."""
+        if not round.number or self._order is None:
+            self._order, self._visits_read = SampleOrder(evidence, round.remaining), 0
+            self._ask(evidence)
+        near = self._near(round, evidence)
+        wanted = min(self.parameters.in_flight, round.remaining - len(near))
+        return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
+
+    def seeds(self, round: Round, evidence: Evidence) -> int:
+        """How many samples of the cycle so far are followed."""
+        if self.parameters.phi == 0:
+            return 0
+        return int(self.is_followed(samples_of(evidence), round, evidence).sum())
+
+    def _ask(self, evidence: Evidence) -> None:
+        """Ask for all that may be needed, so that groups that are missing are an error at once."""
+        if self.parameters.phi != 0:
+            _ = evidence.grouping(self.parameters.near).by_group  # sorted now: a later round holds up a crawl
+        if self.parameters.phi == "pra":
+            evidence.popularity()
+
+    def _near(self, round: Round, evidence: Evidence) -> Pages:
+        """The pages near those samples that are followed: around the first sample first, nearest first."""
+        samples = samples_of(evidence, self._visits_read)
+        self._visits_read = len(evidence.visits().pages)
+        if not len(samples.pages) or not round.remaining:
+            return NOTHING_CHOSEN.pages
+        followed = self._followed(samples, round, evidence)
+        if not len(followed):
+            return followed
+        grouping = evidence.grouping(self.parameters.near)
+        near: list[Pages] = []
+        budget = round.remaining
+        for page in followed.tolist():
+            for ring in grouping.rings(page, self.parameters.d):
+                pages = ring[evidence.may_visit(ring)]
+                if near and len(pages):
+                    pages = pages[~np.isin(pages, np.concatenate(near))]
+                if len(pages):
+                    drawn = drawn_for(evidence.rows(pages).state["draw"], Purpose.NEIGHBOUR)
+                    near.append(pages[np.argsort(drawn, kind="stable")][:budget])
+                    budget -= len(near[-1])
+                if not budget:
+                    return np.concatenate(near)
+        return np.concatenate([*near, NOTHING_CHOSEN.pages])
+
+    def _followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Pages:
+        """The samples that are followed, in the order of their turns."""
+        followed = self.is_followed(samples, round, evidence)
+        order = np.lexsort((samples.pages, -turn(evidence.rows(samples.pages))))
+        return samples.pages[order[followed[order]]]
+
+    def is_followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Bools:
+        """Whether each sample is followed, ``[S]``."""
+        drawn = drawn_for(evidence.rows(samples.pages).state["draw"], Purpose.FOLLOW)
+        phi = self.parameters.phi
+        if isinstance(phi, str):
+            chance = PHIS[phi](samples, evidence, round.cycle, self.parameters.clock)
+        else:
+            chance = np.full(len(samples.pages), float(phi))
+        followed = np.asarray(uniform(drawn) < chance)
+        return followed & samples.changed if self.parameters.gate else followed
 
 
-@dataclass(frozen=True)
-class RoundRobin:
-    """All pages in turn, in their order, on from the last cycle."""
+class _OfGroups:
+    """A policy that has as many rounds as it takes, and follows whole groups."""
+
+    level: Level
+
+    @property
+    def rounds(self) -> None:
+        """As many as the budget lasts, and all samples take."""
+        return
+
+    def seeds(self, round: Round, evidence: Evidence) -> int:
+        """How many groups were followed in the cycle so far."""
+        return followed_groups(evidence, self.level)
+
+
+@dataclass
+class Greedy(_OfGroups):
+    """Equal samples of all groups; then whole groups, those with most changed samples first."""
 
     settings: PolicySettings
-    name: str = "rr"
-    rounds: int = 1
+    level: Level = "site"
+    sample: int | None = None
+    _members: Members | None = field(default=None, compare=False)
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
-        """Take the pages that were visited longest ago, in their order."""
+    @property
+    def name(self) -> str:
+        """``gsb`` with all parameters."""
+        return f"gsb(level={self.level!r}, sample={self.sample})"
 
-        def waiting(block: Block) -> Floats:
-            cycles = (round.cycle - block.state["last_cycle"]).astype(np.float64)
-            return np.asarray(cycles * 2.0**32 - block.pages)
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Send the samples; then fetch groups whose samples are in, by how many of these changed."""
+        grouping = evidence.grouping(self.level)
+        if not round.number or self._members is None:
+            self._members = members_of(evidence, grouping)
+        members = self._members
+        if not round.number:
+            order = np.argsort(members.drawn, kind="stable")
+            each = self.sample or members.sample_pages(round.remaining)
+            parts = group_samples(order, members, each, round.remaining, round.remaining)
+            return plan_of([(SAMPLE, pages) for pages in parts])
+        result = SampleResult.of(evidence, grouping, members)
+        order = in_order(result.share, members.drawn)
+        complete = order[result.complete[order]]
+        near = remaining_pages(complete, members, round.remaining, evidence, result.awaited)
+        budget = round.remaining - len(near) if result.is_all else 0
+        return plan_of([(NEIGHBOUR, near), (SAMPLE, ungrouped_samples(members, budget, evidence))])
 
-        chosen = best_candidates(waiting, round.remaining, evidence)
-        return chosen._replace(scores=np.full(len(chosen.pages), np.nan), cut=None)
+
+@dataclass
+class ByGroups(_OfGroups):
+    """Group after group by what is known of their pages: samples, and the rest if enough of these changed."""
+
+    settings: PolicySettings
+    level: Level = "site"
+    order: str = "aad"
+    sample: int | None = None
+    threshold: float = 0.5
+    in_flight: int = 16
+    _members: Members | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """``groups`` with all parameters."""
+        return (
+            f"groups(level={self.level!r}, order={self.order!r}, sample={self.sample}, "
+            f"threshold={self.threshold}, in_flight={self.in_flight})"
+        )
+
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Fetch the rests of groups that passed, then sample the next ones; at last all that is left."""
+        grouping = evidence.grouping(self.level)
+        if not round.number or self._members is None or self._looks_around:
+            self._members = members_of(evidence, grouping, lambda block: self._values(block, round))
+        members, budget = self._members, round.remaining
+        result = SampleResult.of(evidence, grouping, members)
+        order = in_order(members.value, members.drawn)
+        passed = order[(result.complete & (result.share >= self.threshold))[order]]
+        near = remaining_pages(passed, members, budget, evidence)
+        each = self.sample or members.sample_pages(budget + len(evidence.planned().pages))
+        unsampled = order[~result.sampled[order]]
+        samples = group_samples(unsampled, members, each, self.in_flight, budget - len(near))
+        if not len(near) and not samples:
+            order = order[np.argsort(-result.share[order], kind="stable")]
+            complete = order[result.complete[order]]
+            near = remaining_pages(complete, members, budget, evidence, result.awaited)
+            if result.is_all:
+                samples = [ungrouped_samples(members, budget - len(near), evidence)]
+        return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in samples)])
+
+    @property
+    def _looks_around(self) -> bool:
+        """Whether the order may be another in every round."""
+        read = self.settings.score_function.columns if self.order == BY_SCORE else ()
+        return any(name in terminals.ROUND and name != "draw" for name in read)
+
+    def _values(self, block: Block, round: Round) -> Floats:
+        if self.order == BY_SCORE:
+            return scored_by(self.settings, round)(block)
+        clock = self.settings.score_function.clock
+        values = terminals.compute((self.order,), block.state, round.cycle, clock)[self.order]
+        return np.asarray(values, np.float64)

@@ -1,23 +1,31 @@
-"""The policies by name, and reading a policy from its text: ``top_k``, ``rounds(rounds=4)``, a dotted path.
+"""Policies by name, and reading a policy from its text: ``top_k``, ``rounds(rounds=4)``, a dotted path.
 
-A text is parsed with ``ast`` against the table and never executed; what a dotted path names is imported, so
-that one may come from settings and command lines, never from a store.
+A text is parsed with ``ast`` against the table and never executed; a dotted path is imported, so that it may
+come from settings and command lines, never from a store.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
-from scrapy_gp4c.policies.by_groups import BY_SCORE, ByGroups, Greedy
-from scrapy_gp4c.policies.follow import BY_HISTORY, HISTORY_COLUMNS, PHIS, Follow, Following
-from scrapy_gp4c.policies.parameters import Parameter, flag, one_of, share, share_or_one_of, whole
-from scrapy_gp4c.policies.policy import Policy, PolicySettings
+from scrapy_gp4c.policies.base import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
-from scrapy_gp4c.policies.sampling import RandomNodes, RoundRobin
+from scrapy_gp4c.policies.sampling import (
+    BY_HISTORY,
+    BY_SCORE,
+    HISTORY_COLUMNS,
+    PHIS,
+    ByGroups,
+    Follow,
+    FollowParameters,
+    Greedy,
+    RandomNodes,
+    RoundRobin,
+)
 from scrapy_gp4c.policies.top_k import TopK
 from scrapy_gp4c.scoring import discovery, hints, terminals, weights
 from scrapy_gp4c.scoring.functions import NotCallableError, ScoreFunction, is_dotted, load_callable
@@ -26,7 +34,59 @@ DEFAULT: Final = "top_k"
 MAX_LENGTH: Final = 1000
 
 
-class Entry(NamedTuple):
+class Parameter(NamedTuple):
+    """A parameter of a policy."""
+
+    default: object
+    accepts: Callable[[object], bool]
+    expected: str
+    """Accepted values in words."""
+
+
+def whole_number(default: int | None, low: int, high: int) -> Parameter:
+    """A whole number in a range; None too where that is the default."""
+
+    def accepts(value: object) -> bool:
+        if value is None:
+            return default is None
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    nothing = ", or None" if default is None else ""
+    return Parameter(default, accepts, f"a whole number from {low} to {high}{nothing}")
+
+
+def is_share(value: object) -> bool:
+    """Tell whether a value is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def share(default: float) -> Parameter:
+    """A number from 0 to 1."""
+    return Parameter(default, is_share, "a number from 0 to 1")
+
+
+def flag(default: bool) -> Parameter:
+    """True or False."""
+    return Parameter(default, lambda value: isinstance(value, bool), "True or False")
+
+
+def one_of(default: str, names: Sequence[str]) -> Parameter:
+    """One of some names."""
+    known = " or ".join(map(repr, names)) if len(names) < 3 else f"one of {', '.join(map(repr, names))}"
+    return Parameter(default, lambda value: isinstance(value, str) and value in names, known)
+
+
+def share_or_one_of(default: str, names: Sequence[str]) -> Parameter:
+    """A number from 0 to 1, or one of some names."""
+    other = one_of(default, names)
+    return Parameter(
+        default,
+        lambda value: is_share(value) or other.accepts(value),
+        f"a number from 0 to 1, or {other.expected}",
+    )
+
+
+class PolicyEntry(NamedTuple):
     """A policy of the table."""
 
     make: Callable[..., Policy]
@@ -37,48 +97,48 @@ class Entry(NamedTuple):
     scored: bool = False
     """Whether it chooses by a score function."""
     columns: tuple[str, ...] = ()
-    """What it reads of pages by itself."""
+    """Columns of pages that the policy itself reads."""
     near: Name | None = None
     """Grouping that it asks for, whatever its parameters."""
 
 
-ROUNDS: Final = whole(4, 1, 1000)
+ROUNDS: Final = whole_number(4, 1, 1000)
 LEVEL: Final = one_of("site", LEVELS)
-SAMPLE: Final = whole(None, 1, 10**9)
-IN_FLIGHT: Final = whole(16, 1, 10**6)
+SAMPLE: Final = whole_number(None, 1, 10**9)
+IN_FLIGHT: Final = whole_number(16, 1, 10**6)
 TAN: Final = "Tan et al. 2007"
 CHO_NTOULAS: Final = "Cho & Ntoulas 2002"
 
 
-def _following(name: str, near: Name, d: int, meaning: str) -> Entry:
-    def make(settings: PolicySettings, **given: Any) -> Policy:
-        return Follow(settings, Following(name, near, **{"d": d, **given}))
+def _following(name: str, near: Name, d: int, meaning: str) -> PolicyEntry:
+    def make(settings: PolicySettings, **arguments: Any) -> Policy:
+        return Follow(settings, FollowParameters(name, near, **{"d": d, **arguments}))
 
     parameters = {
-        "d": whole(d, -100, 100),
+        "d": whole_number(d, -100, 100),
         "phi": share_or_one_of("change", tuple(PHIS)),
         "gate": flag(False),
         "clock": one_of("cycles", terminals.CLOCKS),
         "in_flight": IN_FLIGHT,
     }
-    return Entry(make, parameters, meaning, TAN, columns=HISTORY_COLUMNS, near=near)
+    return PolicyEntry(make, parameters, meaning, TAN, columns=HISTORY_COLUMNS, near=near)
 
 
-def _rounds(settings: PolicySettings, rounds: int = 4, **given: Any) -> Policy:
-    return Rounds(settings, rounds, **given)
+def _rounds(settings: PolicySettings, rounds: int = 4, **arguments: Any) -> Policy:
+    return Rounds(settings, rounds, **arguments)
 
 
-POLICIES: Final[dict[str, Entry]] = {
-    "top_k": Entry(TopK, {}, "the pages with the highest scores", "Santos et al. 2013", scored=True),
-    "rounds": Entry(
+POLICIES: Final[dict[str, PolicyEntry]] = {
+    "top_k": PolicyEntry(TopK, {}, "the pages with the highest scores", "Santos et al. 2013", scored=True),
+    "rounds": PolicyEntry(
         _rounds,
         {"rounds": ROUNDS, "sample": share(0.0), "level": LEVEL},
         "a sample of all groups, then the highest scores in equal parts, scoring anew before each",
         scored=True,
     ),
-    "rns": Entry(RandomNodes, {}, "random node sampling: any pages", TAN),
-    "rr": Entry(RoundRobin, {}, "round robin: all pages in turn", TAN, columns=("last_cycle",)),
-    "gsb": Entry(
+    "rns": PolicyEntry(RandomNodes, {}, "random node sampling: any pages", TAN),
+    "rr": PolicyEntry(RoundRobin, {}, "round robin: all pages in turn", TAN, columns=("last_cycle",)),
+    "gsb": PolicyEntry(
         Greedy,
         {"level": LEVEL, "sample": SAMPLE},
         "equal samples of all groups, then whole groups, those with most changed samples first",
@@ -87,7 +147,7 @@ POLICIES: Final[dict[str, Entry]] = {
     "lb": _following("lb", "links", 3, "any page; after a change, those that it links to, and its siblings"),
     "db": _following("db", "tree", 1, "any page; after a change, those in directories nearby"),
     "cb": _following("cb", "cluster", 0, "any page; after a change, those in its cluster"),
-    "groups": Entry(
+    "groups": PolicyEntry(
         ByGroups,
         {
             "level": LEVEL,
@@ -104,28 +164,28 @@ POLICIES: Final[dict[str, Entry]] = {
 
 
 class PolicyChoice(NamedTuple):
-    """A policy as it was given, ready to be made."""
+    """A policy that settings name, ready to be made."""
 
     text: str
-    """As given: the cycle's record keeps it."""
+    """The text of the setting, which the cycle's record keeps."""
     make: Callable[[PolicySettings], Policy]
     scored: bool = True
     """Whether it chooses by a score function."""
     columns: tuple[str, ...] | None = None
-    """What it reads of pages besides its score function; None: nobody knows."""
+    """Columns that it reads besides its score function's; None: any may be."""
     near: tuple[Name, ...] = ()
     """Groupings that it asks for; links too where it asks how popular pages are."""
 
 
-def load(given: str, *, trusted: bool = True) -> PolicyChoice:
+def load(value: str, *, trusted: bool = True) -> PolicyChoice:
     """Read a policy's text: a name of `POLICIES`, with arguments if it takes any, or a dotted path.
 
     A dotted path names ``f(PolicySettings) -> Policy``; unless ``trusted`` it is refused. Raises PolicyError
-    that names what was given and what would be accepted.
+    that names the text and all accepted ones.
     """
-    if not isinstance(given, str) or not given.strip() or len(given) > MAX_LENGTH:
-        raise PolicyError(f"a policy is {_accepted()}; found {str(given)[:80]!r}")
-    text = given.strip()
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_LENGTH:
+        raise PolicyError(f"a policy is {_accepted()}; found {str(value)[:80]!r}")
+    text = value.strip()
     if is_dotted(text):
         if not trusted:
             raise PolicyError(f"the policy {text!r} is a dotted path, which only settings may name")
@@ -180,11 +240,11 @@ def parse(text: str, names: Container[str], refused: PolicyError) -> tuple[str, 
     return call.func.id, {str(name): value for name, value in arguments.items()}
 
 
-def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
+def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
     """Whether a policy chooses by score; the columns that it reads itself; the groupings that it asks for."""
     entry = POLICIES[name]
-    columns, order = entry.columns, given.get("order")
-    if "phi" in given and given["phi"] not in BY_HISTORY:
+    columns, order = entry.columns, arguments.get("order")
+    if "phi" in arguments and arguments["phi"] not in BY_HISTORY:
         columns = ()
     if isinstance(order, str) and order != BY_SCORE:
         # By either clock: which one says the score function.
@@ -192,9 +252,9 @@ def _reading(name: str, given: dict[str, object]) -> tuple[bool, tuple[str, ...]
     near: tuple[Name, ...] = ()
     if entry.near is not None:
         near = (entry.near,)
-    elif "level" in given and given.get("sample") != 0:
-        near = (cast(Level, given["level"]),)
-    if given.get("phi") == "pra":
+    elif "level" in arguments and arguments.get("sample") != 0:
+        near = (cast(Level, arguments["level"]),)
+    if arguments.get("phi") == "pra":
         near += () if "links" in near else ("links",)  # popularity is told by them
     return entry.scored or order == BY_SCORE, columns, near
 

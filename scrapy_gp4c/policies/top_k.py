@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import NamedTuple, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from scrapy_gp4c.policies.policy import (
-    NOBODY,
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
     Block,
-    Chosen,
     Cut,
     Evidence,
+    Floats,
     PolicySettings,
     Round,
     Scorer,
+    Selection,
     ranking_of,
 )
 from scrapy_gp4c.scoring.common_subexpressions import StateScores
@@ -30,24 +30,16 @@ class TopK:
     """Spend the whole budget on the pages of the highest score, in one round."""
 
     settings: PolicySettings
+    name: str = "top_k"
+    rounds: int = 1
 
-    @property
-    def name(self) -> str:
-        """``top_k``."""
-        return "top_k"
-
-    @property
-    def rounds(self) -> int:
-        """One."""
-        return 1
-
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
 @dataclass(frozen=True)
-class Scored:
+class CycleScorer:
     """A `Scorer`: a score function in a cycle."""
 
     function: ScoreFunction
@@ -57,50 +49,50 @@ class Scored:
     def _of_states(self) -> StateScores:
         return StateScores(self.function, self.cycle)
 
-    def __call__(self, block: Block) -> npt.NDArray[np.float64]:
+    def __call__(self, block: Block) -> Floats:
         """Scores of the pages of a block, ``[rows]``."""
         return self._of_states(block.state)
 
 
-def scored_by(settings: PolicySettings, round: Round) -> Scored:
+def scored_by(settings: PolicySettings, round: Round) -> CycleScorer:
     """The score function of the settings, in the cycle of a round."""
-    return Scored(settings.score_function, round.cycle)
+    return CycleScorer(settings.score_function, round.cycle)
 
 
-class Few(NamedTuple):
-    """Some of the candidates."""
+class SpreadSample(NamedTuple):
+    """Some of the candidates, spread over the whole store."""
 
     block: Block
     share: float
-    """Of all candidates, about."""
+    """Share of all candidates, about."""
 
 
-class Foretelling(Protocol):
-    """Evidence that has some candidates, from everywhere among them, in much less time than all."""
+class _Sampling(Protocol):
+    """Evidence that reads a sample of its candidates in much less time than all of them."""
 
-    def few(self) -> Few | None:
-        """Tell of some; None where that would not pay."""
+    def spread_sample(self) -> SpreadSample | None:
+        """Return a sample; None where that would not pay."""
 
 
-def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Chosen:
+def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Selection:
     """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
 
-    Where a few candidates can be told before the others, their scores tell where the k best begin, so that
-    most of the others need not be kept for a while; if that was wrong, all are gone through again.
+    Where the evidence has a sample, its scores tell where the k best begin, so that most of the others need
+    not be kept for a while; where that was wrong, all candidates are read again.
     """
     if k <= 0:
-        return NOBODY
+        return NOTHING_CHOSEN
     ranking = ranking_of(evidence)
     if ranking is not None:
         return ranking.best(scores_of, k)
-    few = cast(Foretelling, evidence).few() if hasattr(evidence, "few") else None
-    cut = None if few is None else cut_of_sample(scores_of(few.block), k * few.share)
-    found = _best_from(cut, scores_of, k, evidence)
-    if cut is not None and len(found.pages) < k:
-        found = _best_from(None, scores_of, k, evidence)
-    pages, scores, ties = found
+    sample = cast(_Sampling, evidence).spread_sample() if hasattr(evidence, "spread_sample") else None
+    cut = None if sample is None else cut_of_sample(scores_of(sample.block), k * sample.share)
+    ranked = _best_from(cut, scores_of, k, evidence)
+    if cut is not None and len(ranked.pages) < k:
+        ranked = _best_from(None, scores_of, k, evidence)
+    pages, scores, ties = ranked
     last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
-    return Chosen(np.asarray(pages, np.uint32), scores, last)
+    return Selection(np.asarray(pages, np.uint32), scores, last)
 
 
 def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> Ranked:

@@ -11,7 +11,7 @@ from scrapy.utils.project import data_path
 
 from scrapy_gp4c.errors import Gp4cError, SettingsError
 from scrapy_gp4c.policies import table as policies
-from scrapy_gp4c.policies.budget import budget_pages
+from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.budget import read_budget
+from scrapy_gp4c.policies.base import read_budget
 
 LOADING: Final = (ImportError, AttributeError, NameError)
 """What `load_object` raises for a dotted path that leads nowhere."""

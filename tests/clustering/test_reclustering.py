@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.policies.policy import Chosen
+from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.terminals import compute
@@ -172,7 +172,7 @@ def test_recent_visits_are_counted_by_the_clusters_of_now() -> None:
             assert found[page] == (sum(hits) + 0.1) / (len(hits) + 1)
         pages = rng.permutation(6)[:3].astype(np.uint32)
         outcomes = history.changed[cycle - 1, pages]
-        evidence.visit(Chosen(pages, np.zeros(3), None), outcomes)
+        evidence.visit(Selection(pages, np.zeros(3), None), outcomes)
         log += [(cycle, page, hit) for page, hit in zip(pages.tolist(), outcomes.tolist(), strict=True)]
         evidence.observe()
 

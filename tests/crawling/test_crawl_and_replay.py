@@ -11,7 +11,7 @@ from scrapy import Spider
 
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import Chosen, Evidence, Policy, PolicySettings, Round
+from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, Selection
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.store.opening import open_store
 from tests.support import live_replay
@@ -45,7 +45,7 @@ def replayed(text: str, changed: np.ndarray) -> list[list[set[int]]]:
         def __init__(self, policy: Policy) -> None:
             self.policy, self.name, self.rounds = policy, policy.name, policy.rounds
 
-        def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        def plan(self, round: Round, evidence: Evidence) -> Selection:
             chosen = self.policy.plan(round, evidence)
             assert len(np.unique(chosen.scores)) == len(chosen.scores), "the test wants scores without ties"
             if not round.number:

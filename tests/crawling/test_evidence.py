@@ -17,8 +17,8 @@ from scrapy_gp4c.crawling.evidence import Draws, LiveEvidence
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
-from scrapy_gp4c.policies.policy import Chosen
-from scrapy_gp4c.policies.top_k import Few
+from scrapy_gp4c.policies.base import Selection
+from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -31,7 +31,7 @@ PAGES = 400
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A real store of 400 pages with histories, some asleep, in blocks of 64."""
     rng = np.random.default_rng(3)
-    with Store(Path(tmp_path_factory.mktemp("few"), "store"), sizes=Sizes(block_rows=64)) as store:
+    with Store(Path(tmp_path_factory.mktemp("spread_sample"), "store"), sizes=Sizes(block_rows=64)) as store:
         store.tables.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLE)])
         state = columns.new_columns(np.sort(rng.integers(1, 2**63, PAGES, np.uint64)))
         state["n"][:], state["X"][:] = rng.integers(5, 9, PAGES), rng.integers(0, 3, PAGES)
@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def chosen(store: Store, score_function: str, budget: int, some: npt.NDArray[np.intp] | None) -> Chosen:
+def chosen(store: Store, score_function: str, budget: int, some: npt.NDArray[np.intp] | None) -> Selection:
     """What is chosen where these pages are looked at before the others; None: none are."""
     given_settings = {"GP4C_SCORE_FUNCTION": score_function, "GP4C_BUDGET": budget, "GP4C_SEED": 5}
     with pytest.MonkeyPatch.context() as patch:
@@ -78,9 +78,9 @@ def test_few_are_candidates_and_spare_the_others(store: Store, monkeypatch: pyte
     """Fewer pages draw where some candidates have told of the others."""
     drawn: list[int] = []
     may_be_visited: list[npt.NDArray[np.bool_]] = []
-    few, draws = LiveEvidence.few, Draws.__call__
+    few, draws = LiveEvidence.spread_sample, Draws.__call__
 
-    def told(self: LiveEvidence) -> Few | None:
+    def told(self: LiveEvidence) -> SpreadSample | None:
         found = few(self)
         may_be_visited.extend([] if found is None else [self.may_visit(found.block.pages)])
         return found
@@ -90,7 +90,7 @@ def test_few_are_candidates_and_spare_the_others(store: Store, monkeypatch: pyte
         drawn.append(len(numbers))
         return numbers
 
-    monkeypatch.setattr(LiveEvidence, "few", told)
+    monkeypatch.setattr(LiveEvidence, "spread_sample", told)
     monkeypatch.setattr(Draws, "__call__", counted)
     chosen(store, "t + 0.001 * n", 5, None)
     without = sum(drawn)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.planning import best_hubs
-from scrapy_gp4c.policies.policy import Chosen
+from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from tests.crawling.test_planning import CYCLE, Blocks, Row
@@ -31,7 +31,7 @@ ROWS = st.lists(
 )
 
 
-def hubs_of(rows: list[Row], budget: int, **given_settings: Any) -> Chosen:
+def hubs_of(rows: list[Row], budget: int, **given_settings: Any) -> Selection:
     """The hubs that a cycle visits."""
     loaded = Settings.load(ScrapySettings({f"GP4C_{name}": value for name, value in given_settings.items()}))
     is_hub = np.array([row["hub"] for row in rows], np.bool_)

@@ -20,7 +20,7 @@ from scrapy_gp4c.crawling.begun import as_begun, record_of
 from scrapy_gp4c.crawling.planning import RANKED, Planner
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among
-from scrapy_gp4c.policies.policy import Found, Planned
+from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import open_store
@@ -63,7 +63,7 @@ def check_plans(path: Path, settings: dict[str, Any] = SETTINGS) -> int:
                 number,
                 int(among(kinds[:start], CHOSEN).sum()),
                 Planned(before, kinds[:start]),
-                Found.of(seen),
+                CycleVisits.of(seen),
             )
             rows = slice(start, start + one["planned"])
             own = among(kinds[rows], CHOSEN)

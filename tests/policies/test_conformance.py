@@ -13,7 +13,15 @@ from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import NOBODY, Chosen, Policy, PolicySettings, Round, choose, rounds_of
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
+    Policy,
+    PolicySettings,
+    Round,
+    Selection,
+    choose,
+    rounds_of,
+)
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.terminals import STATE
@@ -52,7 +60,9 @@ def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
     return table.load(text).make(PolicySettings(functions.load(score), seed=1))
 
 
-def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False) -> list[Chosen]:
+def plans(
+    text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False
+) -> list[Selection]:
     """The plans of all rounds of one cycle, each held to the contract."""
     memory = grouped(given, block_rows)
     policy = make(text)
@@ -87,7 +97,7 @@ def grouped(given: dict[str, Any], block_rows: int) -> Memory:
     return memory
 
 
-def same(one: list[Chosen], other: list[Chosen]) -> bool:
+def same(one: list[Selection], other: list[Selection]) -> bool:
     """Tell whether two cycles were planned alike, cuts and scores included."""
     return len(one) == len(other) and all(
         np.array_equal(a.pages, b.pages)
@@ -98,9 +108,9 @@ def same(one: list[Chosen], other: list[Chosen]) -> bool:
     )
 
 
-def visited(chosen: list[Chosen]) -> npt.NDArray[np.uint32]:
+def visited(chosen: list[Selection]) -> npt.NDArray[np.uint32]:
     """All pages of a cycle in the order of the plans."""
-    return np.concatenate([NOBODY.pages, *[plan.pages for plan in chosen]])
+    return np.concatenate([NOTHING_CHOSEN.pages, *[plan.pages for plan in chosen]])
 
 
 @given(text=st.sampled_from(POLICIES), given_=evidence(), share=st.floats(0, 1.2))

@@ -1,9 +1,8 @@
-"""The groups of a cycle: their pages in turn, their values, and what samples have told."""
+"""The groups of a cycle: their pages in turn, their values, and what samples came to."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,16 +10,15 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
-from scrapy_gp4c.policies import members
-from scrapy_gp4c.policies.members import Heard, Members, members_of, rests, samples
-from scrapy_gp4c.policies.policy import Chosen
+from scrapy_gp4c.policies.base import Selection
+from scrapy_gp4c.policies.members import Members, SampleResult, group_samples, members_of, remaining_pages
 from tests.policies.test_sampling import Web, webs
 
 
-def planned(pages: list[int], kind: int) -> Chosen:
+def planned(pages: list[int], kind: int) -> Selection:
     """A plan of some pages of one kind."""
     own = np.array(pages, np.uint32)
-    return Chosen(own, np.full(len(own), np.nan), None, np.full(len(own), kind, np.uint8))
+    return Selection(own, np.full(len(own), np.nan), None, np.full(len(own), kind, np.uint8))
 
 
 @given(web=webs(), taken=st.sets(st.integers(0, 49), max_size=9), seed=st.integers(0, 99))
@@ -43,20 +41,6 @@ def test_members_are_all_pages_by_group_and_turn(web: Web, taken: set[int], seed
         assert found.value[position] == sum(expected[group]) / len(expected[group])
     assert found.positions(np.array([NOWHERE, 7])).tolist() == []
     assert found.positions(found.number).tolist() == list(range(len(expected)))
-
-
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30, unique=True),
-    far=st.sampled_from((1, 2**40)),
-    at_a_time=st.integers(1, 5),
-)
-def test_draws_that_are_near_each_other_decide(rows: list[tuple[int, int]], far: int, at_a_time: int) -> None:
-    """The highest comes first, even if what is sorted by cannot tell two of them apart."""
-    number, drawn = np.array(rows, np.intp).reshape(-1, 2).T
-    pages = np.arange(len(rows), dtype=np.uint32)
-    with patch.object(members, "SLICE", at_a_time):
-        order = members._by_group(pages, drawn.astype(np.uint64) * far, Grouping(number, 3))
-    assert order.tolist() == sorted(pages.tolist(), key=lambda row: (rows[row][0], -rows[row][1]))
 
 
 def some_members(sizes: list[int]) -> Members:
@@ -86,7 +70,7 @@ def test_samples_of_whole_groups_until_enough_are_sent(
     sizes: list[int], each: int, wanted: int, most: int
 ) -> None:
     """Never a group without its sample unless the budget ends in it."""
-    parts = samples(np.arange(len(sizes)), some_members(sizes), each, wanted, most)
+    parts = group_samples(np.arange(len(sizes)), some_members(sizes), each, wanted, most)
     full = [min(each, size) for size in sizes]
     needed = next((at for at in range(len(full) + 1) if sum(full[:at]) >= min(wanted, most)), len(full))
     expected = full[:needed]
@@ -101,16 +85,16 @@ def test_rests_are_what_may_be_visited() -> None:
     memory = web.memory()
     memory.visited = np.array([0, 1, 2, 4], np.uint32)
     members, order = some_members([3, 3, 3]), np.array([0, 1, 2])
-    assert rests(order, members, 9, memory).tolist() == [3, 5, 6, 7, 8]
-    assert rests(order[::-1], members, 4, memory).tolist() == [6, 7, 8, 3]
-    assert rests(order, members, 5, memory, 1).tolist() == [3, 5]
-    assert rests(order, members, 6, memory, 1).tolist() == [3, 5, 6, 7, 8]
-    assert rests(order, members, 2, memory, 9).tolist() == [3, 5], "the best group has its turn at once"
-    assert rests(order, members, 0, memory).tolist() == []
+    assert remaining_pages(order, members, 9, memory).tolist() == [3, 5, 6, 7, 8]
+    assert remaining_pages(order[::-1], members, 4, memory).tolist() == [6, 7, 8, 3]
+    assert remaining_pages(order, members, 5, memory, 1).tolist() == [3, 5]
+    assert remaining_pages(order, members, 6, memory, 1).tolist() == [3, 5, 6, 7, 8]
+    assert remaining_pages(order, members, 2, memory, 9).tolist() == [3, 5]  # at once
+    assert remaining_pages(order, members, 0, memory).tolist() == []
 
 
-def test_what_was_heard_of_groups() -> None:
-    """A group is heard of when all its samples are in; neighbours tell nothing of it."""
+def test_results_of_samples() -> None:
+    """A group is complete when all its samples are in; neighbours tell nothing of it."""
     changed = [True, False, True, True, True, False]
     web = Web(["http://h/"] * 6, [0, 0, 1, 1, 2, 2], [1] * 6, [[]] * 6, changed, [9, 8, 7, 6, 5, 4], [0] * 6)
     memory = web.memory()
@@ -118,19 +102,19 @@ def test_what_was_heard_of_groups() -> None:
     members = members_of(memory, grouping)
     memory.visit(planned([0, 1, 2], SAMPLE))
     memory.visit(planned([4], NEIGHBOUR))
-    heard = Heard.of(memory, grouping, members)
-    assert heard.sampled.tolist() == heard.whole.tolist() == [True, True, False]
-    assert heard.share.tolist() == [0.5, 1.0, 0.0]
-    assert heard.is_all
-    assert heard.awaited == 0
+    result = SampleResult.of(memory, grouping, members)
+    assert result.sampled.tolist() == result.complete.tolist() == [True, True, False]
+    assert result.share.tolist() == [0.5, 1.0, 0.0]
+    assert result.is_all
+    assert result.awaited == 0
     memory.heard = 1  # only page 0 is in
-    heard = Heard.of(memory, grouping, members)
-    assert heard.whole.tolist() == [False, False, False]
-    assert heard.share.tolist() == [1.0, 0.0, 0.0]
-    assert heard.awaited == 1, "page 3: nothing is left of the other group"
-    assert not heard.is_all
+    result = SampleResult.of(memory, grouping, members)
+    assert result.complete.tolist() == [False, False, False]
+    assert result.share.tolist() == [1.0, 0.0, 0.0]
+    assert result.awaited == 1, "page 3: nothing is left of the other group"
+    assert not result.is_all
     memory = web.memory()
     memory.visit(planned([3], NEIGHBOUR))
     memory.visit(planned([2], SAMPLE))
     memory.heard = 1  # the neighbour is in, the sample is not
-    assert Heard.of(memory, grouping, members).whole.tolist() == [False, False, False]
+    assert SampleResult.of(memory, grouping, members).complete.tolist() == [False, False, False]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import PolicySettings, Round
+from scrapy_gp4c.policies.base import PolicySettings, Round
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages

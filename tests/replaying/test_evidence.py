@@ -18,7 +18,7 @@ from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.groups import count_visits, directories
 from scrapy_gp4c.page_state.related import RecentVisits, Related
-from scrapy_gp4c.policies.policy import Chosen, PolicySettings, Round
+from scrapy_gp4c.policies.base import PolicySettings, Round, Selection
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
@@ -112,7 +112,7 @@ def test_a_history_without_names_has_sites_alone():
             run(prepared, f"t * {name}")
 
 
-def test_it_vouches_for_what_it_has_just_ranked_alone():
+def test_it_trusts_what_it_has_just_ranked_alone():
     """Not for a copy, for pages that were written to, or for those of a round before."""
     history = ChangeHistory(changed=np.eye(6, 40, dtype=bool), site=np.zeros(40, np.int32))
     prepared = prepare(history, budget=0.1)
@@ -120,13 +120,13 @@ def test_it_vouches_for_what_it_has_just_ranked_alone():
     scores_of = scored_by(PolicySettings(functions.load("t * X"), 0), Round(3, 0, 4))
     evidence.begin(3, prepared.salts[0])
     chosen = evidence.best(scores_of, 4)
-    assert evidence.vouches_for(chosen)
-    assert not evidence.vouches_for(chosen._replace(pages=chosen.pages[::-1]))
+    assert evidence.trusts(chosen)
+    assert not evidence.trusts(chosen._replace(pages=chosen.pages[::-1]))
     chosen.pages.flags.writeable = True
-    assert not evidence.vouches_for(chosen)
+    assert not evidence.trusts(chosen)
     chosen = evidence.best(scores_of, 4)
     evidence.visit(chosen, np.zeros(4, np.bool_))
-    assert not evidence.vouches_for(chosen)
+    assert not evidence.trusts(chosen)
     assert not evidence.may_visit(chosen.pages).any()
 
 
@@ -164,7 +164,7 @@ def test_clusters_are_told_from_their_visits() -> None:
                 assert values["cluster_recent"][page] == recent
                 assert values["cluster_now"][page] == (sum(now) + recent) / (len(now) + 1)
             found = told.changed[cycle - 1, part]
-            evidence.visit(Chosen(part, np.zeros(2), None), found)
+            evidence.visit(Selection(part, np.zeros(2), None), found)
             log += [(cycle, page, hit) for page, hit in zip(part.tolist(), found.tolist(), strict=True)]
         evidence.observe()
 

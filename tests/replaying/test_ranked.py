@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.policies.policy import Block
+from scrapy_gp4c.policies.base import Block
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.policies.top_k import Scored
+from scrapy_gp4c.policies.top_k import CycleScorer
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.common_subexpressions import Level
 from scrapy_gp4c.scoring.ranking import top_k
@@ -127,7 +127,7 @@ class _Pages:
 def test_from_the_third_round_on_only_what_moves_is_read():
     """The second one puts draws aside, the third reads no page's; a cycle later all is read again."""
     pages, scores = _Pages(1), RoundScores(PAGES)
-    scored = Scored(functions.load("random * X * surprise_site * near"), 4)
+    scored = CycleScorer(functions.load("random * X * surprise_site * near"), 4)
     read = []
     for number in range(4):
         pages.move()
@@ -150,7 +150,7 @@ def test_another_function_is_told_by_itself():
     pages, scores = _Pages(2), RoundScores(PAGES)
     for text in ("t * near", "t * near", "X * near", "random * t", "X * near", "random * t", "t * near"):
         function = functions.load(text)
-        told, _ = pages.told(scores, Scored(function, 4))
+        told, _ = pages.told(scores, CycleScorer(function, 4))
         assert told.tobytes() == function.scores(pages.columns(), 4).tobytes()
     told, _ = pages.told(scores, lambda block: block.state["X"] * 2.0)
     assert told.tolist() == (pages.columns()["X"] * 2.0).tolist()
@@ -172,7 +172,7 @@ def test_another_function_is_told_by_itself():
 def test_pages_that_share_a_part_read_nothing_of_their_own_for_it(text):
     """Scores are those of the function bit for bit; an own state or a directory is told once."""
     pages, scores = _Pages(3), RoundScores(PAGES)
-    scored = Scored(functions.load(text), 4)
+    scored = CycleScorer(functions.load(text), 4)
     told, asked = pages.told(scores, scored)
     assert told.tobytes() == scored.function.scores(pages.columns(), 4).tobytes()
     assert asked <= {"surprise_site", next(iter(pages.columns()))}

@@ -12,7 +12,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.policy import Chosen, Evidence, Policy, PolicySettings, Round
+from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.table import PolicyChoice
 from scrapy_gp4c.scoring import discovery, functions, hints, terminals
 from scrapy_gp4c.scoring.draws import GOLDEN
@@ -63,7 +63,7 @@ class Noting:
         self.policy, self.name, self.rounds = policy, policy.name, policy.rounds
         self.plans, self.columns = plans, columns
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan a round."""
         chosen = self.policy.plan(round, evidence)
         candidates: list[int] = []

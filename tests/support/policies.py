@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
-from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Found, Planned, PolicySettings, Round
+from scrapy_gp4c.policies.base import Block, CycleVisits, Evidence, Planned, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.top_k import TopK, best_candidates, scored_by
 from scrapy_gp4c.scoring.terminals import STATE
 
@@ -27,7 +27,7 @@ class ChangedHosts:
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan one of the two rounds."""
         scores_of = scored_by(self.settings, round)
         if round.number == 0:
@@ -49,7 +49,7 @@ class _Hosts:
             state = {name: block.state[name][rows] for name in (*STATE, "draw")}
             yield Block(block.pages[rows], state, block.ties_of(rows).__getitem__)
 
-    def visits(self) -> Found:
+    def visits(self) -> CycleVisits:
         return self._evidence.visits()
 
 
@@ -67,7 +67,7 @@ class Siblings:
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan one of the four rounds."""
         found = evidence.visits()
         changes = np.bincount(found.changed // HOST_PAGES, minlength=2**12)
@@ -91,10 +91,10 @@ class Broken:
     name = "broken"
     rounds = 1
 
-    def __init__(self, spoil: Callable[[Chosen, Round], Chosen], settings: PolicySettings) -> None:
+    def __init__(self, spoil: Callable[[Selection, Round], Selection], settings: PolicySettings) -> None:
         self._spoil, self._settings = spoil, settings
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan, and spoil the plan."""
         return self._spoil(
             best_candidates(scored_by(self._settings, round), round.remaining, evidence), round
@@ -104,9 +104,9 @@ class Broken:
 def too_many(settings: PolicySettings) -> Broken:
     """Chooses more than the budget has left."""
 
-    def spoil(chosen: Chosen, round: Round) -> Chosen:
+    def spoil(chosen: Selection, round: Round) -> Selection:
         pages = np.arange(round.remaining + 1, dtype=np.uint32)
-        return Chosen(pages, np.zeros(len(pages)), None)
+        return Selection(pages, np.zeros(len(pages)), None)
 
     return Broken(spoil, settings)
 
@@ -116,7 +116,7 @@ class TooManyLater(ChangedHosts):
 
     name = "too_many_later"
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan the first round as it should be."""
         return (
             too_many(self.settings).plan(round, evidence) if round.number else super().plan(round, evidence)
@@ -151,7 +151,7 @@ class Memory:
         self.heard: int | None = None
         """Visits whose outcomes are known; None: all."""
 
-    def visit(self, chosen: Chosen) -> None:
+    def visit(self, chosen: Selection) -> None:
         """Make the visits of a round."""
         self.visited = np.concatenate((self.visited, chosen.pages))
         self.kinds = np.concatenate((self.kinds, chosen.kinds_of_pages()))
@@ -173,10 +173,10 @@ class Memory:
         state = {name: column[pages] for name, column in self.state.items()}
         return Block(pages, {**state, "draw": self.draws[pages]}, self.draws[pages].__getitem__)
 
-    def visits(self) -> Found:
+    def visits(self) -> CycleVisits:
         """Return the visits so far."""
         outcomes = np.where(self.changed[self.visited], np.uint8(CHANGED), np.uint8(UNCHANGED))
-        return Found(self.visited, outcomes, self.planned().kinds).first(
+        return CycleVisits(self.visited, outcomes, self.planned().kinds).first(
             len(self.visited) if self.heard is None else self.heard
         )
 

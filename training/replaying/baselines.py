@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import lambertw
 
-from scrapy_gp4c.policies.policy import Block, Chosen, Evidence, Policy, Round
+from scrapy_gp4c.policies.base import Block, Evidence, Policy, Round, Selection
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring import rates, terminals
 from training.replaying.prepared import PreparedHistory
@@ -138,7 +138,7 @@ class _Overdue:
         everything = terminals.new_state(pages)
         self.state = {column: everything[column] for column in columns}
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Rank by visits due since the last one."""
         due = self.visits_per_cycle() * (round.cycle - self.state["last_cycle"])
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.policies.policy import Pages
+from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import mix
 from scrapy_gp4c.scoring.ranking import best_k

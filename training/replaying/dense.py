@@ -27,21 +27,19 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, PolicyError
 from scrapy_gp4c.page_state.groupings import Grouping
 from scrapy_gp4c.page_state.outcomes import SAMPLE
-from scrapy_gp4c.policies.by_groups import Greedy
-from scrapy_gp4c.policies.follow import Follow
-from scrapy_gp4c.policies.members import sample_pages
-from scrapy_gp4c.policies.policy import (
+from scrapy_gp4c.policies.base import (
     Block,
-    Chosen,
     Evidence,
     Pages,
     Policy,
     PolicySettings,
     Round,
+    Selection,
     choose,
     rounds_of,
 )
-from scrapy_gp4c.policies.sampling import RandomNodes, Sampled
+from scrapy_gp4c.policies.members import SampleOutcomes, sample_pages
+from scrapy_gp4c.policies.sampling import Follow, Greedy, RandomNodes
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -209,7 +207,7 @@ class SampledCycles:
         if found is None:
             return False
         pages, kinds = found
-        chosen = Chosen(pages, np.full(len(pages), np.nan), None, kinds)
+        chosen = Selection(pages, np.full(len(pages), np.nan), None, kinds)
         self._evidence.visit(chosen, missed[pages] > 0)
         return True
 
@@ -295,12 +293,12 @@ class _Follow:
         self._draws = _Draws(evidence)
 
     def __call__(self, round: Round, missed: Missed) -> tuple[Pages, Kinds] | None:
-        following = self._policy.following
+        following = self._policy.parameters
         self._draws.draw()
         turns = self._draws.turns(2 * round.remaining)
         if turns is None:
             return None
-        follows = self._policy.is_followed(Sampled(turns, missed[turns] > 0), round, self._evidence)
+        follows = self._policy.is_followed(SampleOutcomes(turns, missed[turns] > 0), round, self._evidence)
         grouping = self._evidence.grouping(following.near)
         visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
         near, begin, of_group = self._rings
@@ -321,7 +319,7 @@ _RINGS: Final[weakref.WeakKeyDictionary[Grouping, dict[int, Rings | None]]] = we
 
 def _rings_of(policy: Follow, evidence: ReplayEvidence) -> Rings | None:
     """The rings of all groups, made once for each grouping and d; None: too many, or of single pages."""
-    near, d = policy.following.near, policy.following.d
+    near, d = policy.parameters.near, policy.parameters.d
     if near == "links":
         return None
     try:
@@ -446,7 +444,7 @@ class _Oracle:
     name: str = ORACLE
     rounds: int = 1
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         def changed(block: Block) -> Floats:
             return (self.copies.missed[block.pages] > 0).astype(np.float64)
 

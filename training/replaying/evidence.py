@@ -26,7 +26,7 @@ from scrapy_gp4c.page_state.related import (
     SiteSums,
     Sums,
 )
-from scrapy_gp4c.policies.policy import NOBODY, Block, Chosen, Found, Pages, Planned, Scorer
+from scrapy_gp4c.policies.base import NOTHING_CHOSEN, Block, CycleVisits, Pages, Planned, Scorer, Selection
 from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.terminals import Array
@@ -162,8 +162,8 @@ class ReplayEvidence:
         self._drawn = np.empty(prepared.pages, np.uint64)
         self._open = np.ones(prepared.pages, np.bool_)
         self._ranked = RankedPages(prepared, self.states, PageDirectories(self._group, self._directories))
-        self._best = NOBODY
-        self._visits = Found(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
+        self._best = NOTHING_CHOSEN
+        self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
     def _take_clusters(self) -> None:
         """Count by the clusters of now what the last cycles' visits found."""
@@ -237,10 +237,10 @@ class ReplayEvidence:
         pages = self._pages[rows]
         return Block(pages, state, lambda own: self._ranked.ties(pages[own]))
 
-    def best(self, scores_of: Scorer, k: int) -> Chosen:
+    def best(self, scores_of: Scorer, k: int) -> Selection:
         """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
         k = min(k, len(self._pages) - self.visited)
-        self._best = NOBODY
+        self._best = NOTHING_CHOSEN
         if k > 0:
             related = self._related()
             known = Known(
@@ -252,7 +252,7 @@ class ReplayEvidence:
             self._best.pages.flags.writeable = False
         return self._best
 
-    def vouches_for(self, chosen: Chosen) -> bool:
+    def trusts(self, chosen: Selection) -> bool:
         """Whether `best` has just told this, and its pages cannot have been written to."""
         return chosen is self._best and not chosen.pages.flags.writeable
 
@@ -276,7 +276,7 @@ class ReplayEvidence:
         """Return the columns of some pages."""
         return self._block(pages.astype(np.intp), self._related())
 
-    def visits(self) -> Found:
+    def visits(self) -> CycleVisits:
         """Return what the rounds before have found."""
         return self._visits.first(self.visited)
 
@@ -293,15 +293,15 @@ class ReplayEvidence:
         """Return how popular each page is. Raises PolicyError where the history does not tell."""
         return self._neighbours.popularity()
 
-    def visit(self, chosen: Chosen, found: npt.NDArray[np.bool_]) -> None:
+    def visit(self, chosen: Selection, found: npt.NDArray[np.bool_]) -> None:
         """Note the visits of a round."""
         rows = slice(self.visited, self.visited + len(found))
         outcomes = np.where(found, np.uint8(CHANGED), np.uint8(UNCHANGED))
         self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
         self._visits.kinds[rows] = chosen.kinds_of_pages()
         self.visited += len(found)
-        group = self._ranked.visit(chosen.pages, self.vouches_for(chosen))
-        self._best = NOBODY
+        group = self._ranked.visit(chosen.pages, self.trusts(chosen))
+        self._best = NOTHING_CHOSEN
         pages = chosen.pages.astype(np.intp)  # indexing by others takes more than twice as long
         if self._is_related:
             self._window.add(self._group[pages] if group is None else group.astype(np.intp), found)

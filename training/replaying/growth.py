@@ -32,15 +32,15 @@ from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Directories, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, WARMUP
 from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
-from scrapy_gp4c.policies.budget import budget_pages
-from scrapy_gp4c.policies.policy import (
+from scrapy_gp4c.policies.base import (
     Block,
-    Found,
+    CycleVisits,
     Pages,
     Planned,
     Policy,
     PolicySettings,
     Round,
+    budget_pages,
     choose,
     rounds_of,
 )
@@ -310,11 +310,11 @@ class Web:
             rows.astype(np.uint32), state, lambda own: salted_draws(self._keys[rows[own]], self._salt)
         )
 
-    def visits(self) -> Found:
+    def visits(self) -> CycleVisits:
         """Return what the cycle has visited so far."""
         pages = self._told
         kinds = np.concatenate([*self._kinds, np.full(len(self._beside), WARMUP, np.uint8)])
-        return Found(
+        return CycleVisits(
             pages.astype(np.uint32),
             np.where(self._outdated[pages], CHANGED, UNCHANGED).astype(np.uint8),
             kinds[: len(pages)],

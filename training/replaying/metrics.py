@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.policies import budget as budgets
+from scrapy_gp4c.policies import base as policies
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ GAIN_BITS: Final = 42
 
 
 def budget_pages(budget: float, pages: int) -> int:
-    """Visits per cycle, k: `scrapy_gp4c.policies.budget.budget_pages`, at least 1.
+    """Visits per cycle, k: `scrapy_gp4c.policies.base.budget_pages`, at least 1.
 
     Raises HistoryError for what is neither a share in (0, 1] nor a positive count.
     """
@@ -133,13 +133,13 @@ def budget_pages(budget: float, pages: int) -> int:
             f"a budget is a share of the pages (a float above 0, at most 1.0) or a count of pages "
             f"(an int of at least 1); found {budget!r}"
         )
-    return budgets.budget_pages(int(budget) if is_count else float(budget), pages)
+    return policies.budget_pages(int(budget) if is_count else float(budget), pages)
 
 
 def parse_budget(text: str) -> float:
     """``0.05`` is a share of the pages, ``5000`` a count; HistoryError for other text."""
     try:
-        return budgets.read_budget(text)
+        return policies.read_budget(text)
     except ValueError:
         raise HistoryError(
             f"--budget: expected a share such as 0.05 or a count such as 5000; found {text!r}"

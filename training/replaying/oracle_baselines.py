@@ -26,8 +26,8 @@ from scipy.sparse import coo_array
 
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.parameters import share
-from scrapy_gp4c.policies.policy import Chosen, Evidence, Round
+from scrapy_gp4c.policies.base import Evidence, Round, Selection
+from scrapy_gp4c.policies.table import share
 from training.replaying.baselines import Baseline
 from training.replaying.prepared import PreparedHistory
 
@@ -214,10 +214,10 @@ class Timetable:
         self._rows, self._first = rows, first
         self._last = np.zeros(pages, np.int64)
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """The cycle's row."""
         chosen = with_oldest(self._rows[round.cycle - self._first], self._last, round.remaining)
-        return Chosen(chosen.astype(np.uint32), np.full(len(chosen), np.nan), None)
+        return Selection(chosen.astype(np.uint32), np.full(len(chosen), np.nan), None)
 
     def observe(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
         """Note the visits."""

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.policies.policy import Block, Chosen, Cut, Pages, Scorer
-from scrapy_gp4c.policies.top_k import Scored
+from scrapy_gp4c.policies.base import Block, Cut, Pages, Scorer, Selection
+from scrapy_gp4c.policies.top_k import CycleScorer
 from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -128,7 +128,7 @@ class RoundScores:
 
     def parts_of(self, scores_of: Scorer) -> Divided | None:
         """The parts of a score function; None: there are none."""
-        if not isinstance(scores_of, Scored):
+        if not isinstance(scores_of, CycleScorer):
             return None
         if scores_of.function is not self._function:
             self._function, self._divided = scores_of.function, divided(scores_of.function)
@@ -280,20 +280,21 @@ class RankedPages:
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
-    def best(self, scores_of: Scorer, k: int, known: Known) -> Chosen:
+    def best(self, scores_of: Scorer, k: int, known: Known) -> Selection:
         """The k best of the pages that are not visited, at least one, best first."""
         parts = self._scores.parts_of(scores_of)
         if parts is not None and parts.is_shared and len(self._states.number) >= MANY:
             if self._buckets is None:
                 self._buckets = self._gathered()
                 self._buckets.visit(known.visited, False)
-            chosen, scores, tie = self._best_buckets(self._buckets, cast(Scored, scores_of).cycle, k, known)
+            cycle = cast(CycleScorer, scores_of).cycle
+            chosen, scores, tie = self._best_buckets(self._buckets, cycle, k, known)
         else:
             every = self._of_pages(scores_of, known)
             every[known.visited] = -np.inf
             chosen = self._selection.best(every, k, self.ties)
             scores, tie = every[chosen], int(self.ties(chosen[-1:])[0])
-        return Chosen(chosen, scores, Cut(float(scores[-1]), tie))
+        return Selection(chosen, scores, Cut(float(scores[-1]), tie))
 
     def _best_buckets(self, buckets: Buckets, cycle: int, k: int, known: Known) -> tuple[Pages, Floats, int]:
         shared = self._shared(buckets.own, buckets.directory, known)
@@ -304,7 +305,7 @@ class RankedPages:
     def _of_pages(self, scores_of: Scorer, known: Known) -> Floats:
         """Scores of all pages."""
         pieces = ((rows, known.block_of(rows)) for rows in blocks(len(self._states.number)))
-        if not isinstance(scores_of, Scored) or self._scores.parts_of(scores_of) is None:
+        if not isinstance(scores_of, CycleScorer) or self._scores.parts_of(scores_of) is None:
             return self._scores.of_blocks(scores_of, pieces)
         shared = self._shared(self._states.number, self._group, known)
         return self._scores.tell(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))

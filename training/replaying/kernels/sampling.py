@@ -30,7 +30,7 @@ def draw(salt, drawn):
 
 @njit(cache=True, nogil=True)
 def follow(turns, follows, drawn, places, rings, choices, visits):
-    """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.follow`; returns the number of visits.
+    """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.sampling`; returns the number of visits.
 
     ``turns``: pages in the order of their turns as samples; ``follows``: which of them are followed, bool;
     ``places``: group of each page, pages by group, and where each group begins; ``rings``: groups by
@@ -128,7 +128,7 @@ def earliest(each, drawn, places):
 
 @njit(cache=True, nogil=True)
 def greedy(each, k, drawn, missed, places, visits):
-    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.by_groups`; visits.
+    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.sampling`; visits.
 
     ``each``: pages to sample of a group; ``missed``: changes that the copy of each page has missed;
     ``places``: pages by group, and where each group begins; ``visits``: pages and kinds, written to.

@@ -1,18 +1,24 @@
-"""The driver: every breach of the contract is one error that names policy and breach."""
+"""The driver: every breach of the contract is one error that names policy and breach; and budgets."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import PolicyError, ScoreError
-from scrapy_gp4c.policies.policy import (
-    NOBODY,
-    Chosen,
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
     Evidence,
     PolicySettings,
     Round,
+    Selection,
+    budget_pages,
     choose,
+    read_budget,
 )
 from scrapy_gp4c.scoring import functions
 from tests.support.policies import Broken, Memory, too_many
@@ -30,7 +36,7 @@ def evidence(pages: int = 6, visited: tuple[int, ...] = ()) -> Memory:
 
 def chosen(*pages: int) -> Broken:
     """A policy that always chooses these pages."""
-    plan = Chosen(np.array(pages, np.uint32), np.zeros(len(pages)), None)
+    plan = Selection(np.array(pages, np.uint32), np.zeros(len(pages)), None)
     return Broken(lambda _chosen, _round: plan, SETTINGS)
 
 
@@ -66,7 +72,7 @@ def test_what_a_policy_raises_is_told_as_its_failure() -> None:
         def __init__(self, error: Exception) -> None:
             self.error = error
 
-        def plan(self, round: Round, evidence: Evidence) -> Chosen:
+        def plan(self, round: Round, evidence: Evidence) -> Selection:
             raise self.error
 
     with pytest.raises(PolicyError, match=r"'failing' failed in round 0 of cycle 5: KeyError\('host'\)"):
@@ -77,6 +83,38 @@ def test_what_a_policy_raises_is_told_as_its_failure() -> None:
 
 def test_nothing_may_be_chosen_of_nothing() -> None:
     """A store without pages, a budget that is spent."""
-    assert choose(chosen(), Round(5, 0, 3), evidence(0)) is not NOBODY
+    assert choose(chosen(), Round(5, 0, 3), evidence(0)) is not NOTHING_CHOSEN
     with pytest.raises(PolicyError, match="candidates only; found page 0"):
         choose(chosen(0), Round(5, 0, 3), evidence(0))
+
+
+@given(st.integers(0, 1000), st.integers(0, 10**6))
+def test_a_decimal_share_gives_the_floor_of_the_fraction_that_is_written(
+    thousandths: int, pages: int
+) -> None:
+    """Binary rounding neither costs a page nor gives one; a share above 0 of some pages is one at least."""
+    floor = Fraction(thousandths, 1000) * pages // 1
+    assert budget_pages(thousandths / 1000, pages) == max(floor, int(thousandths > 0 < pages))
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**8))
+def test_a_count_is_capped_by_the_pages_there_are(count: int, pages: int) -> None:
+    """Nobody visits more pages than there are."""
+    assert budget_pages(count, pages) == min(count, pages)
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"), [("5", 5), (" 5 ", 5), ("1", 1), ("1.0", 1.0), ("0.05", 0.05), ("5e-2", 0.05)]
+)
+def test_a_decimal_point_makes_a_share(text: str, budget: float) -> None:
+    """``1`` is one page, ``1.0`` are all."""
+    found = read_budget(text)
+    assert found == budget
+    assert type(found) is type(budget)
+
+
+@pytest.mark.parametrize("text", ["", "5%", "many", "1.0.0"])
+def test_what_is_no_number_is_no_budget(text: str) -> None:
+    """The caller makes its own message of it."""
+    with pytest.raises(ValueError, match="could not convert"):
+        read_budget(text)

@@ -1,4 +1,4 @@
-"""What a policy is, and the one driver that asks it, in a crawl and in a replay.
+"""Contract of a policy, and the one driver that asks it, in a crawl and in a replay.
 
 A policy decides which pages a cycle visits, in one or several rounds: before each, it sees the candidates and
 what the cycle has found so far. Its plan is a pure function of its settings, the round and that evidence, so
@@ -7,6 +7,7 @@ that a killed crawl and a replay come to the same. docs/architecture.md, "The po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple, Protocol, cast
@@ -21,18 +22,42 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import TiesOf
 
 Pages = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+def budget_pages(budget: int | float, pages: int) -> int:
+    """Visits per cycle, k: floor(budget * pages + 1e-9) for a share (float), min(budget, pages) for a count.
+
+    A share above 0 is at least one visit, if there is a page: 5% of 15 pages would visit none for ever.
+    """
+    if isinstance(budget, int):
+        return min(budget, pages)
+    # 29% of 100 pages are 29, although 0.29 * 100 is 28.999999999999996 in floating point.
+    return min(pages, max(math.floor(budget * pages + 1e-9), int(budget > 0.0)))
+
+
+def read_budget(text: str) -> int | float:
+    """A whole number without a decimal point is a count of pages, any other number a share.
+
+    Raises ValueError for a text that is no number; its caller checks the range.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 class PolicySettings(NamedTuple):
-    """What a policy is made from."""
+    """Settings that a policy is made from."""
 
     score_function: ScoreFunction
     seed: int
-    """All random choices follow from it, the cycle and the page."""
+    """All random choices follow from the seed, the cycle and the page."""
 
 
 class Round(NamedTuple):
-    """What is to be planned."""
+    """A round that is to be planned."""
 
     cycle: int
     number: int
@@ -48,13 +73,13 @@ class Block(NamedTuple):
     """``[rows]``."""
     state: Mapping[str, npt.NDArray[Any]]
     """Columns by name, each ``[rows]``, made when asked for: those of `scrapy_gp4c.scoring.terminals.STATE`,
-    and what the round adds, `scrapy_gp4c.scoring.terminals.ROUND`."""
+    and columns that the round adds, `scrapy_gp4c.scoring.terminals.ROUND`."""
     ties_of: TiesOf
-    """Of pages of equal score, the one with the smaller number comes first."""
+    """Numbers of some rows: of pages of equal score, the one with the smaller number comes first."""
 
 
-class Found(NamedTuple):
-    """Visits of this cycle that are over, in order of time."""
+class CycleVisits(NamedTuple):
+    """Visits of the open cycle that are over, in order of time."""
 
     pages: Pages
     """``[visits]``."""
@@ -64,23 +89,27 @@ class Found(NamedTuple):
     """``[visits]``: why each was made, positions in `scrapy_gp4c.page_state.outcomes.KINDS`."""
 
     @classmethod
-    def of(cls, visits: npt.NDArray[Any]) -> Found:
-        """Those of a log, dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
+    def of(cls, visits: npt.NDArray[Any]) -> CycleVisits:
+        """Visits of a log, dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
         page, outcome, kind = (np.ascontiguousarray(visits[name]) for name in ("page", "outcome", "kind"))
         return cls(page, outcome, kind)
 
-    def first(self, visits: int) -> Found:
-        """The first so many."""
-        return Found(self.pages[:visits], self.outcomes[:visits], self.kinds[:visits])
+    def first(self, count: int) -> CycleVisits:
+        """The first visits, so many."""
+        return CycleVisits(self.pages[:count], self.outcomes[:count], self.kinds[:count])
 
     @property
     def changed(self) -> Pages:
-        """Pages that were found changed."""
+        """Pages that had changed."""
         return np.asarray(self.pages[self.outcomes == CHANGED])
 
 
+NO_VISITS_YET = CycleVisits(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+"""Visits of a cycle before its first."""
+
+
 class Planned(NamedTuple):
-    """What the rounds before have chosen, the first first."""
+    """Pages that the earlier rounds of a cycle have planned, in the order of the plan."""
 
     pages: Pages
     """``[rows]``."""
@@ -89,8 +118,12 @@ class Planned(NamedTuple):
 
     @classmethod
     def of(cls, rows: npt.NDArray[Any]) -> Planned:
-        """Those of a plan or log, of any dtype with ``page`` and ``kind``."""
+        """Pages of a plan or log, of any dtype with ``page`` and ``kind``."""
         return cls(*(np.ascontiguousarray(rows[name]) for name in ("page", "kind")))
+
+
+UNPLANNED = Planned(NO_VISITS_YET.pages, NO_VISITS_YET.kinds)
+"""Plan of a cycle before its first round."""
 
 
 class Evidence(Protocol):
@@ -99,112 +132,118 @@ class Evidence(Protocol):
     def candidates(self) -> Iterator[Block]:
         """Yield the pages that may be chosen: none that was planned or visited in this cycle."""
 
-    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+    def may_visit(self, pages: Pages) -> Bools:
         """Tell which of some pages are candidates: ``[rows]``."""
 
     def rows(self, pages: Pages) -> Block:
-        """Return the columns of some known pages, candidates or not, in the order given."""
+        """Return the columns of some known pages, candidates or not, in the order of `pages`."""
 
-    def visits(self) -> Found:
-        """Return what the cycle has found so far."""
+    def visits(self) -> CycleVisits:
+        """Return the cycle's visits so far."""
 
     def planned(self) -> Planned:
-        """Return what the policy's rounds before have chosen in this cycle."""
+        """Return the pages that the policy has chosen in the cycle's earlier rounds."""
 
     def grouping(self, name: Name) -> Grouping:
-        """Return how all pages fall into groups. Raises PolicyError where nobody knows."""
+        """Return how all pages fall into groups. Raises PolicyError where that is not known."""
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return how popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nobody knows."""
+        """Return the popularity of each page, 0 to 10, ``[P]``. Raises PolicyError where it is not known."""
 
 
-Scorer = Callable[[Block], npt.NDArray[np.float64]]
+Scorer = Callable[[Block], Floats]
 """Scores of the pages of a block, finite, ``[rows]``."""
 
 
 class Cut(NamedTuple):
-    """Where a ranking was cut off: score and tie of the last page chosen."""
+    """Score and tie of the last page chosen, where a ranking was cut off."""
 
     score: float
     tie: int
 
 
-class Chosen(NamedTuple):
-    """A round's plan."""
+class Selection(NamedTuple):
+    """Pages that a policy chooses in a round."""
 
     pages: Pages
     """``[rows]``, best first."""
-    scores: npt.NDArray[np.float64]
+    scores: Floats
     """``[rows]``; NaN where a page was not chosen by a score."""
     cut: Cut | None
-    """None: no score divides the chosen from the others, so that the panel cannot speak for the others."""
+    """None: no score divides the selection from the other candidates, so that the control group cannot speak
+    for these."""
     kinds: npt.NDArray[np.uint8] | None = None
     """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
     ranked."""
 
-    def first(self, rows: int) -> Chosen:
-        """The first so many, with the same cut."""
-        kinds = None if self.kinds is None else self.kinds[:rows]
-        return Chosen(self.pages[:rows], self.scores[:rows], self.cut, kinds)
-
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
-        """``[rows]``, whatever `kinds` is."""
+        """Kind of each page, ``[rows]``."""
         return np.full(len(self.pages), RANKED, np.uint8) if self.kinds is None else self.kinds
+
+
+NOTHING_CHOSEN = Selection(np.empty(0, np.uint32), np.empty(0), None)
+
+
+def unscored(pages: Pages, kinds: npt.NDArray[np.uint8] | None = None) -> Selection:
+    """Selection of pages that no score chose."""
+    return Selection(pages, np.full(len(pages), np.nan), None, kinds)
 
 
 class Ranking(Protocol):
     """Evidence that has all pages at hand, and ranks them faster than a pass over its blocks would."""
 
-    def best(self, scores_of: Scorer, k: int) -> Chosen:
+    def best(self, scores_of: Scorer, k: int) -> Selection:
         """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
 
-    def vouches_for(self, chosen: Chosen) -> bool:
-        """Whether this is what `best` has just told, its pages as they were: candidates, each once."""
+    def trusts(self, selection: Selection) -> bool:
+        """Tell whether a selection is the last result of `best`, unchanged: candidates, each once."""
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:
-    """The evidence, if it is a `Ranking`; asked in every round, so without a look at all methods."""
+    """The evidence, if it is a `Ranking`."""
+    # Not isinstance, which looks at all methods of the protocol in every round.
     return cast(Ranking, evidence) if hasattr(evidence, "best") else None
 
 
 class Policy(Protocol):
     """What decides which pages a cycle visits within its budget.
 
-    New pages, those in warm-up and the panel are no policy's affair.
+    New pages, pages in warm-up and the control group are no policy's affair.
     """
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
 
     @property
     def rounds(self) -> int | None:
         """Rounds of a cycle, at least 1; None: until the budget is spent, or all is known and none chosen."""
 
-    def plan(self, round: Round, evidence: Evidence) -> Chosen:
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose at most ``round.remaining`` of the candidates."""
 
 
-NOBODY = Chosen(np.empty(0, np.uint32), np.empty(0), None)
-"""A plan without pages."""
-
-
-def choose(policy: Policy, round: Round, evidence: Evidence) -> Chosen:
-    """Ask a policy for the plan of one round, and hold it to the contract.
+def choose(policy: Policy, round: Round, evidence: Evidence) -> Selection:
+    """Ask a policy for the plan of one round, and check it against the contract.
 
     Raises PolicyError, which names policy and breach, for more pages than the budget has left, a page that is
     no candidate, a page twice, or scores that do not belong to the pages.
     """
     try:
-        chosen = policy.plan(round, evidence)
+        selection = policy.plan(round, evidence)
     except Gp4cError:
         raise
     except Exception as error:
         raise PolicyError(
             f"the policy {policy.name!r} failed in round {round.number} of cycle {round.cycle}: {error!r}"
         ) from error
-    _refuse(policy, round, _breach(chosen, round, evidence))
-    return chosen
+    breach = _breach(selection, round, evidence)
+    if breach is not None:
+        raise PolicyError(
+            f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
+            f"{breach}. Correct the policy, or set GP4C_POLICY to another"
+        )
+    return selection
 
 
 def rounds_of(policy: Policy) -> Iterable[int]:
@@ -212,32 +251,21 @@ def rounds_of(policy: Policy) -> Iterable[int]:
     return count() if policy.rounds is None else range(policy.rounds)
 
 
-def _breach(chosen: Chosen, round: Round, evidence: Evidence) -> str | None:
-    pages = chosen.pages
+def _breach(selection: Selection, round: Round, evidence: Evidence) -> str | None:
+    pages = selection.pages
     ranking = ranking_of(evidence)
-    if ranking is not None and len(pages) <= round.remaining and ranking.vouches_for(chosen):
+    if ranking is not None and len(pages) <= round.remaining and ranking.trusts(selection):
         return None
-    for column, what in ((chosen.scores, "score"), (chosen.kinds, "kind")):
+    for column, what in ((selection.scores, "score"), (selection.kinds, "kind")):
         if column is not None and len(column) != len(pages):
             return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"
     if len(pages) > round.remaining:
         return f"expected at most {round.remaining:,} pages, which the budget has left; found {len(pages):,}"
-    if not len(pages):
-        return None
     strangers = pages[~evidence.may_visit(pages)]
     if len(strangers):
         return f"expected candidates only; found page {strangers[0]}, which is none"
-    chosen_pages = np.zeros(int(pages.max()) + 1, np.bool_)  # sorting takes four times as long
-    chosen_pages[pages] = True
-    if np.count_nonzero(chosen_pages) < len(pages):
-        page = np.argmax(np.bincount(pages) > 1)
-        return f"expected every page once; found page {page} twice"
+    ordered = np.sort(pages)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        return f"expected every page once; found page {twice[0]} twice"
     return None
-
-
-def _refuse(policy: Policy, round: Round, breach: str | None) -> None:
-    if breach is not None:
-        raise PolicyError(
-            f"the policy {policy.name!r} broke its contract in round {round.number} of cycle {round.cycle}: "
-            f"{breach}. Correct the policy, or set GP4C_POLICY to another"
-        )
