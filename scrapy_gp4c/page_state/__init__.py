@@ -1,1 +1,1 @@
-"""What is known of a page in columns, what a visit does to them, and page classes; pure."""
+"""State of pages as columns, what visits do to it, and columns of related pages; pure."""

@@ -1,11 +1,10 @@
 """Blocks of page columns as bytes: every column in as few bytes a page as its values need.
 
-A head tells the pages, and the width of each of `COLUMNS`: that of its numbers; a narrower one, for whole
-numbers none of which is negative; or 0, where all pages have the same. The columns follow, the widest first,
-so that each lies at a multiple of its width, and then the one value of each that has width 0. All is
-little-endian. Nothing here knows LMDB.
-
-Columns that most pages do without: kept block by block beside the others, where any page needs them.
+A head holds the number of pages and the width of each of `COLUMNS`: the width of its dtype; a narrower one,
+for whole numbers none of which is negative; or 0, where all pages have the same value. The columns follow,
+the widest first, so that each lies at a multiple of its width, then one value for each column of width 0. All
+numbers are little-endian. `EXTRAS` are columns that most pages do without: they have a value of their own
+beside the block, where any page needs them. This module does not know LMDB.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _OTHERS: Final = {"i4": "i", "f2": "e", "f8": "d"}
 
 
 class _Field(NamedTuple):
-    """Where the numbers of a column are in a block."""
+    """Position of a column in a block."""
 
     dtype: str
-    """Of the numbers as they are kept."""
+    """Dtype of the numbers in the block."""
     at: int
     step: int
-    """Bytes from one page to the next; 0: one number is that of all."""
+    """Bytes from one page to the next; 0: all pages have the same number."""
     number: struct.Struct
 
 
@@ -52,7 +51,7 @@ class _Layout(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _layout(head: bytes) -> _Layout:
-    """Where the columns of a block are that has this head; raises ValueError for what is none."""
+    """Positions of the columns by the head of a block; raises ValueError for a damaged head."""
     pages, *widths = HEAD.unpack(head)
     at, fields = HEAD.size, dict[int, _Field]()
     for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
@@ -76,7 +75,7 @@ def _layout_of(block: bytes | memoryview) -> _Layout:
 
 
 def _width(numbers: Array) -> int:
-    """Bytes that a page's number of a column needs, 0 where all are the same, bit for bit."""
+    """Bytes that each number of a column needs, 0 where all are the same, bit for bit."""
     whole = numbers.view(f"u{numbers.itemsize}")
     if len(whole) and (whole == whole[0]).all():
         return 0
@@ -100,18 +99,18 @@ def pack(columns: Mapping[str, Array]) -> bytes:
 
 
 def pages_of(block: bytes | memoryview) -> int:
-    """How many pages a block has."""
+    """Number of pages of a block."""
     return _layout_of(block).pages
 
 
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
-    """The numbers of a column as they are kept, on the bytes of the block: one, where all have the same."""
+    """Numbers of a column as views on the block: one number, where all pages have the same."""
     field = layout.fields[_PLACES[name]]
     return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.at)
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
-    """Columns ``[P]`` of a block, read-only, some of them on its bytes."""
+    """Columns ``[P]`` of a block, read-only, some as views on its bytes."""
     layout = _layout_of(block)
     columns: Columns = {}
     for name in names:
@@ -124,7 +123,7 @@ def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Colum
 
 
 def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names: Iterable[str]) -> Columns:
-    """Some of the columns ``[rows]`` of some pages of a block, copied: its bytes may go."""
+    """Columns ``[rows]`` of some pages of a block, copied."""
     layout = _layout_of(block)
     columns: Columns = {}
     for name in names:
@@ -137,7 +136,7 @@ def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names
 
 
 def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:
-    """Some of the columns ``[P]`` of blocks that follow each other, copied: their bytes may go."""
+    """Columns ``[P]`` of consecutive blocks, copied."""
     layouts = [_layout_of(block) for block in blocks]
     ends = np.cumsum([0, *(layout.pages for layout in layouts)]).tolist()
     columns: Columns = {}
@@ -149,27 +148,28 @@ def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Colum
 
 
 def key_at(block: bytes | memoryview, index: int) -> int:
-    """Return the key of one page of a block."""
+    """Key of one page of a block."""
     field = _layout_of(block).fields[_PLACES["key"]]
     key: int = field.number.unpack_from(block, field.at + index * field.step)[0]
     return key
 
 
 def row(block: bytes | memoryview, index: int) -> PageRow:
-    """Return one page of a block: views on all columns would take five times as long."""
+    """One page of a block."""
+    # Views on all columns would take five times as long.
     fields = _layout_of(block).fields
     return PageRow(*[number.unpack_from(block, at + index * step)[0] for _, at, step, number in fields])
 
 
 EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
-"""Column name -> little-endian dtype; 0 where nothing is kept."""
+"""Column name -> little-endian dtype; 0 by default."""
 EXTRA_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in EXTRAS.values())
 
 
 def unpack_extras(kept: bytes | memoryview | None, rows: int) -> Columns:
-    """Columns `EXTRAS`, each ``[rows]``, writable, of what is kept of a block; None: nothing.
+    """Columns `EXTRAS` of a block, each ``[rows]``, writable; ``kept``: their bytes, None: all zeros.
 
-    A block that has grown since is told with zeros for the pages that came later.
+    Pages that were added since the bytes were written have zeros.
     """
     columns = {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}
     if kept is not None:
@@ -179,7 +179,7 @@ def unpack_extras(kept: bytes | memoryview | None, rows: int) -> Columns:
 
 
 def pack_extras(columns: Mapping[str, Array]) -> bytes:
-    """Bytes of a block's columns `EXTRAS`, each ``[P]``; none where all are 0."""
+    """Bytes of the columns `EXTRAS` of a block, each ``[P]``; no bytes where all are 0."""
     if not any(columns[name].any() for name in EXTRAS):
         return b""
     return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in EXTRAS.items())

@@ -1,14 +1,7 @@
-"""What a cycle learns of pages beside its visits: who found them, and what sites claim of them.
+"""Notes and claims: what a crawl learns of pages besides visits, and how it reaches their columns.
 
-Its fold puts that in their columns.
-
-From what a cycle was told of pages to claims, and from claims to columns: the same in a crawl and a
-replay.
-
-A crawl notes times; the fold compares them with the visits and keeps claims, dtype `CLAIM`. A claim that
-tells nothing new (an old ``lastmod`` read once more) is dropped there.
-
-What the claims of sites add to the odds that their pages changed: the columns `hints` gives a round.
+A crawl notes times, dtype `NOTE`. The fold compares them with the visits and stores claims, dtype `CLAIM`; a
+claim without news (an old ``lastmod`` read once more) is dropped. Crawls and replays share this module.
 """
 
 from __future__ import annotations
@@ -34,14 +27,14 @@ WHAT: Final = (*SET, *KINDS, "weight", "brought")
 weight of a page, or how many pages of other shards it has found; a note holds the position in this tuple. The
 value of a claim is a time, s since 1970, or of a span its s."""
 CLAIM_KINDS: Final = len(KINDS)
-"""How many kinds of claims there are."""
+"""Number of kinds of claims."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
-"""What one note sets for a page."""
+"""A note about one page."""
 NO_NOTES: Final = np.empty(0, NOTE)
 
 
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Set the columns, in place, as notes say; of several for a page the last counts.
+    """Set columns, in place, to the values of notes; the last note of a page counts.
 
     ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
     """
@@ -51,17 +44,17 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
-    """Tell which notes are claims: bool ``[N]``."""
+    """Notes that are claims: bool ``[N]``."""
     return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
 
 
 def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
-    """Tell which notes are weights: bool ``[N]``."""
+    """Notes that are weights: bool ``[N]``."""
     return np.asarray(notes["what"] == WHAT.index("weight"))
 
 
 def weights_said(parts: Iterable[Array]) -> dict[int, float]:
-    """Page -> the weight that notes said last; ``parts``: dtype `NOTE`, in order."""
+    """Page -> weight by the last note of the page; ``parts``: dtype `NOTE`, in order."""
     said: dict[int, float] = {}
     for notes in parts:
         own = notes[of_weights(notes)]
@@ -96,32 +89,32 @@ SPAN_CYCLES: Final = 8
 """Cycles whose mean length says how many of them a span has."""
 
 
-class Told(NamedTuple):
-    """What judged visits tell of claims."""
+class ClaimOutcomes(NamedTuple):
+    """Outcomes of claims by judged visit."""
 
     group: Array
     """Directory of each page, ``[V]``."""
-    told: npt.NDArray[np.int64]
+    outcomes: npt.NDArray[np.int64]
     """``[V, kinds]``, see `hints.tally`."""
 
 
 class Times(NamedTuple):
-    """When things were."""
+    """Times of a cycle and its visits."""
 
     starts_s: Floats
     """``[C]``: begin of each cycle, s since 1970, up to the one that is folded; ascending."""
     visit_s: Floats
-    """``[P]``: time of this cycle's visit that saw the page; NaN: there was none."""
+    """``[P]``: time of this cycle's visit of the page; NaN: not visited."""
 
 
 def ascending(starts_s: list[float | None]) -> Floats:
-    """Begins of cycles in order, whatever clocks said; one that nobody knows was that of the cycle before."""
+    """Begins of cycles, made ascending; an unknown one is that of the cycle before."""
     known = np.array([-np.inf if one is None else one for one in starts_s], np.float64)
     return np.maximum.accumulate(known)
 
 
 def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Claims that notes of the open cycle come to, dtype `CLAIM`: those that tell anything new.
+    """Claims from the notes of the open cycle, without those that bring nothing new: dtype `CLAIM`.
 
     ``notes``: dtype `NOTE`, of pages with the rows ``rows``; ``columns``: of all pages of a block, ``[P]``,
     as before the cycle's visits.
@@ -163,21 +156,20 @@ def _cycle_s(starts_s: Floats) -> float:
 
 
 def _is_new(found: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.NDArray[np.bool_]:
-    """Tell the claims that change the columns of their pages."""
+    """Claims that change the columns of their pages."""
     news = np.zeros(len(found), np.bool_)
     for kind in range(len(KINDS)):
-        own = np.flatnonzero(found["kind"] == kind)
-        state = {name: columns[name][row[own]] for name in (*hints.COLUMNS, "last_cycle")}
+        of_kind = np.flatnonzero(found["kind"] == kind)
+        state = {name: columns[name][row[of_kind]] for name in (*hints.COLUMNS, "last_cycle")}
         before = {name: column.copy() for name, column in state.items()}
-        hints.claim(state, np.arange(len(own)), found["kind"][own], found["value"][own])
+        hints.claim(state, np.arange(len(of_kind)), found["kind"][of_kind], found["value"][of_kind])
         for name in hints.COLUMNS:
-            news[own] |= state[name] != before[name]
+            news[of_kind] |= state[name] != before[name]
     return news
 
 
 def seen_after_min(visit_s: Floats, start_s: float) -> Array:
-    """The column ``seen_min`` of visits: rounded up, so that what they have seen is before; float16
-    ``[V]``."""
+    """Column ``seen_min`` of visits, rounded up to float16: ``[V]``."""
     after_min = np.clip((visit_s - start_s) / 60.0, 0.0, 65_000.0)
     rounded = after_min.astype(np.float16)
     low = rounded.astype(np.float64) < after_min
@@ -187,22 +179,22 @@ def seen_after_min(visit_s: Floats, start_s: float) -> Array:
 
 def before_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int
-) -> Told:
-    """Do to the columns, in place, what the claims did that the visits of `cycle` could see; what these tell.
+) -> ClaimOutcomes:
+    """Apply the claims that visits of the cycle could see, in place, and return the outcomes of claims.
 
     ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: of the visits, ``[V]``; ``claimed``: dtype
     `CLAIM`, all of the cycle, whose field ``page`` has rows.
     """
     apply_claims(columns, claimed[_could_be_seen(claimed, cycle)])
     judged = among(outcome, JUDGED)
-    told = hints.tally(columns, rows[judged], outcome[judged] == CHANGED, cycle)
-    return Told(columns["group"][rows[judged]], told)
+    outcomes = hints.tally(columns, rows[judged], outcome[judged] == CHANGED, cycle)
+    return ClaimOutcomes(columns["group"][rows[judged]], outcomes)
 
 
 def after_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int, seen_min: Array
 ) -> None:
-    """Do to the columns what the visits did to claims, and the claims that they could not see.
+    """Mark claims as seen by the visits, then apply the claims that these could not see, in place.
 
     As `before_visits`, when the visits have dated ``last_cycle``; ``seen_min``: of the visits, ``[V]``.
     """
@@ -216,7 +208,7 @@ def _could_be_seen(claimed: Array, cycle: int) -> npt.NDArray[np.bool_]:
 
 
 def apply_claims(columns: Columns, claimed: Array) -> None:
-    """Do to the columns, in place, what claims say; their field ``page`` has rows."""
+    """Apply claims to the columns, in place; their field ``page`` has rows."""
     if len(claimed):
         hints.claim(
             columns, claimed["page"].astype(np.intp), claimed["kind"].astype(np.intp), claimed["value"]
@@ -224,7 +216,7 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
 
 
 def renumbered(kind: Array, value: Array, cycles: int) -> Array:
-    """Values of claims, ``[C]``, where all cycles have numbers lower by so much; spans stay as they are."""
+    """Values of claims, ``[C]``, when cycles are renumbered lower by ``cycles``; spans stay."""
     return np.asarray(value - cycles * (kind < len(CLAIMED)))
 
 
@@ -232,11 +224,11 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
     "hint_listed": hints.LISTED,
     "hint_span": (hints.EXPIRES, hints.CHANGEFREQ),
 }
-"""Column of a round -> the kinds of claims that it sums up."""
+"""Column of a round -> kinds of claims that it sums up."""
 
 
 class SiteClaims:
-    """What claims are worth in a cycle, by site."""
+    """Lifts of claims in a cycle, by site."""
 
     def __init__(self, counts: Floats, pages: npt.NDArray[np.int64], cycle: int) -> None:
         """Take what `hints.lifts` takes, for the sites 0..S-1, and the cycle that is planned."""

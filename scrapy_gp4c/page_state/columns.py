@@ -1,9 +1,7 @@
-"""Page columns in blocks, visits and plans as arrays, and what one visit does to a page's columns.
+"""Columns of pages, what a visit does to them, and the stages of pages.
 
 A block holds consecutive pages, 16,384 but for tests, in the columns of `COLUMNS`, each with one entry per
-page, so that those of the last block are simply shorter.
-
-Page classes: what a cycle may do with a page, told by the page's columns alone.
+page; the last block is shorter.
 """
 
 from __future__ import annotations
@@ -66,14 +64,14 @@ class PageRow(NamedTuple):
 
 
 def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
-    """Columns of pages that were never visited, and are in directory 0; ``keys`` uint64 ``[P]``."""
+    """Columns of pages that were never visited, in directory 0; ``keys``: uint64 ``[P]``."""
     columns = {name: np.zeros(len(keys), dtype) for name, dtype in COLUMNS.items()}
     columns["key"][:] = keys
     return columns
 
 
 def read_columns(block: bytes | memoryview, dtypes: Mapping[str, str]) -> Columns:
-    """Columns ``[P]``, one behind the other, as views on their bytes: read-only when these are."""
+    """Columns ``[P]`` of bytes that hold one column behind the other, as views."""
     rows = len(block) // sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
     columns: Columns = {}
     offset = 0
@@ -84,13 +82,13 @@ def read_columns(block: bytes | memoryview, dtypes: Mapping[str, str]) -> Column
 
 
 NEW_ROW: Final = PageRow(*(np.zeros((), dtype).item() for dtype in COLUMNS.values()))
-"""A page that was never visited, but for its key."""
+"""Columns of a page that was never visited; the key is 0."""
 
 
 def apply_visits(
     columns: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int, brought: Array | None = None
 ) -> None:
-    """Do to the columns, in place, what the visits of `cycle` did to their pages.
+    """Update the columns, in place, by the visits of a cycle.
 
     ``columns``: writable, each ``[P]``; ``visits``: dtype `VISIT` ``[V]``, at most one per page;
     ``rows``: ``[V]``, the row of each visit's page; ``brought``: how many new pages each visit
@@ -116,7 +114,7 @@ def apply_visits(
 
 
 def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> None:
-    """Do to the columns of `terminals.STATE`, in place, what visits of `cycle` came to.
+    """Update the columns of `terminals.STATE`, in place, by the outcomes of visits of a cycle.
 
     ``columns``: writable, each ``[P]``; n, last_cycle, and of the others those that the caller needs;
     ``rows``, ``outcome``: of the visits, ``[V]``, at most one per page.
@@ -132,7 +130,7 @@ def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle:
 def observe_growth(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, brought: Array, cycle: int
 ) -> None:
-    """Do to the last of `discovery.COLUMNS`, in place, what visits of `cycle` brought; before `observe`.
+    """Update the columns of discovery, in place, by the new pages that visits found; call before `observe`.
 
     ``columns``, ``rows``, ``outcome``: as for `observe`; ``brought``: new pages by visit, ``[V]``.
     """
@@ -148,7 +146,7 @@ def observe_growth(
 
 
 def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Date a copy that was compared with nothing: the gap before it is one that nobody looked back on."""
+    """Date copies that were compared with nothing: the gap before them counts as unobserved."""
     unjudged = rows[columns["n"][rows] == 0]
     for name in ("first_cycle", "found_cycle"):
         if name in columns:
@@ -164,24 +162,24 @@ Bools = npt.NDArray[np.bool_]
 
 MAX_WAIT_CYCLES: Final = 32
 _WAIT_CYCLES: Final = np.clip(2.0 ** np.arange(-1.0, 255.0), 1, MAX_WAIT_CYCLES).astype(np.int32)
-"""By the number of failures in a row, which is a byte: ``[256]``."""
+"""Waiting time by the number of failures in a row, a byte: ``[256]``."""
 
 
 class Stages(NamedTuple):
-    """How far pages have come, each bool ``[P]``; every page is in exactly one stage."""
+    """Stages of pages, each bool ``[P]``; every page is in exactly one."""
 
     gone: Bools
-    """Not visited any more: ``gone`` so many times in a row."""
+    """Not visited any more after so many ``gone`` outcomes in a row."""
     unfetched: Bools
     """Known, and no visit has brought a copy yet."""
     warming: Bools
-    """Fetched, and still to get the judged visits that every page gets."""
+    """Fetched, with fewer judged visits than the warm-up gives every page."""
     settled: Bools
-    """The score decides."""
+    """Ranked by the score."""
 
 
 def stages(columns: Mapping[str, npt.NDArray[Any]], warmup_visits: int, gone_after: int) -> Stages:
-    """Tell the stage of pages by the columns ``n``, ``has_copy`` and ``gone``, each ``[P]``."""
+    """Stages by the columns ``n``, ``has_copy`` and ``gone``, each ``[P]``."""
     gone = np.asarray(columns["gone"] >= gone_after)
     unfetched = ~gone & is_unfetched(columns["n"], columns["has_copy"])
     warming = ~gone & ~unfetched & (columns["n"] < warmup_visits)
@@ -189,12 +187,12 @@ def stages(columns: Mapping[str, npt.NDArray[Any]], warmup_visits: int, gone_aft
 
 
 def is_unfetched(n: Any, has_copy: Any) -> Any:
-    """Tell whether pages were never fetched: of numbers or arrays."""
+    """Whether pages were never fetched, for numbers or arrays."""
     return (n == 0) & (has_copy == 0)
 
 
 def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
-    """Tell which pages may be visited in `cycle`: bool ``[P]``.
+    """Pages that may be visited in a cycle: bool ``[P]``.
 
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
     attempts, so that dead hosts do not eat the budget.
@@ -207,10 +205,10 @@ def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
 
 
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
-    """Tell which pages are in the panel: bool ``[P]``; ``keys``: uint64 ``[P]``, uniformly distributed.
+    """Pages of the control group: bool ``[P]``; ``keys``: uint64 ``[P]``, uniformly distributed.
 
-    A page's key decides, so that the choice is stable while pages come and go, and a larger share keeps
-    the panel of a smaller one.
+    A page's key decides, so that the choice is stable while pages come and go, and a larger share includes
+    the group of a smaller one.
     """
     if share >= 1.0:
         return np.ones(len(keys), np.bool_)

@@ -1,14 +1,12 @@
-"""Where a page is: its site, the first segments of its path, and its directory.
+"""Groups of pages: sites, path prefixes and directories, and sums over the visits to them.
 
-The directory is the path without its last segment; a slash at the end belongs to that segment, so that
-``/blog/first/`` and ``/blog/second/`` are neighbours. The pages of one script, ``/item?id=1`` and
+The directory of a page is the path without its last segment; a slash at the end belongs to that segment, so
+that ``/blog/first/`` and ``/blog/second/`` are neighbours. The pages of one script, ``/item?id=1`` and
 ``/item?id=2``, share ``item?``. Nothing is decoded, and any text has a place: hostile URLs cost their length.
 
-Groups of pages, and what the visits to them found: sites, path prefixes, directories.
-
-A page keeps the number of its directory. What is kept of a directory is where it is and, for each of the
-last 8 cycles in which it was visited, three sums; those of a site or of the crawl are sums over directories.
-All of them are exact in any order of summation, so that a crawl and a replay come to the same bits.
+A directory has its place and, for each of the last 8 cycles in which it was visited, three sums; those of a
+site or of the crawl are sums over directories. All are exact in any order of summation, so that a crawl and
+a replay come to the same bits.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Place(NamedTuple):
-    """Where a page is; each text is without a leading slash."""
+    """Place of a page; each text is without a leading slash."""
 
     site: str
     directory: str
@@ -45,11 +43,11 @@ class Place(NamedTuple):
 
     @property
     def site_key(self) -> int:
-        """64 bits that tell the site from others."""
+        """Key of the site, 64 bits."""
         return _key(self.site)
 
     def keys(self) -> tuple[int, ...]:
-        """64 bits each that tell directory, site and the three prefixes from others; 0: there is none."""
+        """Keys of directory, site and the three prefixes, 64 bits each; 0: there is none."""
         prefixes = (*self.prefixes, *[None] * PREFIXES)[:PREFIXES]
         return (
             _key(self.site, "\n", self.directory),
@@ -86,7 +84,7 @@ def directory_of(path: str) -> str:
 
 
 def _key(*parts: str) -> int:
-    """Never 0: that is no group."""
+    """Never 0, which means no group."""
     raw = "".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") or 1
 
@@ -94,7 +92,7 @@ def _key(*parts: str) -> int:
 Array = npt.NDArray[Any]
 
 KEPT_CYCLES: Final = 8
-"""Finished cycles of which the visits to groups are kept."""
+"""Finished cycles whose visits to groups are stored."""
 
 GROUP: Final = np.dtype(
     [("key", "<u8"), ("site", "<u8"), *[(f"prefix_{n}", "<u8") for n in range(1, PREFIXES + 1)]]
@@ -108,7 +106,7 @@ GROUP_VISITS: Final = np.dtype(
         ("predicted", "<f8"),  # changes expected, whole units of `scrapy_gp4c.scoring.rates.UNIT`
     ]
 )
-"""What a cycle's visits to one directory found."""
+"""Sums over the visits of a cycle to one directory."""
 NO_VISITS: Final = np.empty(0, GROUP_VISITS)
 
 
@@ -127,23 +125,22 @@ class Directories:
 
 
 def directories(keys_of_sites: Array) -> Directories:
-    """Directories of sites that are told apart by any keys, ``[G]``."""
+    """Directories by the keys of their sites, ``[G]``."""
     keys, number = np.unique(keys_of_sites, return_inverse=True)
     return Directories(number.astype(np.intp, copy=False), len(keys))
 
 
 def count_visits(groups: Array, changed: Array, predicted: Array | None) -> npt.NDArray[Any]:
-    """What judged visits tell of the directories visited: dtype `GROUP_VISITS`, by number.
+    """Sums over judged visits by directory, ascending: dtype `GROUP_VISITS`.
 
-    ``groups``: of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: the probability of that
-    before the visit, ``[V]``; None: nobody asks for it. The one update of groups, as `terminals.observe` is
-    that of pages.
+    ``groups``: directory of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: probability of a
+    change before the visit, ``[V]``, or None. Crawls and replays update groups by this function alone.
     """
     if not len(groups):
         return NO_VISITS
     visits = np.bincount(groups)
     found = np.bincount(groups[changed], minlength=len(visits))
-    numbers = np.flatnonzero(visits > 0)  # of numbers it takes five times as long
+    numbers = np.flatnonzero(visits > 0)
     expected = 0.0 if predicted is None else np.bincount(groups, whole_units(predicted))[numbers]
     return _table(numbers, visits[numbers], found[numbers], expected)
 

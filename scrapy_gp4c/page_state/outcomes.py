@@ -1,4 +1,4 @@
-"""Visits and plans as arrays: what a visit came to, why it was made, which outcomes count alike."""
+"""Visits and plans as arrays: outcomes of visits, and kinds of visits by their reason."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "go
 FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED = range(len(OUTCOMES))
 
 JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
-"""Outcomes that tell whether the page changed since the visit before."""
+"""Outcomes that show whether the page changed since the visit before."""
 SAME: Final = (UNCHANGED, NOT_MODIFIED)
-"""Those of them that tell that it did not."""
+"""Outcomes that prove that the page did not change."""
 COPIED: Final = (FIRST, UNCHANGED, CHANGED)
 """Outcomes that brought a copy of the page, and its fingerprint."""
 FAILED: Final = (ERROR, GONE, EXCLUDED)
-"""Outcomes that tell nothing of the page's content; all others are successes."""
+"""Outcomes without any content of the page; all others are successes."""
 
 
 KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour")
-"""Why a page was visited; a visit and a plan hold the position in this tuple."""
+"""Reasons of visits; a visit and a plan hold the position in this tuple."""
 NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR = range(len(KINDS))
 CHOSEN: Final = (RANKED, SAMPLE, NEIGHBOUR)
 """Kinds of the pages that a policy chooses."""
@@ -54,7 +54,7 @@ PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 
 
 def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Tell which outcomes are of a set: bool, shaped as `outcome`, of uint8."""
+    """Which outcomes are in a set: bool, shaped as `outcome`, of uint8."""
     found = np.zeros(outcome.shape, np.bool_)
     for code in codes:  # np.isin takes ten times as long
         found |= outcome == code

@@ -1,8 +1,4 @@
-"""Shares of visits that found changes, from sums over the visits to groups.
-
-Visits to groups of pages in the last cycles and in this one, as a round may see them.
-
-What the pages around a page tell of it: the columns that a round adds to those of the pages.
+"""Columns of a round that are computed from visits to related pages.
 
 With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
 
@@ -35,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def share(found: Array, visits: Array) -> Floats:
-    """Share of visits to groups that found changes, each ``[G]``: what ``near_dir`` and ``near_site`` are."""
+    """Share of visits to groups that found changes, ``[G]``: ``near_dir`` and ``near_site``."""
     return np.asarray((found + 0.1) / (visits + 1.0))
 
 
@@ -45,23 +41,23 @@ class Sums(NamedTuple):
     found: Floats
     """Changes."""
     tried: Floats
-    """Visits, or the changes that they were expected to find."""
+    """Visits, or expected changes."""
 
 
 def shrunk(group: Sums, above: Floats) -> Floats:
-    """Share of the visits to a group that found changes, begun with the share `above`, as one visit."""
+    """Share of the visits to a group that found changes; the share `above` counts as one visit."""
     return np.asarray((group.found + above) / (group.tried + 1.0))
 
 
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
-    """Share of the visits to a directory that found changes, shrunk to that of its site, and of the crawl."""
+    """Share of the visits to a directory that found changes, shrunk to site and crawl."""
     return shrunk(directory, shrunk(site, share(*crawl)))
 
 
 def so_far(now: Sums, window: Sums) -> Floats:
-    """Share of this cycle's visits that found changes, begun with the share of those before, as one visit.
+    """Share of this cycle's visits that found changes; the share before counts as one visit.
 
-    ``window``: those before and this cycle's.
+    ``now``: visits of this cycle; ``window``: these and the visits before.
     """
     before = share(window.found - now.found, window.tried - now.tried)
     return np.asarray((now.found + before) / (now.tried + 1.0))
@@ -73,11 +69,11 @@ def surprise(expected: Sums) -> Floats:
 
 
 WINDOW_CYCLES: Final = 3
-"""Finished cycles whose visits say how much changes near a page."""
+"""Finished cycles in the window of ``near``."""
 
 
 class RecentVisits(NamedTuple):
-    """Visits to directories."""
+    """Visits to directories in the last cycles, as a round sees them."""
 
     cycle: int
     """The one that is planned."""
@@ -112,18 +108,18 @@ class SiteSums(NamedTuple):
 
 
 class RoundColumns(Protocol):
-    """What tells the columns of a round."""
+    """Source of the columns of a round."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that it can tell, of `scrapy_gp4c.scoring.terminals.ROUND`."""
+        """Names of the columns, of `scrapy_gp4c.scoring.terminals.ROUND`."""
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
         """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read."""
 
 
 class GroupSums(Protocol):
-    """Who keeps sums of visits up to date, by directory or site: each ``[G or S]``."""
+    """Sums of visits by directory or site that somebody else keeps up to date: each ``[G or S]``."""
 
     def window(self, level: Level) -> Sums:
         """Over the last cycles and this one so far."""
@@ -144,9 +140,9 @@ class Related:
         claims: Callable[[], SiteClaims] | None = None,
         kept: GroupSums | None = None,
     ) -> None:
-        """Take what is known; ``site_sums``: asked once if a column needs it; ``claims``: None: nothing.
+        """Take visits and groups; ``site_sums`` and ``claims``: called when a column needs them.
 
-        ``kept``: who has the sums of ``recent.window`` and of ``recent.now``; None: they are told by these.
+        ``kept``: source of the sums of ``recent.window`` and ``recent.now``; None: they are computed.
         """
         self._clustered = clustered
         self._claims = claims

@@ -1,10 +1,8 @@
-"""What of a score many pages share: told once for all of them, it need not be told page by page.
+"""Common subexpressions of scores: values that many pages share are computed once.
 
-Pages in equal own state are equal in what reads that state alone, pages of one directory in what reads
-tables of directories alone; and a number per page and cycle stands still in the rounds of the cycle. So an
-expression is cut into its largest parts of each kind, and what is left of it.
-
-Scores of many pages in few states: what a state scores is computed once, and then looked up.
+Pages in equal state are equal in subexpressions of that state, pages of one directory in subexpressions of
+its tables; and a draw per page and cycle stands still in the rounds of the cycle. So an expression is cut
+into its largest parts of each kind and the rest.
 """
 
 from __future__ import annotations
@@ -27,26 +25,26 @@ Floats = npt.NDArray[np.float64]
 
 
 class Level(IntEnum):
-    """Who shares a part of a score."""
+    """Pages that share the value of a subexpression."""
 
     NUMBER = 0
-    """All, always."""
+    """All pages, always."""
     ROUND = 1
-    """All pages of a round."""
+    """All pages, in one round."""
     OWN = 2
-    """Pages in equal own state."""
+    """Pages in equal state."""
     DIRECTORY = 3
     """Pages of one directory."""
     STILL = 4
-    """Nobody, but it stands still in a cycle."""
+    """No other page, but the value stays the same in the rounds of a cycle."""
     PAGE = 5
-    """Nobody."""
+    """No other page."""
 
 
 PARTS: Final = (Level.OWN, Level.DIRECTORY, Level.STILL)
-"""What a score is cut into, beside the rest."""
+"""Levels of the parts of a score."""
 OF_DIRECTORIES: Final = frozenset(("near", "near_site", "near_dir", "site_rate", "site_now", "directory_now"))
-"""Columns of a round that tell one number for a directory."""
+"""Columns of a round with one number per directory."""
 _MOVING: Final = frozenset(terminals.ROUND) - {"draw", "site_rate", "cluster_recent"}
 
 
@@ -54,44 +52,44 @@ class Divided(NamedTuple):
     """A score expression in parts."""
 
     parts: dict[Level, dict[str, Expression]]
-    """Level of `PARTS` -> name -> what is shared by those."""
+    """Level of `PARTS` -> name -> subexpression."""
     rest: Expression
-    """What is made of these, by their names, and of other terminals."""
+    """The expression with names in place of the parts."""
     reads: tuple[str, ...]
     """Terminals of the rest."""
     clock: Clock
 
     @property
     def is_shared(self) -> bool:
-        """Whether pages in equal own state and of one directory have the same score in a round."""
+        """Whether pages in equal state and of one directory have the same score in a round."""
         levels = {_level_of(name, self.clock) for name in self.reads}
         return not self.parts[Level.STILL] and levels <= {Level.ROUND}
 
     def stands_still(self, name: str) -> bool:
-        """Whether a part of own states is the same in all rounds of a cycle."""
+        """Whether a part of states is the same in all rounds of a cycle."""
         reads = self.parts[Level.OWN][name].terminals
         return all(_level_of(read, self.clock) is Level.OWN for read in reads)
 
-    def told(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
-        """One part, float64 ``[R]``, finite; ``state``: columns ``[R]`` of the R rows that it is told of."""
+    def value(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
+        """Values of one part, float64 ``[R]``, finite; ``state``: columns ``[R]``."""
         part = self.parts[level][name]
         return part(terminals.compute(part.terminals, state, cycle, self.clock))
 
     def finish(
         self, parts: Mapping[str, Floats], state: Mapping[str, npt.NDArray[Any]], cycle: int, out: Floats
     ) -> None:
-        """Write what `ScoreFunction.scores` gives to ``out``, float64 ``[P]``, bit for bit.
+        """Write the scores to ``out``, float64 ``[P]``: those of `ScoreFunction.scores`, bit for bit.
 
-        ``parts``: all of them by name, for each page; ``state``: as for `ScoreFunction.scores`.
+        ``parts``: name -> values of each page, ``[P]``; ``state``: as for `ScoreFunction.scores`.
         """
         with np.errstate(all="ignore"):
-            told = terminals.compute(self.reads, state, cycle, self.clock)
-            values = {name: finite(column) for name, column in told.items()}
+            computed = terminals.compute(self.reads, state, cycle, self.clock)
+            values = {name: finite(column) for name, column in computed.items()}
         self.rest.evaluate(values | dict(parts), out)
 
 
 def divided(function: ScoreFunction) -> Divided | None:
-    """The parts of a score function; None of a callable, which nobody can look into."""
+    """The parts of a score function; None for a callable."""
     if function.expression is None:
         return None
     levels = {name: _level_of(name, function.clock) for name in function.terminals}
@@ -134,7 +132,7 @@ def _level_of(name: str, clock: Clock) -> Level:
 
 
 def _joined(one: Level, other: Level) -> Level:
-    """Who shares what is made of two values."""
+    """Level of a value computed from two values."""
     low, high = min(one, other), max(one, other)
     if low in (high, Level.NUMBER) or (low is Level.ROUND and high in (Level.OWN, Level.DIRECTORY)):
         return high
@@ -144,19 +142,19 @@ def _joined(one: Level, other: Level) -> Level:
 Array = npt.NDArray[Any]
 
 MOST_STATES: Final = 2**18
-"""States in a table, which stays in the processor's cache."""
+"""States in a table, so that it stays in the processor's cache."""
 LEAST_NODES: Final = 8
-"""Of an expression: a shorter one takes no longer than looking its scores up."""
+"""Nodes of an expression from which on looking its scores up is faster."""
 WHOLE: Final = frozenset(name for name, dtype in terminals.STATE.items() if np.dtype(dtype).kind in "iu")
-"""Columns of whole numbers, of which most pages have small ones."""
+"""Columns of whole numbers, mostly small."""
 
 
 class StateScores:
-    """A score function in one cycle, for block after block of pages.
+    """A score function in one cycle, with a table of the scores of all states.
 
-    Where it reads whole numbers alone, and these have few combinations between the least and the greatest of
-    each, all combinations are scored once. No score differs by that, as a page's depends on its own numbers
-    alone. A table is made when otherwise at least as many pages as it has states would be scored one by one.
+    Where the function reads whole numbers alone, in few combinations, all combinations are scored once and
+    looked up; the scores are the same. The table is made when at least as many pages as it has states would
+    be scored one by one otherwise.
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
@@ -165,9 +163,9 @@ class StateScores:
         is_long = function.expression is not None and len(function.expression.tokens) >= LEAST_NODES
         self._names = function.columns if is_long and WHOLE.issuperset(function.columns) else ()
         self._seen: list[tuple[int, int]] = []
-        """Of each column, the least and the greatest number so far."""
+        """Least and greatest number of each column so far."""
         self._known: list[tuple[int, int]] = []
-        """Of each column, the first and the last number of the table."""
+        """First and last number of each column in the table."""
         self._table: npt.NDArray[np.float64] = np.empty(0)
         self._one_by_one = 0
 
@@ -181,13 +179,13 @@ class StateScores:
     def _covers(self, columns: Sequence[Array]) -> bool:
         """Whether the table has all states of a block; makes one that does when it is time for it."""
         ends = [(int(column.min()), int(column.max())) for column in columns]
-        told = dict(zip(self._names, ends, strict=True))
-        if "n" in told and "X" in told:
+        span = dict(zip(self._names, ends, strict=True))
+        if "n" in span and "X" in span:
             # Pages that change at each visit are rare: a table without room for them is soon made anew.
-            told["X"] = told["X"][0], max(told["X"][1], told["n"][1])
-        own = list(told.values())
-        self._seen = _spanned(self._seen, own) if self._seen else own
-        if self._known and _spanned(self._known, own) == self._known:
+            span["X"] = span["X"][0], max(span["X"][1], span["n"][1])
+        spans = list(span.values())
+        self._seen = _spanned(self._seen, spans) if self._seen else spans
+        if self._known and _spanned(self._known, spans) == self._known:
             return True
         states = math.prod(last - first + 1 for first, last in self._seen)
         if states <= min(self._one_by_one + len(columns[0]), MOST_STATES):
@@ -216,5 +214,4 @@ class StateScores:
 
 
 def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ranges that have both."""
     return [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True)]

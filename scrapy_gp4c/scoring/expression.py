@@ -51,23 +51,23 @@ class Expression:
     __slots__ = ("_text", "terminals", "tokens")
 
     def __init__(self, tokens: tuple[Token, ...]) -> None:
-        """Take a complete prefix program; raises ExpressionError when it is not one."""
+        """Take a prefix program; raises ExpressionError unless it is complete."""
         _check_tree(tokens)
         self.tokens = tokens
-        self._text: str | None = None  # written when asked for: learning makes many that nobody reads
+        self._text: str | None = None  # written on demand: learning makes many that nobody reads
         self.terminals = tuple(sorted(t for t in set(tokens) if isinstance(t, str) and t not in PRIMITIVES))
 
     @property
     def text(self) -> str:
-        """The canonical text."""
+        """Canonical text."""
         if self._text is None:
             self._text = _write(self.tokens)
         return self._text
 
     def filled(self, values: Mapping[str, float]) -> Expression:
-        """The expression with numbers in place of its terminals: it has their score, bit for bit.
+        """The expression with numbers in place of its terminals; its score is the same, bit for bit.
 
-        ``values``: by the name of the terminal; one that is not finite counts as 0, as in any score.
+        ``values``: terminal -> number; one that is not finite counts as 0, as in any score.
         """
         known = {name: float(finite(np.array([values[name]]))[0]) for name in self.terminals}
         return Expression(
@@ -110,7 +110,7 @@ class Expression:
         return scores
 
     def evaluate(self, terminals: Mapping[str, Array], out: Array) -> None:
-        """Write the scores of all rows to `out`, float64 ``[P]``; the terminals are so too, and finite."""
+        """Write the scores of all rows to `out`; terminals and `out` are float64 ``[P]``, finite."""
         with np.errstate(**WATCH):
             if len(out) <= BLOCK_ROWS:
                 self._evaluate_block(terminals, out)
@@ -145,7 +145,6 @@ class Expression:
 
 
 def _check_tree(tokens: tuple[Token, ...]) -> None:
-    """Raise ExpressionError unless the prefix program is one complete tree."""
     missing = 1
     for token in tokens:
         if not missing:
@@ -263,14 +262,13 @@ def _number(value: float, text: str, column: int) -> float:
 
 
 def _fault(text: str, column: int, what: str) -> ExpressionError:
-    """Build the error: the text around the fault with a caret below it."""
     start = max(0, column - 60)
     excerpt = re.sub(r"\s", " ", text[start : column + 60])
     return ExpressionError(f"bad score expression: {what}\n  {excerpt}\n  {' ' * (column - start)}^")
 
 
 def check_terminals(expression: Expression, known: Collection[str]) -> None:
-    """Raise ExpressionError that names the first unknown terminal and lists those that exist."""
+    """Raise ExpressionError for the first unknown terminal, with a list of those that exist."""
     for name in expression.terminals:
         if name not in known:
             found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression.text)

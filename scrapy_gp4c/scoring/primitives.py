@@ -38,7 +38,7 @@ without a flag of the processor (IEEE 754, section 7), so that results need not 
 
 
 def _watched(ufunc: np.ufunc) -> Callable[..., None]:
-    """The ufunc, then 0 where its result is not finite; the processor tells whether there is such a place."""
+    """The ufunc, with 0 where its result is not finite; the processor's flags show whether that happened."""
 
     def apply(*arguments: Array, out: Array) -> None:
         try:

@@ -1,6 +1,4 @@
-"""What terminals mean, for people.
-
-Terminals: the named page features that a score function may use, each from O(1) state per page.
+"""Terminals: the named page features that a score function may use, each from O(1) state per page.
 
 A page's observed history is the sequence of its judged visits i = 1..n at cycles c_1 < ... < c_n with
 outcomes I_i in {0, 1}. `STATE` lists the columns that summarise it; `observe` adds one visit to them;
@@ -46,7 +44,7 @@ MEANINGS: Final[dict[str, str]] = {
     "cluster_now": "share of this cycle's visits to its cluster that found changes, begun likewise",
     "cluster_recent": "share of the visits to its cluster in the last cycles that found changes",
 }
-"""Terminal -> what it means for people, on the clock of the visits; λ is its ``_rate``."""
+"""Terminal -> meaning in plain words, on the clock of the visits; λ is its ``_rate``."""
 
 
 Array = npt.NDArray[Any]
@@ -84,8 +82,8 @@ ROUND: Final = (
     "hint_listed",
     "hint_span",
 )
-"""What else a terminal may read, told anew for every round: a number per page and cycle, the share of the
-budget that is used, and what related pages tell (`scrapy_gp4c.page_state.related`) and claims of sites."""
+"""Columns that are computed for every round: a draw per page and cycle, the share of the budget that is used,
+results of related pages (`scrapy_gp4c.page_state.related`) and claims of sites."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
@@ -137,7 +135,7 @@ def _elapsed(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Numerator / denominator, and 0 where there is nothing to divide by (no visit, no cycle yet)."""
+    """Quotient, 0 where the denominator is 0 (no visit, no cycle yet)."""
     out = np.zeros(len(numerator))
     return np.asarray(np.divide(numerator, denominator, out=out, where=denominator > 0))
 
@@ -194,10 +192,10 @@ def _rate_site(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 change_probability: Final = _probability(_rate)
-"""Probability that pages have changed since their last visit, of the columns E, T and last_cycle: ``[P]``."""
+"""Probability of a change since the last visit, by the columns E, T and last_cycle: ``[P]``."""
 
 
-def _given(name: str) -> Formula:
+def _column(name: str) -> Formula:
     return lambda s, cycle: s[name]
 
 
@@ -205,7 +203,7 @@ class Terminal(NamedTuple):
     """One terminal on one clock."""
 
     columns: tuple[str, ...]
-    """The state columns that decide its value: pages equal in these are equal in the terminal."""
+    """State columns that decide the value: pages equal in these are equal in the terminal."""
     formula: Formula
     """``formula(state, cycle)``: values ``[P]`` at planning cycle ``cycle`` (the state is older)."""
     meaning: str
@@ -222,34 +220,34 @@ _UNWEIGHED: Final = {
     "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
 }
 PREDICTED: Final = ("E", "T", "last_cycle")
-"""What the probability of a change is told by, and so whether changes surprise."""
+"""Columns that decide the probability of a change, and so whether a change is a surprise."""
 _BEYOND: Final = {
     "rate": Terminal(("E", "T"), _rate, MEANINGS["rate"]),
     "rate_site": Terminal(("E", "T", "site_rate"), _rate_site, MEANINGS["rate_site"]),
     "p": Terminal(PREDICTED, change_probability, MEANINGS["p"]),
-    "near": Terminal(("near",), _given("near"), MEANINGS["near"]),
-    "near_site": Terminal(("near_site",), _given("near_site"), MEANINGS["near_site"]),
-    "near_dir": Terminal(("near_dir",), _given("near_dir"), MEANINGS["near_dir"]),
+    "near": Terminal(("near",), _column("near"), MEANINGS["near"]),
+    "near_site": Terminal(("near_site",), _column("near_site"), MEANINGS["near_site"]),
+    "near_dir": Terminal(("near_dir",), _column("near_dir"), MEANINGS["near_dir"]),
     "surprise_site": Terminal(
-        ("surprise_site", *PREDICTED), _given("surprise_site"), MEANINGS["surprise_site"]
+        ("surprise_site", *PREDICTED), _column("surprise_site"), MEANINGS["surprise_site"]
     ),
-    "surprise_dir": Terminal(("surprise_dir", *PREDICTED), _given("surprise_dir"), MEANINGS["surprise_dir"]),
+    "surprise_dir": Terminal(("surprise_dir", *PREDICTED), _column("surprise_dir"), MEANINGS["surprise_dir"]),
     "found_t": Terminal(("found_cycle",), lambda s, cycle: cycle - s["found_cycle"], MEANINGS["found_t"]),
-    "spent": Terminal(("spent",), _given("spent"), MEANINGS["spent"]),
+    "spent": Terminal(("spent",), _column("spent"), MEANINGS["spent"]),
 }
-"""Those beyond the papers, the same on both clocks too."""
+"""Terminals beyond the papers, the same on both clocks."""
 CLUSTERED: Final = ("cluster_now", "cluster_recent")
-"""Those that are told by clusters, which somebody has to make."""
+"""Terminals that need clusters of the pages."""
 _SAMPLED: Final = {
-    name: Terminal((name,), _given(name), MEANINGS[name])
+    name: Terminal((name,), _column(name), MEANINGS[name])
     for name in ("site_now", "directory_now", *CLUSTERED)
 }
-"""What a cycle's own visits tell of groups: for policies of several rounds."""
+"""Terminals of the cycle's own visits to groups, for policies of several rounds."""
 _MEASURED: Final = {name: Terminal(*row) for name, row in refresh_value.FORMULAS.items()}
 _GROWN: Final = {name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS).items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
 UNREPLAYED: Final = tuple(_GROWN)
-"""Those that a crawl tells, and a history of growth; one of changes alone does not."""
+"""Terminals that a crawl and a history of growth know, and a history of changes alone does not."""
 
 
 def _table(clock: Clock) -> dict[str, Terminal]:
@@ -285,17 +283,17 @@ TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for c
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
 ALWAYS_KNOWN: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED))
-"""Those that every crawl and every history tells; the others need a log of queries, or clusters."""
+"""Terminals of every crawl and every history; the others need a log of queries, or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
 """The terminals of Santos et al. 2014, section 4.2.1."""
 RELATED: Final = (*PAPERS, *_BEYOND)
-"""Those of the papers, and what related pages and the cycle so far tell."""
+"""Terminals of the papers, and those of related pages and of the cycle so far."""
 PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
-"""The sets that the papers learn with, by name."""
+"""Name -> set of terminals that the papers learn with."""
 SETS: Final = PAPER_SETS | {"related": RELATED}
-"""All sets to learn with."""
+"""Name -> set of terminals to learn with."""
 
 
 def compute(

@@ -53,7 +53,7 @@ def test_the_parts_put_together_score_as_the_whole(tokens, seed):
     for number in range(2):
         for level, parts in found.parts.items():
             if not number or level is Level.DIRECTORY:
-                kept |= {name: found.told(name, level, state, 9) for name in parts}
+                kept |= {name: found.value(name, level, state, 9) for name in parts}
         out = np.empty(7)
         found.finish(kept, state, 9, out)
         assert out.tobytes() == function.scores(state, 9).tobytes()

@@ -130,7 +130,7 @@ class Claimed:
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
         visited = Visited(np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed)
         told = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
-        added = hints.counted(told.told, self._site[told.group], len(self.trust))
+        added = hints.counted(told.outcomes, self._site[told.group], len(self.trust))
         self.trust = hints.decayed(self.trust, added)
         return visited
 

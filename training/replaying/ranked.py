@@ -173,7 +173,7 @@ class RoundScores:
         """One shared part; own states stand still in a cycle, but for numbers of the round."""
         table = self._own.get(name)
         if table is None:
-            table = whole.told(name, level, state, cycle)
+            table = whole.value(name, level, state, cycle)
             if level is Level.OWN and whole.stands_still(name):
                 self._own[name] = table
         return table
@@ -206,7 +206,7 @@ class RoundScores:
             parts = {name: table.take(number[rows]) for name, (table, number) in tables.items()}
             for name in still:
                 if self._asked < 3:
-                    parts[name] = whole.told(name, Level.STILL, state, cycle)
+                    parts[name] = whole.value(name, Level.STILL, state, cycle)
                     if self._asked == 2:
                         self._still[name][rows] = parts[name]
                 else:

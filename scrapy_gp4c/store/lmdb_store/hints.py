@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.blocks import unpack
-from scrapy_gp4c.page_state.claims import CLAIM, Times, Told, of_claims
+from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring.hints import KINDS
@@ -121,9 +121,9 @@ def put_extras(tables: Tables, first: int, columns: Columns) -> None:
             trust.put_block(txn, tables.db, block, kept)
 
 
-def put_claims(tables: Tables, cycle: int, number: int, claimed: Array, told: Told) -> None:
+def put_claims(tables: Tables, cycle: int, number: int, claimed: Array, told: ClaimOutcomes) -> None:
     """Write claims of a part of a cycle, dtype `CLAIM`, and what its visits tell of claims, if anything."""
-    if len(claimed) or (told.told >= 0).any():
+    if len(claimed) or (told.outcomes >= 0).any():
         with tables.transaction(write=True) as txn:
             trust.put_part(txn, tables.db, cycle, number, claimed, told)
 

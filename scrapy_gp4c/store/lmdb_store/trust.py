@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.blocks import pack_extras, unpack_extras
-from scrapy_gp4c.page_state.claims import CLAIM, Told
+from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.lmdb_store import groups
@@ -30,17 +30,17 @@ _ROWS: Final = 4_096
 """Sites in one value."""
 
 
-def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, told: Told) -> None:
+def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, told: ClaimOutcomes) -> None:
     """Keep the claims of a part of a cycle's fold, dtype `CLAIM`, and what its judged visits tell of
     claims."""
     if len(claimed):
         put_claims(txn, db, U32_PAIR.pack(cycle, number), claimed)
-    some = (told.told >= 0).any(axis=1)
+    some = (told.outcomes >= 0).any(axis=1)
     if some.any():
         numbers, local = np.unique(told.group[some], return_inverse=True)
         part = np.zeros(len(numbers), ADDED)
         part["group"] = numbers
-        part["counts"] = hints.counted(told.told[some], local, len(numbers))
+        part["counts"] = hints.counted(told.outcomes[some], local, len(numbers))
         db["trust"].put(txn, U32_PAIR.pack(cycle, number), part.tobytes())
 
 

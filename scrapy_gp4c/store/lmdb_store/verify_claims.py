@@ -99,7 +99,7 @@ def _replayed(tables: Tables, claims: dict[int, Array]) -> tuple[Columns, dict[i
         rows, outcome = visits["page"].astype(np.intp), visits["outcome"]
         claimed = claims.get(cycle, NO_CLAIMS).astype(CLAIM)
         told = before_visits(state, rows, outcome, claimed, cycle)
-        added = hints.counted(told.told, number[told.group], len(sites))
+        added = hints.counted(told.outcomes, number[told.group], len(sites))
         counts = hints.decayed(counts, added)
         columns.observe(state, rows, outcome, cycle)
         after_visits(state, rows, outcome, claimed, cycle, np.zeros(len(rows)))
