@@ -1,0 +1,90 @@
+"""Names of pages: parameters of campaigns and sessions make no page, all others do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy import Request
+from scrapy.utils.request import fingerprint
+
+from scrapy_gp4c.crawling.page_names import IGNORED_PARAMS, PageFingerprinter, page_url
+
+PAGE = "http://h/a?id=1&page=2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/a?id=1&utm_source=mail&page=2",
+        "http://h/a?utm_campaign=26-11-2026&id=1&page=2&utm_content=",
+        "http://h/a?id=1&page=2&gclid=Cj0KCQ&fbclid=IwAR0",
+        "http://h/a?id=1&page=2&UTM_Medium=x",
+        "http://h/a?id=1&page=2&PHPSESSID=3f2a",
+        "http://h/a;jsessionid=0AF3B9?id=1&page=2",
+        "http://h/a;JSESSIONID=0AF3B9.node7?id=1&page=2",
+        "http://h/a?id=1&page=2&jsessionid=0AF3",
+        "http://h/(S(lit3py55t21z5v55vlm25s55))/a?id=1&page=2",
+        "http://h/a?sid=0123456789abcdef0123456789abcdef&id=1&page=2",
+        "http://h/a?id=1&page=2&ASPSESSIONIDQQBCTTAB=x",
+        "http://h/a?id=1&%75tm_source=x&page=2",
+        "http://h/a?id=1&page=2&mtm_campaign=x&_ga=1.2&mc_eid=3",
+    ],
+)
+def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
+    """The other parameters stay in their order."""
+    assert page_url(url) == PAGE
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/a", "http://h/a?", "http://h/a?id=1#part", "http://h/story?sid=42", "http://h/?s=shoes",
+        "http://h/a?source=utm", "http://h/a?utm", "http://h/a;v=2?x", "http://h/f(x)/a", "http://h/a?gclid2=1",
+        "http://h/wiki/A_(b)/c", "http://h/a?session=morning", "http://h/talks?session_id=12",
+    ],
+)  # fmt: skip
+def test_all_other_urls_name_their_own_page(url: str) -> None:
+    """Names that only resemble, short values of ``sid`` and ``s``, and fragments stay."""
+    assert page_url(url) in (url, url.rstrip("?"))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["id", "page", "q", "lang"]), st.text("ab1", max_size=3)), max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from([name.replace("*", "x") for name in IGNORED_PARAMS]), st.text("ab1")),
+        max_size=4,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_any_mixture_names_the_page_without_them(
+    parameters: list[tuple[str, str]], noise: list[tuple[str, str]], random: object
+) -> None:
+    """Wherever they stand; a name is a fixed point."""
+    merged = [f"{name}={value}" for name, value in parameters]
+    for name, value in noise:
+        merged.insert(random.randint(0, len(merged)), f"{name}={value}")  # type: ignore[attr-defined]
+    plain = "&".join(f"{name}={value}" for name, value in parameters)
+    named = page_url("http://h/a?" + "&".join(merged))
+    assert named == ("http://h/a?" + plain if plain else "http://h/a")
+    assert page_url(named) == named
+
+
+def test_a_project_names_its_own_parameters() -> None:
+    """An empty list makes every URL a page of its own."""
+    assert page_url("http://h/a?ref=x&utm_source=y", ("ref",)) == "http://h/a?utm_source=y"
+    assert page_url("http://h/a?utm_source=y", ()) == "http://h/a?utm_source=y"
+
+
+def test_the_fingerprint_is_scrapys_of_the_page() -> None:
+    """Links of two campaigns are one page; method and body still count."""
+    fingerprinter = PageFingerprinter()
+    one, other = Request("http://h/a?utm_source=x&id=1"), Request("http://h/a?id=1&utm_source=y")
+    assert (
+        fingerprinter.fingerprint(one)
+        == fingerprinter.fingerprint(other)
+        == fingerprint(Request("http://h/a?id=1"))
+    )
+    assert fingerprinter.fingerprint(one) == fingerprinter.fingerprint(one)
+    post = Request("http://h/a?utm_source=x&id=1", method="POST", body=b"x")
+    assert fingerprinter.fingerprint(post) != fingerprinter.fingerprint(one)
