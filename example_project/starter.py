@@ -22,7 +22,6 @@ from typing import Final, NoReturn
 PRELOADED: Final = (
     "example_project.settings",
     "example_project.spiders",
-    "feedparser",
     "numpy.ma.extras",
     "scrapy.cmdline",
     "scrapy.commands",
@@ -40,7 +39,6 @@ PRELOADED: Final = (
     "scrapy_gp4c.crawling",
     "scrapy_gp4c.middleware",
     "scrapy_gp4c.scheduler",
-    "xml.sax.expatreader",
 )
 """Modules, and packages with all that is in them; not the reactor, which each crawl installs for itself."""
 

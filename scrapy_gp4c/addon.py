@@ -22,7 +22,7 @@ FINDER_POSITION: Final = 30
 class Addon:
     """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
 
-    A project's own SCHEDULER and middlewares stay as they are set.
+    A project's own SCHEDULER, REQUEST_FINGERPRINTER_CLASS and middlewares stay as they are set.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -33,6 +33,9 @@ class Addon:
             logger.critical("%s", error)
             raise
         settings.set("SCHEDULER", "scrapy_gp4c.scheduler.RecrawlScheduler", "addon")
+        settings.set(
+            "REQUEST_FINGERPRINTER_CLASS", "scrapy_gp4c.crawling.requests.PageFingerprinter", "addon"
+        )
         settings.setdefault_in_component_priority_dict(
             "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
         )

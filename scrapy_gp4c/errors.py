@@ -17,7 +17,7 @@
     ├── LearningError (ValueError)
     ├── ImportFileError (ValueError)
     ├── QueryLogError (ValueError)
-    └── HintsError (ValueError)
+    └── ClaimFileError (ValueError)
 
 A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
 expected and what was found, and ends with the remedy.
@@ -91,5 +91,5 @@ class QueryLogError(Gp4cError, ValueError):
     """A log of queries cannot be used, or is missing where something is measured by it."""
 
 
-class HintsError(Gp4cError, ValueError):
-    """A sitemap or feed cannot be read; the crawl goes on without its hints."""
+class ClaimFileError(Gp4cError, ValueError):
+    """A sitemap or feed cannot be read; the crawl goes on without its claims."""

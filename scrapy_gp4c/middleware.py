@@ -85,7 +85,7 @@ class FingerprintMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware of a crawler."""
         self = cls(crawler)
-        crawler.signals.connect(self._worker_process.close, signals.spider_closed)
+        crawler.signals.connect(self._close, signals.spider_closed)
         return self
 
     def process_request(self, request: Request) -> None:
@@ -102,9 +102,7 @@ class FingerprintMiddleware:
         if visit is not None:
             return visit.respond(response)
         unmark(request)
-        if self._visits is not None:
-            self._visits.read_hints(response, None)
-        return response
+        return response if self._visits is None else self._visits.pass_by(response)
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """End a visit whose request failed."""
@@ -113,6 +111,10 @@ class FingerprintMiddleware:
             visit.fail(exception)
         else:
             unmark(request)
+
+    def _close(self) -> None:
+        if self._visits is not None:
+            self._visits.close()
 
     def _visit(self, request: Request) -> Visit | None:
         if self._visits is None and (run := run_of(self._crawler)) is not None:

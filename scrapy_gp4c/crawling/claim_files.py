@@ -20,6 +20,8 @@ import lxml.etree
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.errors import ClaimFileError
+
 MAX_UNPACKED_BYTES: Final = 50 * 2**20
 """Limit of a sitemap by its protocol (sitemaps.org), unpacked."""
 MAX_FEED_BYTES: Final = 5 * 2**20
@@ -60,10 +62,6 @@ _LOCATIONS: Final = frozenset({"loc", "link"})
 _DATES: Final = ("updated", "modified", "lastmod", "published", "pubdate", "date", "issued")
 """Elements with a date, the most telling first. Sources: sitemaps.org, RSS 2.0, RFC 4287, Dublin Core."""
 _TEXTS: Final = _LOCATIONS | {*_DATES, "changefreq"}
-
-
-class ClaimFileError(ValueError):
-    """A sitemap or feed cannot be read; the text says why."""
 
 
 class Claims(NamedTuple):

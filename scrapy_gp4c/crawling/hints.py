@@ -2,37 +2,35 @@
 
 Sitemaps and feeds speak for the pages of their own site, and for those of another whose robots.txt names the
 sitemap. The headers of an answer speak for its page. Claims are noted together with the visit that brought
-them, so that both are in the store or neither; claims about unknown pages are dropped. Sitemaps are read by
-Scrapy's own reader, feeds by feedparser (the extra ``hints``), which is imported when the first feed passes.
-Neither follows entities or fetches anything.
+them, so that both are in the store or neither; claims about unknown pages are dropped. Large files are read
+in a thread, and their pages are looked up a slice at a time.
 """
 
 from __future__ import annotations
 
-import calendar
-import io
 import logging
 import re
 import time
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import isnan, nan
-from operator import itemgetter
-from time import struct_time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
-from scrapy.utils.gz import gunzip, gzip_magic_number
-from scrapy.utils.sitemap import Sitemap, sitemap_urls_from_robots
+from scrapy.utils.sitemap import sitemap_urls_from_robots
 
-from scrapy_gp4c.crawling.admission import log_first
-from scrapy_gp4c.errors import HintsError, StoreError
+from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.claim_files import (
+    GZIP_MAGIC,
+    Claims,
+    kind_of,
+    mail_seconds_of,
+    read_claims,
+)
+from scrapy_gp4c.errors import ClaimFileError, StoreError
 from scrapy_gp4c.page_state.groups import place_of_url
 
 if TYPE_CHECKING:
@@ -50,34 +48,17 @@ UNKNOWN: Final = "gp4c/hints/unknown_urls"
 FOREIGN: Final = "gp4c/hints/foreign_urls"
 UNREADABLE: Final = "gp4c/hints/unreadable"
 UNREADABLE_DATES: Final = "gp4c/hints/unreadable_dates"
-FEEDS_NOT_READ: Final = "gp4c/hints/feeds_not_read"
+CUT_SHORT: Final = "gp4c/hints/cut_short"
 MAX_NAMED: Final = 1_000
 """Sitemaps on other sites, named by robots.txt files, that are remembered."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
 _AT_ONCE: Final = re.compile(r"(?:^|[,\s])no-(?:cache|store)\b", re.IGNORECASE)
-MAX_SITEMAP_BYTES: Final = 50 * 2**20
-"""Limit of the sitemap protocol, unpacked."""
-MAX_FEED_BYTES: Final = 5 * 2**20
-BATCH: Final = 4_096
-HEAD_BYTES: Final = 2_048
-"""Beginning of a body in which the first element of a sitemap or feed is looked for."""
-DAY_S: Final = 86_400.0
-PERIOD_S: Final = {
-    "always": 0.0,
-    "hourly": 3_600.0,
-    "daily": DAY_S,
-    "weekly": 7 * DAY_S,
-    "monthly": 30 * DAY_S,
-    "yearly": 365 * DAY_S,
-    "never": 1e9,
-}
-"""``changefreq`` -> for how long a page is said to stay as it is, s."""
-
-_FIRST: Final = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|feed|rdf)[\s>]", re.IGNORECASE)
-_LEADING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?!html|!doctype\s+html)", re.IGNORECASE)
-_MONTH: Final = re.compile(r"\d{4}(-\d\d)?")
+SMALL_BYTES: Final = 32_768
+"""Size up to which a file is read at once, in a few ms; packed ones never are."""
+SLICE: Final = 2_000
+"""URLs whose pages are looked up in one turn of the reactor."""
 
 
 class _Sites:
@@ -97,6 +78,17 @@ class _Sites:
         return is_ours
 
 
+class PageClaims(NamedTuple):
+    """Claims of one file about known pages."""
+
+    kind: str
+    """``sitemap`` or ``feed``."""
+    pages: npt.NDArray[np.int64]
+    """``[U]``: number of each page; -1 for an unknown one."""
+    changed_s: npt.NDArray[np.float64]
+    period_s: npt.NDArray[np.float64]
+
+
 class HintReader:
     """Reads the hints of one run."""
 
@@ -108,11 +100,43 @@ class HintReader:
         named = (record["sitemaps"] for record in reversed(cycle.store.cycles()) if "sitemaps" in record)
         self._named: dict[str, list[str]] = next(named, {})
         """URL of a sitemap -> other sites whose robots.txt names it, in this cycle and before."""
+        self._thread: ThreadPoolExecutor | None = None
 
-    def read(self, response: Response, page: int | None) -> None:
+    def is_slow(self, response: Response) -> bool:
+        """Whether a response is a file of claims that is to be read by `read_file` before `read`."""
+        body = response.body
+        if response.status != 200 or not (len(body) > SMALL_BYTES or body.startswith(GZIP_MAGIC)):
+            return False
+        return self._cycle.failure is None and kind_of(body, response.url) is not None
+
+    async def read_file(self, response: Response) -> PageClaims | None:
+        """Claims of a slow file, read beside the reactor; None, and a warning, if it cannot be read."""
+        kind = kind_of(response.body, response.url)
+        assert kind is not None
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "gp4c-claims")
+        try:
+            claims = await awaitable(self._thread.submit(read_claims, kind, response.body, response.url))
+            slices = []
+            for part in self._page_claims(kind, response, claims):
+                slices.append(part)
+                await awaitable(self._thread.submit(time.sleep, 0))  # gives the reactor a turn
+        except ClaimFileError as error:
+            self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)
+            return None
+        return _joined(kind, slices)
+
+    def close(self) -> None:
+        """Cancel the files that still wait to be read."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+    def read(self, response: Response, page: int | None, claims: PageClaims | None = None) -> None:
         """Note the claims of a response; ``page``: the page that it is a visit of, None if it is no visit.
 
-        Whatever is wrong with them is counted, and the first case logged; a visit never suffers by it.
+        ``claims``: result of `read_file`, for a slow file. Whatever is wrong with claims is counted, and the
+        first case logged; a visit never suffers by it.
         """
         cycle = self._cycle
         if cycle.failure is not None or "cached" in response.flags:
@@ -120,7 +144,9 @@ class HintReader:
         try:
             if page is not None:
                 self._read_headers(response, page)
-            if response.status == 200:
+            if claims is not None:
+                self._note(claims)
+            elif response.status == 200 and not self.is_slow(response):
                 self._read_body(response)
         except StoreError as error:
             cycle.failure = error
@@ -137,7 +163,7 @@ class HintReader:
             self._cycle.store.hints.note(pages, "expires", np.array([span_s]))
 
     def _read_body(self, response: Response) -> None:
-        kind = kind_of(response)
+        kind = kind_of(response.body, response.url)
         if kind is None:
             path = response.url.lower()
             if "robots.txt" not in path and "sitemap" not in path:
@@ -149,12 +175,11 @@ class HintReader:
                 self._warn(UNREADABLE, f"The sitemap {response.url} is not read", "it is no sitemap")
             return
         try:
-            self._note(kind, response, read_sitemap(response) if kind == "sitemap" else read_feed(response))
-        except HintsError as error:
+            claims = read_claims(kind, response.body, response.url)
+        except ClaimFileError as error:
             self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)
-        except ImportError:
-            line = "Feeds are not read for hints: install `scrapy-gp4c[hints]`, or set GP4C_HINTS to False."
-            log_first(self._cycle.stats, FEEDS_NOT_READ, line, {"spider": self._spider})
+            return
+        self._note(_joined(kind, list(self._page_claims(kind, response, claims))))
 
     def _read_robots(self, response: Response) -> None:
         site = place_of_url(response.url).site
@@ -167,29 +192,32 @@ class HintReader:
             self._named |= {url: [*self._named.get(url, ()), site] for url in named}
             self._cycle.store.amend_record(sitemaps=self._named)
 
-    def _note(self, kind: str, response: Response, claims: Iterator[Claims]) -> None:
-        """Note all claims of a file at once: a kill leaves all of them or none."""
-        now_s = time.time()
+    def _page_claims(self, kind: str, response: Response, claims: Claims) -> Iterator[PageClaims]:
+        """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
         local_sites = _Sites({place_of_url(response.url).site, *self._named.get(response.url, ())})
-        noted: dict[str, list[npt.NDArray[Any]]] = {kind: [], "changefreq": []}
-        for batch in claims:
-            is_local = np.fromiter(map(local_sites.have, batch.urls), np.bool_, len(batch.urls))
-            urls = batch.urls if is_local.all() else [batch.urls[row] for row in np.flatnonzero(is_local)]
-            pages = self._cycle.store.hints.find(self._keys_of(urls))
-            self._count(FOREIGN, len(is_local) - len(urls))
+        if claims.stopped is not None:
+            self._warn(CUT_SHORT, f"Of the {kind} {response.url} only a part is read", claims.stopped)
+        if claims.unreadable:
+            message = f"{response.url} dates a page by what is no date"
+            self._warn(UNREADABLE_DATES, message, repr(claims.unreadable[0]), len(claims.unreadable))
+        for first in range(0, len(claims.urls), SLICE):
+            rows = slice(first, first + SLICE)
+            urls = claims.urls[rows]
+            is_local = np.fromiter(map(local_sites.have, urls), np.bool_, len(urls))
+            local_urls = [urls[row] for row in np.flatnonzero(is_local)]
+            pages = self._cycle.store.hints.find(self._keys_of(local_urls)).astype(np.int64)
+            self._count(FOREIGN, len(urls) - len(local_urls))
             self._count(UNKNOWN, int((pages < 0).sum()))
-            if batch.unreadable:
-                what = f"{response.url} dates a page by what is no date"
-                self._warn(UNREADABLE_DATES, what, batch.unreadable[0], len(batch.unreadable))
-            changed_s = np.clip(batch.changed_s[is_local], 0.0, now_s)
-            for values, rows in ((changed_s, noted[kind]), (batch.period_s[is_local], noted["changefreq"])):
-                has_claim = (pages >= 0) & ~np.isnan(values)
-                rows.append(np.stack((pages[has_claim].astype(np.float64), values[has_claim])))
-        for claim_kind, rows in noted.items():
-            if rows:
-                pages, values = np.concatenate(rows, axis=1)
-                self._cycle.store.hints.note(pages.astype(np.uint32), claim_kind, values)
-                self._count(CLAIMS, len(pages))
+            yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
+
+    def _note(self, claims: PageClaims) -> None:
+        """Note all claims of a file at once: a kill leaves all of them or none."""
+        changed_s = np.clip(claims.changed_s, 0.0, time.time())
+        for claim_kind, values in ((claims.kind, changed_s), ("changefreq", claims.period_s)):
+            is_claim = (claims.pages >= 0) & ~np.isnan(values)
+            pages = claims.pages[is_claim].astype(np.uint32)
+            self._cycle.store.hints.note(pages, claim_kind, values[is_claim])
+            self._count(CLAIMS, len(pages))
 
     def _count(self, name: str, count: int) -> None:
         if count:
@@ -201,6 +229,12 @@ class HintReader:
                 "%s: %.200s. (Further ones: stat %s)", what, why, name, extra={"spider": self._spider}
             )
         self._count(name, count)
+
+
+def _joined(kind: str, slices: list[PageClaims]) -> PageClaims:
+    if not slices:
+        return PageClaims(kind, np.empty(0, np.int64), np.empty(0), np.empty(0))
+    return PageClaims(kind, *(np.concatenate(column) for column in list(zip(*slices, strict=True))[1:]))
 
 
 def span_of(response: Response) -> float | None:
@@ -218,128 +252,3 @@ def span_of(response: Response) -> float | None:
     from_s = nan if date is None else mail_seconds_of(date.decode("latin-1"))
     # What is no date, such as the usual 0, means that it is over.
     return 0.0 if isnan(until_s) else max(0.0, until_s - (time.time() if isnan(from_s) else from_s))
-
-
-# --- sitemaps and feeds
-
-
-class Claims(NamedTuple):
-    """Claims of a sitemap or feed about pages."""
-
-    urls: list[str]
-    changed_s: npt.NDArray[np.float64]
-    """Times of the last changes, ``[U]``, s since 1970; NaN without claim."""
-    period_s: npt.NDArray[np.float64]
-    """Times for which pages are said to stay as they are, ``[U]``, s; NaN without claim."""
-    unreadable: list[str]
-    """Dates that are none."""
-
-
-def kind_of(response: Response) -> str | None:
-    """Kind of a response by its first element: ``sitemap``, ``feed``, or None for any other."""
-    body = response.body
-    if gzip_magic_number(response):
-        path = urlsplit(response.url).path.lower()
-        return "sitemap" if path.endswith(".xml.gz") or "sitemap" in path else None
-    head = body[:HEAD_BYTES]
-    if not _LEADING.match(head):
-        return None
-    element = _FIRST.search(head)
-    if element is None:
-        return None
-    return "sitemap" if element[1].lower() in (b"urlset", b"sitemapindex") else "feed"
-
-
-def read_sitemap(response: Response) -> Iterator[Claims]:
-    """Yield the claims of a sitemap, or of an index of sitemaps; raises HintsError for what is none."""
-    body = response.body
-    try:
-        if gzip_magic_number(response):
-            body = gunzip(body, max_size=MAX_SITEMAP_BYTES)
-        if len(body) > MAX_SITEMAP_BYTES:
-            raise HintsError(f"expected at most {MAX_SITEMAP_BYTES:,} bytes; found {len(body):,}")
-        sitemap = Sitemap(body)
-        if sitemap.type not in ("urlset", "sitemapindex"):
-            raise HintsError(f"expected urlset or sitemapindex; found {sitemap.type!r}")
-        entries = filter(itemgetter("loc"), sitemap)
-        while True:
-            # Lists of texts alone: tuples and dictionaries would keep Python's collector busy.
-            urls: list[str] = []
-            dates: list[str | None] = []
-            frequencies: list[str | None] = []
-            for entry in islice(entries, BATCH):
-                urls.append(entry["loc"])
-                dates.append(entry.get("lastmod"))
-                frequencies.append(entry.get("changefreq"))
-            if not urls:
-                return
-            changed_s = np.array([seconds_of(date) if date else nan for date in dates])
-            period_s = np.array([PERIOD_S.get(one.lower(), nan) if one else nan for one in frequencies])
-            unreadable = [date for row in np.flatnonzero(np.isnan(changed_s)) if (date := dates[row])]
-            yield Claims(urls, changed_s, period_s, unreadable)
-    except (SyntaxError, StopIteration, OSError, EOFError, ValueError, zlib.error) as error:
-        if isinstance(error, HintsError):
-            raise
-        raise HintsError(f"it cannot be read: {error!r}") from error
-
-
-def seconds_of(text: str) -> float:
-    """Time of a date in a sitemap, s since 1970; NaN for what is no date.
-
-    ISO 8601 as W3C restricts it, or a date as in mails; without a zone UTC. A month or a day stands for its
-    end, because a page that changed in it may have done so after a visit in it.
-    """
-    try:
-        if len(text) > 10:
-            return _seconds(datetime.fromisoformat(text))
-        if _MONTH.fullmatch(text):
-            year, month = int(text[:4]), int(text[5:] or 12)
-            return _seconds(datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)) - 1.0
-        return _seconds(datetime.fromisoformat(text)) + DAY_S - 1.0
-    except (ValueError, OverflowError):
-        return mail_seconds_of(text)
-
-
-def mail_seconds_of(text: str) -> float:
-    """Time of a date as in mails and headers (RFC 9110, section 5.6.7), s since 1970; NaN for none."""
-    try:
-        return _seconds(parsedate_to_datetime(text))
-    except (ValueError, OverflowError, TypeError, IndexError):
-        return nan
-
-
-def _seconds(date: datetime) -> float:
-    return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
-
-
-def read_feed(response: Response) -> Iterator[Claims]:
-    """Yield the claims of a feed about its entries; raises HintsError, or ImportError without feedparser."""
-    if len(response.body) > MAX_FEED_BYTES:
-        raise HintsError(f"expected at most {MAX_FEED_BYTES:,} bytes; found {len(response.body):,}")
-    import feedparser
-
-    try:
-        feed = feedparser.parse(io.BytesIO(response.body), sanitize_html=False, resolve_relative_uris=False)
-    except Exception as error:  # of any parser below it
-        raise HintsError(f"it cannot be read: {error!r}") from error
-    entries, urls = [], []
-    for entry in feed.entries:
-        with suppress(ValueError):  # a link that is no URL
-            if entry.get("link"):
-                urls.append(urljoin(response.url, entry["link"]))
-                entries.append(entry)
-    dates = [_date_of(entry) for entry in entries]
-    changed_s = np.array([nan if date is None else date[1] for date in dates])
-    unreadable = [date[0] for date in dates if date is not None and isnan(date[1])]
-    yield Claims(urls, changed_s, np.full(len(urls), nan), unreadable)
-
-
-def _date_of(entry: Mapping[str, object]) -> tuple[str, float] | None:
-    """Text and time of an entry's date, NaN for a text that is no date; None: it has no date."""
-    fields = dict(entry)  # feedparser's own look-up takes one date for another, and warns of it
-    for name in ("updated", "published"):
-        if fields.get(name):
-            parsed = fields.get(f"{name}_parsed")
-            time_s = float(calendar.timegm(parsed)) if isinstance(parsed, struct_time) else nan
-            return str(fields[name]), time_s
-    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,11 +25,15 @@ from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.request import RequestFingerprinter
 
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import Credentials, names_in_header
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -268,6 +272,33 @@ def _header_bytes(stored: StoredRequest) -> dict[bytes, list[bytes]]:
     }
 
 
+class PageFingerprinter(RequestFingerprinter):
+    """Request fingerprinter of Scrapy that ignores the parameters of `GP4C_URL_PARAMS_IGNORED`.
+
+    Two links that differ in these alone are one page, for the store and for the duplicate filter. The request
+    that is sent keeps its URL.
+    """
+
+    def __init__(self, crawler: Crawler | None = None, ignored: Iterable[str] = IGNORED_PARAMS) -> None:
+        super().__init__(crawler)
+        self.ignored = tuple(ignored)
+        self._fingerprints: WeakKeyDictionary[Request, bytes] = WeakKeyDictionary()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        ignored = values.names(crawler.settings.get("GP4C_URL_PARAMS_IGNORED", IGNORED_PARAMS))
+        return cls(crawler, ignored)
+
+    def fingerprint(self, request: Request) -> bytes:
+        """Fingerprint of the page that a request asks for, 20 bytes."""
+        url = page_url(request.url, self.ignored)
+        if url == request.url:
+            return super().fingerprint(request)
+        if request not in self._fingerprints:
+            self._fingerprints[request] = super().fingerprint(request.replace(url=url))
+        return self._fingerprints[request]
+
+
 class Rebuilder:
     """Turns a spider's requests into stored ones and back, without what is secret on the way."""
 
@@ -278,8 +309,9 @@ class Rebuilder:
         self.spider = spider
         self.credentials = credentials
         self._fingerprint = crawler.request_fingerprinter.fingerprint
-        self.by_url_alone = type(crawler.request_fingerprinter) is RequestFingerprinter
-        """Whether pages are told apart as Scrapy does by default."""
+        # Exactly these types: a project's own subclass may tell pages apart by anything.
+        self.by_url_alone = type(crawler.request_fingerprinter) in (RequestFingerprinter, PageFingerprinter)
+        self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
         # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.
         self._hashes_plain = self.by_url_alone and self._fingerprint(
             Request(_PROBE_URL)
@@ -330,7 +362,10 @@ class Rebuilder:
 
     def stored(self, request: Request) -> StoredRequest:
         """Return what the store keeps of a request; raises ValueError as `to_stored`."""
-        return self.credentials.stripped(to_stored(request, self.spider))
+        stored = to_stored(request, self.spider)
+        # A session of this run would be none in the next; without it, the page can be asked for all the same.
+        stored["url"] = without_session(stored["url"], self._ignored)
+        return self.credentials.stripped(stored)
 
     def build(self, stored: StoredRequest) -> tuple[Request, list[str]]:
         """Return the request of a planned visit, and names of the secrets that it lacks and nobody adds.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import TextResponse
-from scrapy.utils.asyncio import is_asyncio_available
-from twisted.internet.threads import deferToThread
 
+from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.crawling.archiving import VisitInfo
     from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.hints import HintReader, PageClaims
     from scrapy_gp4c.crawling.run import Run
 
 logger = logging.getLogger(__name__)
@@ -61,20 +59,34 @@ class Visits:
             return Visit(self, claim, request)
         return None
 
-    def read_hints(self, response: Response, page: int | None) -> None:
-        """Read the hints of a response just before its visit is recorded: a commit has both or none."""
+    def close(self) -> None:
+        """End what works beside the reactor."""
+        self.process.close()
         if self.hints is not None:
-            self.hints.read(response, page)
+            self.hints.close()
+
+    def pass_by(self, response: Response) -> Response | Coroutine[Any, Any, Response]:
+        """Read the hints of a response that is no visit, such as a robots.txt, and pass it on."""
+        if self.hints is not None:
+            if self.hints.is_slow(response):
+                return self._pass_by_later(self.hints, response)
+            self.hints.read(response, None)
+        return response
+
+    async def _pass_by_later(self, hints: HintReader, response: Response) -> Response:
+        hints.read(response, None, await hints.read_file(response))
+        return response
 
 
 class Visit:
     """The visit of one page: its request, and the response or exception that ends it with one outcome."""
 
-    __slots__ = ("_claim", "_request", "_visits")
+    __slots__ = ("_claim", "_page_claims", "_request", "_visits")
 
     def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
         """Take the claim that the request carries."""
         self._visits, self._claim, self._request = visits, claim, request
+        self._page_claims: PageClaims | None = None
 
     def add_validators(self) -> None:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
@@ -111,11 +123,13 @@ class Visit:
         visits, claim = self._visits, self._claim
         try:
             if response.status == 304:
-                visits.read_hints(response, claim.page)
+                self._read_hints(response)
             if (outcome := self._outcome(response)) is not None:
                 # The latency of a response from a cache says nothing of the server.
                 latency_s = 0.0 if outcome == "excluded" else self._latency_s
                 return self._finish(response, visits.cycle.end(claim, outcome, len(response.body), latency_s))
+            if self._has_slow_hints(response):
+                return self._respond_later(response)
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
             if is_large(response, visits.features):
@@ -130,21 +144,37 @@ class Visit:
             return response
 
     async def _respond_later(self, response: Response) -> Response:
-        """Respond when another process has made the fingerprint; until then the visit is under way."""
+        """Respond when slow work beside the reactor is done; until then the visit is under way."""
         visits = self._visits
-        assert isinstance(response, TextResponse)
         try:
-            future = visits.process.read(response, visits.features, with_text=visits.with_text)
-            page: PageReading | Exception = await _result(future)
-        except Exception as error:
-            page = error
-        if not visits.cycle.is_under_way(self._claim):
-            return response
-        try:
-            return self._judge(response, page)
+            known = self._known_fingerprint(response)
+            page: PageReading | Exception
+            try:
+                if known is not None:
+                    page = PageReading(known)
+                elif isinstance(response, TextResponse) and is_large(response, visits.features):
+                    future = visits.process.read(response, visits.features, with_text=visits.with_text)
+                    page = await awaitable(future)
+                else:
+                    page = read(response, visits.features, with_text=visits.with_text)
+            except Exception as error:
+                page = error
+            if visits.hints is not None and visits.hints.is_slow(response):
+                self._page_claims = await visits.hints.read_file(response)
+            if visits.cycle.is_under_way(self._claim):
+                return self._judge(response, page, is_known=known is not None)
         except StoreError as error:
             visits.cycle.failure = error
-            return response
+        return response
+
+    def _has_slow_hints(self, response: Response) -> bool:
+        hints = self._visits.hints
+        return hints is not None and hints.is_slow(response)
+
+    def _read_hints(self, response: Response) -> None:
+        """Read the hints of a response just before its visit is recorded: a commit has both or none."""
+        if self._visits.hints is not None:
+            self._visits.hints.read(response, self._claim.page, self._page_claims)
 
     @property
     def _latency_s(self) -> float:
@@ -188,7 +218,7 @@ class Visit:
         ``is_known``: whether the body is that of the page's copy.
         """
         visits, claim = self._visits, self._claim
-        visits.read_hints(response, claim.page)
+        self._read_hints(response)
         size_bytes = len(response.body)
         if isinstance(page, Exception):
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
@@ -224,11 +254,3 @@ class Visit:
         etag, last_modified = (value.decode("latin-1") if value else None for value in values)
         if (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
-
-
-def _result(future: Future[PageReading]) -> Awaitable[PageReading]:
-    """Make a thread's result awaitable for Scrapy, with asyncio or without."""
-    if is_asyncio_available():
-        return asyncio.wrap_future(future)
-    deferred: Awaitable[PageReading] = deferToThread(future.result)
-    return deferred

@@ -51,6 +51,7 @@ class Settings:
     query_log: str | None
     query_scoring: str
     refit_cycles: int
+    url_params_ignored: tuple[str, ...]
     secret_params: tuple[str, ...]
     archive: bool
     archive_versions: int

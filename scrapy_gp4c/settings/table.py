@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.search.measuring import BY_TEXT
@@ -149,6 +150,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         "a count of cycles of at least 1",
         lambda value: values.count(value, 1),
         "cycles after which it is learnt anew by what to measure",
+    ),
+    "GP4C_URL_PARAMS_IGNORED": values.Setting(
+        " ".join(IGNORED_PARAMS),
+        "names, as a list or as one text with blanks or commas between; `*` at an end stands for any rest",
+        values.names,
+        "parameters of URLs that make no page of their own: campaigns, clicks, sessions",
     ),
     "GP4C_SECRET_PARAMS": values.Setting(
         " ".join(SECRET_PARAMS),

@@ -18,12 +18,12 @@ from scrapy_gp4c.crawling import claim_files
 from scrapy_gp4c.crawling.claim_files import (
     MAX_FEED_BYTES,
     MAX_SECONDS,
-    ClaimFileError,
     kind_of,
     mail_seconds_of,
     read_claims,
     seconds_of,
 )
+from scrapy_gp4c.errors import ClaimFileError
 from tests.support.foreign import fuzzed, mutated
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -272,7 +272,8 @@ def hostile_bodies() -> Iterator[tuple[str, bytes]]:
 MEASURE = """
 import resource, sys, time
 from tests.crawling.test_claim_files import hostile_bodies
-from scrapy_gp4c.crawling.claim_files import ClaimFileError, kind_of, read_claims
+from scrapy_gp4c.crawling.claim_files import kind_of, read_claims
+from scrapy_gp4c.errors import ClaimFileError
 for name, body in hostile_bodies():
     kind = "feed" if body[:6] in (b"<?xml ", b"<!DOCT") else "sitemap"
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()

@@ -20,7 +20,7 @@ from example_project.files import render_file, render_week, since
 from example_project.model import BY_FEED, BY_LYING_SITEMAP, FEED_ENTRIES, Web
 from example_project.page_text import Noise, week_path
 from example_project.spiders.monitor import MonitorSpider
-from scrapy_gp4c.crawling.hints import kind_of, read_feed, read_sitemap
+from scrapy_gp4c.crawling.claim_files import kind_of, read_claims
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import crawl, stats
@@ -46,8 +46,9 @@ def test_a_file_claims_what_the_model_says(page, day):
     """Read as hints are: the pages that it leads to, since when each is as it is; of the liar, now."""
     response, shown = answer(page, day)
     feeds = WEB.found_by[WEB.host[page]] == BY_FEED
-    assert kind_of(response) == ("feed" if feeds else "sitemap")
-    (claims,) = (read_feed if feeds else read_sitemap)(response)
+    kind = "feed" if feeds else "sitemap"
+    assert kind_of(response.body, response.url) == kind
+    claims = read_claims(kind, response.body, response.url)
     assert [WEB.page_of(url) for url in claims.urls] == WEB.listed(page, day).tolist()
     assert len(claims.urls) <= FEED_ENTRIES if feeds else len(claims.urls) > 30
     lies = WEB.found_by[WEB.host[page]] == BY_LYING_SITEMAP

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.utils.request import fingerprint
 
-from scrapy_gp4c.crawling.page_names import IGNORED_PARAMS, PageFingerprinter, page_url
+from scrapy_gp4c.crawling.requests import PageFingerprinter
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
 
 PAGE = "http://h/a?id=1&page=2"
 
@@ -74,6 +75,13 @@ def test_a_project_names_its_own_parameters() -> None:
     """An empty list makes every URL a page of its own."""
     assert page_url("http://h/a?ref=x&utm_source=y", ("ref",)) == "http://h/a?utm_source=y"
     assert page_url("http://h/a?utm_source=y", ()) == "http://h/a?utm_source=y"
+
+
+def test_a_stored_url_has_no_session() -> None:
+    """Campaigns stay, as the link was; with sessions taken off the list, they stay, too."""
+    url = "http://h/a;jsessionid=1?PHPSESSID=2&utm_source=x"
+    assert without_session(url) == "http://h/a?utm_source=x"
+    assert without_session(url, ("utm_*",)) == url
 
 
 def test_the_fingerprint_is_scrapys_of_the_page() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import unquote_plus
-from weakref import WeakKeyDictionary
 
-from scrapy.utils.request import RequestFingerprinter
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-
+SESSION_PARAMS: Final = (
+    "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
+    "zenid", "xtcsid",
+)  # fmt: skip
+"""Names of the sessions of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
 IGNORED_PARAMS: Final = (
     # Campaigns: Google Analytics, Matomo, Adobe, AT Internet, HubSpot, Mailchimp and their like.
     "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "pk_keyword", "pk_content",
@@ -30,9 +25,7 @@ IGNORED_PARAMS: Final = (
     "_gl", "fbclid", "fb_action_ids", "fb_action_types", "fb_source", "fb_ref", "msclkid", "ttclid",
     "twclid", "li_fat_id", "igshid", "igsh", "epik", "rdt_cid", "scclid", "irclickid", "irgwc",
     "cjevent", "dm_i", "bbeml", "spm",
-    # Sessions: the names of servers and shops.
-    "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
-    "zenid", "xtcsid",
+    *SESSION_PARAMS,
 )  # fmt: skip
 """Names of parameters, in lower case; ``*`` at the end stands for any rest.
 
@@ -56,8 +49,8 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
 def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     """URL that names the page of a URL: without parameters of campaigns and sessions.
 
-    All else stays as it is, the order of the other parameters included. ``ignored``: names of parameters; with
-    none, every URL names a page of its own.
+    All else stays as it is, the order of the other parameters included. ``ignored``: names of parameters;
+    with none, every URL names a page of its own.
     """
     if not ignored:
         return url
@@ -74,36 +67,14 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     return head + (mark + query if query else "") + hash_mark + fragment
 
 
+def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
+    """URL without its session, if sessions are among the ignored parameters; campaigns stay."""
+    return page_url(url, tuple(name for name in ignored if name in SESSION_PARAMS))
+
+
 def _is_ignored(part: str, pattern: re.Pattern[str]) -> bool:
     name, _, value = part.partition("=")
     name = unquote_plus(name).lower()
     if pattern.fullmatch(name):
         return True
     return name in _SESSION_NAMES and _SESSION_VALUE.fullmatch(value) is not None
-
-
-class PageFingerprinter(RequestFingerprinter):
-    """Request fingerprinter of Scrapy that ignores the parameters of `GP4C_URL_PARAMS_IGNORED`.
-
-    Two links that differ in these alone are one page, for the store and for the duplicate filter. The request
-    that is sent keeps its URL.
-    """
-
-    def __init__(self, crawler: Crawler | None = None, ignored: Iterable[str] = IGNORED_PARAMS) -> None:
-        super().__init__(crawler)
-        self._ignored = tuple(ignored)
-        self._fingerprints: WeakKeyDictionary[Request, bytes] = WeakKeyDictionary()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        ignored: Any = crawler.settings.getlist("GP4C_URL_PARAMS_IGNORED", list(IGNORED_PARAMS))
-        return cls(crawler, ignored)
-
-    def fingerprint(self, request: Request) -> bytes:
-        """Fingerprint of the page that a request asks for, 20 bytes."""
-        url = page_url(request.url, self._ignored)
-        if url == request.url:
-            return super().fingerprint(request)
-        if request not in self._fingerprints:
-            self._fingerprints[request] = super().fingerprint(request.replace(url=url))
-        return self._fingerprints[request]
