@@ -19,7 +19,7 @@ from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
 PAGES = 5
 
@@ -341,3 +341,39 @@ async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
         for host in HOSTS[1:]:
             page = page_of[site.url(f"/page/{PAGES + born - 2}", host)]
             assert first[page] - born <= 1, (born, host)
+
+
+@pytest_twisted.ensureDeferred
+async def test_links_with_new_campaigns_and_sessions_are_the_known_pages(
+    site: Site, store_path: Path
+) -> None:
+    """A list whose links get a new campaign and session each day stays two pages, which later runs visit."""
+
+    class Daily(Spider):
+        name = "daily"
+        day = 0
+
+        async def start(self) -> Any:
+            yield Request(site.url("/list"))
+
+        def parse(self, response: Any) -> Any:
+            for link in response.css("a"):
+                yield response.follow(link, self.parse)
+
+    for day in range(1, 5):
+        links = f"<a href='/a?utm_campaign={day}&id=1'>a</a>"
+        links += f"<a href='/b;jsessionid={day:032x}?PHPSESSID={day}'>b</a>"
+        site.pages["/list"] = f"<html><body>a list of day {day}{links}</body></html>"
+        site.pages |= {
+            "/a": html("page a"),
+            f"/b;jsessionid={day:032x}": html("page b"),
+            "/b": html("page b"),
+        }
+        site.log.clear()
+        await crawl(Daily, store_path, {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1})
+        assert len(site.log) == 3
+    with Store(store_path, readonly=True) as store:
+        assert store.pages == 3
+        assert sorted(path_of(store.request(page)["url"]) for page in range(3)) == [
+            "/a?utm_campaign=1&id=1", "/b", "/list",
+        ]  # fmt: skip

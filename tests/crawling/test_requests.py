@@ -233,7 +233,7 @@ class Secretive(Spider):
         yield Request(f"{self.root}/8", cb_kwargs={"password": SECRETS[8]})
         yield Request(f"{self.root}/9", meta={"deep": {"list": [{"client_secret": SECRETS[9]}]}})
         yield Request(f"{self.root}/10", headers={"Referer": f"{self.root}/?sig={SECRETS[10]}"})
-        yield Request(f"{self.root}/11;jsessionid={SECRETS[11]}#token={SECRETS[11]}")
+        yield Request(f"{self.root}/11;sig={SECRETS[11]}#token={SECRETS[11]}")
         yield Request(f"{self.root}/12", headers={"X-Other": f"Bearer {SECRETS[12]}"})
         yield Request(
             f"{self.root}/13", meta={"parent": f"{self.root}/?to=http%3A//h/%3Ftoken%3D{SECRETS[13]}"}
@@ -287,7 +287,7 @@ def _log_all(caplog: pytest.LogCaptureFixture) -> None:
 def pages_of(site: Site) -> Site:
     """The site with all pages."""
     for number in range(len(SECRETS)):
-        path = f"/{number}" + (f";jsessionid={SECRETS[11]}" if number == 11 else "")
+        path = f"/{number}" + (f";sig={SECRETS[11]}" if number == 11 else "")
         site.pages[path] = show
     return site
 
