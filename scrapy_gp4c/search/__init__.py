@@ -1,1 +1,1 @@
-"""What a search engine makes of the pages: queries, scores, quality, and what a refreshed copy is worth."""
+"""Search over the crawled pages: queries, scores, quality, and the value of refreshed copies."""

@@ -1,4 +1,4 @@
-"""How often the terms of a log of queries occur in a text: what the estimator knows of it."""
+"""Counts of the terms of a query log in texts: all that the estimator reads of a text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Counts(NamedTuple):
-    """A text as the estimator sees it."""
+    """Term counts of a text."""
 
     term: Ints
     """``[E]``: numbers of the log's terms that occur, ascending."""
     tf: Ints
     """``[E]``: how often each does, at least once."""
     length: int
-    """Tokens of the text, those that no query has too."""
+    """Tokens of the text, with those of no query."""
 
     def packed(self) -> bytes:
         """Terms and tf as bytes, little-endian."""
@@ -36,26 +36,26 @@ class Counts(NamedTuple):
 
 
 NOTHING: Final = Counts(np.empty(0, np.int32), np.empty(0, np.int32), 0)
-"""A page that is not there."""
+"""Counts of a missing text."""
 
 
 class Terms:
-    """The terms of a log of queries, to be counted in texts."""
+    """Counter of the terms of a query log."""
 
     def __init__(self, number: Mapping[str, int]) -> None:
         """Take the terms with their numbers; none has a blank in it."""
         known = {term.encode(): of for term, of in number.items()}
         self._longer = {term: of for term, of in known.items() if len(term) > _HEAD_BYTES}
-        """Those of which the first bytes say too little."""
+        """Terms of more than eight bytes."""
         short = {int.from_bytes(term, "little"): of for term, of in known.items() if term not in self._longer}
         self._heads = np.array(sorted(short), np.uint64)
         self._number = np.array([short[head] for head in self._heads.tolist()], np.int32)
         self._perhaps = np.zeros(1 << _SIEVE_BITS, np.bool_)
-        """What leaves out most words that are no terms."""
+        """Sieve that drops most words that are no terms."""
         self._perhaps[_sieved(self._heads)] = True
 
     def count(self, words: bytes) -> Counts:
-        """Count them in a text; ``words``: its tokens in UTF-8, blanks between."""
+        """Term counts of a text; ``words``: its tokens in UTF-8, blanks between."""
         padded, starts, sizes, heads = words_in(words)
         longer = (sizes > _HEAD_BYTES).nonzero()[0]
         found = self._found(heads if not longer.size else heads[sizes <= _HEAD_BYTES])
@@ -86,7 +86,7 @@ def _sieved(heads: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 
 def unpacked(packed: bytes, length: int) -> Counts:
-    """What `Counts.packed` was made of."""
+    """Inverse of `Counts.packed`."""
     pairs = np.frombuffer(packed, _PAIR)
     return Counts(pairs["term"], pairs["tf"], length)
 

@@ -1,12 +1,9 @@
-"""F_q: which rank a score comes to among the results of a query of one term, in few numbers.
+"""Gains of refreshed copies: delta-Q_A, estimated from the old and the new text of a page alone.
 
-Pandey & Olston 2005, section 5.1.2: a function from score to rank, piecewise linear on log-log scale, its
-pieces equally long in log rank; three pieces take 20 bytes a term.
-
-What a refreshed copy is worth: delta-Q_A, estimated from its old and its new text alone.
-
-Pandey & Olston 2005, section 5.1. Per term of Q' in either text, the page moves in the answer from rank r1 to
-r2; the estimate is what users gain from the page there and from the pages that it passes, by `curves`.
+Pandey & Olston 2005, section 5. F_q maps a score to a rank among the results of a query of one term. It is
+piecewise linear on log-log scale, with pieces equally long in log rank; three pieces take 20 bytes a term.
+Per term of Q' in either text, the page moves from rank r1 to rank r2. The estimate is the gain of users from
+this page and from the pages that it passes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The SQLite file of a search index: opening it, and what goes wrong with it as one error each.
+"""The search index of a crawl: the texts of all pages in SQLite, and the gains of their changes to users.
 
-The search index of a crawl: texts of all pages, and what their changes gained users.
-
-All of it survives a kill. Texts of visits are staged in commits of their own. When a cycle ends, one
-transaction takes them into the index and measures each by the text that it takes the place of (`impact`);
-what it is measured by is learnt anew every few cycles. The file is SQLite's, with FTS5 for the texts.
-
-Searching the index of a crawl: which pages a query finds, and in which order.
+Texts of visits are staged in commits of their own. At the end of a cycle one transaction takes them into the
+index and measures each against the text that it replaces (`scrapy_gp4c.search.gains`); the estimator learns
+anew every few cycles. A kill at any point loses nothing. FTS5 indexes the texts.
 """
 
 from __future__ import annotations
@@ -191,7 +187,7 @@ class Arrival(NamedTuple):
     fingerprint: int
     """Of the text, uint64."""
     known: int | None
-    """Of the page's copy before; None: there was none."""
+    """Of the copy before, uint64; None: there was none."""
     words: bytes
     """Tokens of the text in UTF-8, a blank between each two."""
 
@@ -204,7 +200,7 @@ class Gained(NamedTuple):
 
 
 def digest(workload: Workload, scoring: str) -> str:
-    """Name of what is measured by: another for other queries, frequencies, numbers of terms, or scoring."""
+    """Digest of queries, frequencies, term numbers and scoring."""
     queries = zip(workload.queries, workload.frequency.tolist(), strict=True)
     return hashlib.sha256(repr([scoring, workload.terms, *queries]).encode()).hexdigest()[:32]
 
@@ -218,7 +214,7 @@ class SearchIndex:
         self._workload, self._scoring = workload, scoring
         self._terms = counts.Terms(workload.number)
         self.log = digest(workload, scoring)
-        """What it measures by."""
+        """Digest of the log of queries and the scoring."""
         self._staged: list[_Row] = []
         self._connection = connect(path)
         try:
@@ -245,18 +241,18 @@ class SearchIndex:
             self._learn(cycle)
 
     def close(self) -> None:
-        """Close the file; what is staged and not committed is left."""
+        """Close the file; texts that were staged and not committed are lost."""
         self._connection.close()
 
     # --- a cycle under way
 
     @property
     def cycle(self) -> int:
-        """The last cycle that it has; 0: none."""
+        """Last cycle in the index; 0: none."""
         return int(self._about().get("cycle", 0))
 
     def holds(self, page: int, key: int, fingerprint: int) -> bool:
-        """Tell whether it has the text of a page with this fingerprint."""
+        """Whether the index has the text of a page with this fingerprint."""
         with translated(self.path):
             row = self._connection.execute(
                 "SELECT key, fingerprint FROM pages WHERE page = ?", (page,)
@@ -264,7 +260,7 @@ class SearchIndex:
         return bool(row == (key - SIGN, fingerprint - SIGN))
 
     def stage(self, arrival: Arrival) -> None:
-        """Take the text of a visit; it counts when `commit` returned."""
+        """Stage the text of a visit; it is durable when `commit` has returned."""
         page, key, fingerprint, known, words = arrival
         own = self._terms.count(words)
         before = None if known is None else known - SIGN
@@ -273,7 +269,7 @@ class SearchIndex:
         )
 
     def commit(self, cycle: int) -> None:
-        """Write what a cycle has staged; a failed commit keeps it for the next. Raises SearchIndexError."""
+        """Write the staged texts; a failed commit leaves them for the next. Raises SearchIndexError."""
         if not self._staged:
             return
         rows = [(cycle, *row) for row in self._staged]
@@ -284,7 +280,7 @@ class SearchIndex:
     # --- the end of a cycle
 
     def apply(self, cycle: int, visited: Iterable[int], gone: Iterable[int], refit_cycles: int) -> Gained:
-        """Take in the texts that a cycle has staged, and measure them: one transaction; again adds nothing.
+        """Index and measure the staged texts of a cycle in one transaction; a second call adds nothing.
 
         ``visited``: pages with a text of this cycle; what else is staged is dropped; ``gone``: pages that are
         there no more; ``refit_cycles``: what is measured by is learnt anew after so many.
@@ -308,7 +304,7 @@ class SearchIndex:
         return Gained(np.array([one[0] for one in found], np.int64), np.array([one[1] for one in found]))
 
     def forget_gone(self, gone: Iterable[int]) -> None:
-        """Let pages that are there no more leave, without measuring."""
+        """Remove pages that are gone, without measuring."""
         with transaction(self._connection, self.path):
             self._leave([page for page, _ in self._held(gone)])
 
@@ -325,7 +321,7 @@ class SearchIndex:
         )
 
     def _held(self, pages: Iterable[int]) -> list[tuple[int, Counts]]:
-        """Those of some pages whose texts are there, with these."""
+        """Pages that have texts, with these."""
         found = [
             (page, row)
             for page in pages
@@ -334,7 +330,7 @@ class SearchIndex:
         return [(page, counts.unpacked(*row)) for page, row in found if row[1] is not None]
 
     def _before(self, page: int, key: int, known: int | None) -> Counts | None:
-        """The text that a new one replaces; None: not the page's copy, so that nothing can be measured."""
+        """Text that a new one replaces; None: not the text of the page's copy, so nothing can be measured."""
         row = self._connection.execute(
             "SELECT fingerprint, length, counts FROM pages WHERE page = ? AND key = ?", (page, key)
         ).fetchone()
@@ -346,7 +342,7 @@ class SearchIndex:
         return counts.unpacked(packed, length) if fingerprint == known else None
 
     def _drop(self, pages: Sequence[int], cycle: int) -> None:
-        """Let pages leave, and measure that."""
+        """Remove pages, and measure the loss."""
         held = self._held(pages)
         self._measure([page for page, _ in held], [own for _, own in held], [NOTHING] * len(held), cycle)
         self._leave([page for page, _ in held])
@@ -361,7 +357,7 @@ class SearchIndex:
     def _measure(
         self, pages: Sequence[int], old: Sequence[Counts | None], new: Sequence[Counts], cycle: int
     ) -> None:
-        """Note what texts gain that can be measured; a page that gained before in this cycle gains more."""
+        """Add the gains of texts that can be measured to those of their pages in this cycle."""
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return
@@ -373,10 +369,10 @@ class SearchIndex:
             [(page, cycle, value) for (page, _, _), value in zip(known, ppm.tolist(), strict=True)],
         )
 
-    # --- what is measured by
+    # --- the estimator
 
     def _recount(self) -> None:
-        """Count the terms of the log in the texts that are there, and in those that are staged."""
+        """Count the terms of the log in indexed and staged texts."""
         for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
             texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
             while batch := texts.fetchmany(BATCH):
@@ -385,7 +381,7 @@ class SearchIndex:
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 
     def _learn(self, cycle: int) -> None:
-        """Learn F_q, idf and mean length from the texts that are there; with none of them, nothing."""
+        """Learn F_q, idf and mean length from the indexed texts, if there are any."""
         held = self._connection.execute(
             "SELECT counts, length FROM pages WHERE length IS NOT NULL ORDER BY page"
         ).fetchall()
@@ -443,15 +439,15 @@ class Hit(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a query finds."""
+    """Result of a query."""
 
     terms: tuple[str, ...]
     pages: int
     """Indexed pages."""
     found: int
-    """Those of them that have every term."""
+    """Pages that have every term."""
     hits: list[Hit]
-    """The best of these, best first, equal ones by page number."""
+    """Best pages, best first, equal ones by page number."""
 
 
 def search(path: Path, query: str, scoring: str, top: int) -> Answer:

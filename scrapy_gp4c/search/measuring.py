@@ -1,4 +1,4 @@
-"""How useful a text is to a query: the scoring functions S of Pandey & Olston 2005, section 6.1.3.
+"""Usefulness of texts to queries and quality of a repository (Pandey & Olston 2005, sections 3 and 6.1.3).
 
 The score of a text for a query of terms t is sum_t u(q, t) s(t), and 0 unless every term occurs: s(t) is its
 score for the query of that term alone, u(q, t) the term's share in the query.
@@ -9,10 +9,8 @@ score for the query of that term alone, u(q, t) the term's share in the query.
   b = 0.75 and idf = ln(1 + (N - df + 0.5) / (df + 0.5)).
 * ``inlinks``: a number of the page, whatever its text.
 
-The user-centric quality of a repository (Pandey & Olston 2005, section 3), by its definition.
-
-Plain and exact, for collections of any kind as tables of scores; `training.replaying.search` computes the
-same for thousands of queries and weeks.
+Quality is computed by its definition from tables of scores, plain and exact; `training.replaying.search`
+computes the same for thousands of queries and weeks.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Workload:
         return summed
 
     def take(self, kept: npt.NDArray[np.intp]) -> Workload:
-        """Some of the queries, their frequencies scaled to sum 1."""
+        """A part of the queries, with frequencies scaled to sum 1."""
         weights = {
             tuple(self.terms[term] for term in self.queries[query]): float(self.frequency[query])
             for query in kept.tolist()
@@ -87,7 +87,7 @@ def read_query_log(path: str | Path) -> Workload:
 
 
 def parse_query_log(lines: Iterable[str], source: str) -> Workload:
-    """What `read_query_log` makes of the lines of a log."""
+    """Workload of the lines of a query log."""
     counts: defaultdict[tuple[str, ...], float] = defaultdict(float)
     dropped = 0
     for number, line in enumerate(lines, start=1):
