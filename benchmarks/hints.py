@@ -41,7 +41,7 @@ from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
 from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
-from training.replaying.growth import HUBS, GrowthCrawl, Web
+from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay
 
 SITES: Final = ("true", "always now", "never moves", "late", "none")
 SCORES: Final = ("hinted", "p")
@@ -84,7 +84,10 @@ def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], flo
     """Mean NDCG by site and score in the states of a crawl, and its changes per visit."""
     crawl = GrowthCrawl(BUDGET, functions.load(score), table.load("top_k"), functions.load(HUBS), 0.0, WARMUP)
     own = grown.history
-    web, until = Web(grown, crawl), np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)])
+    web, until = (
+        GrowthReplay(grown, crawl),
+        np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)]),
+    )
     everyone = np.arange(own.pages, dtype=np.uint32)
     told: dict[tuple[str, str], list[float]] = {(site, one): [] for site in SITES for one in SCORES}
     visited = changed = 0.0

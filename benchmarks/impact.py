@@ -28,9 +28,9 @@ from scrapy_gp4c.search.measuring import Postings
 from scrapy_gp4c.search.queries import Workload, workload
 from training.histories.contents import read_contents
 from training.papers.user_centric import Trial, prepared, updates_of
-from training.replaying.refresh_value import Measuring, known
+from training.replaying.refresh_value import QualityMeasure, estimator_of
 from training.replaying.search import count, search
-from training.replaying.workloads import Plan, draw, knee
+from training.replaying.workloads import WorkloadPlan, draw, knee
 
 TERMS, PAGES, PER_PAGE = 5_000, 100_000, 50
 
@@ -48,7 +48,7 @@ def best_s(call: Callable[[], object], times: int = 3) -> float:
 def time_estimates(trial: Trial, updates: int) -> None:
     """The estimate for a page beside its fingerprint."""
     corpus, contents = trial.corpus, trial.corpus.contents
-    estimator = known(corpus, trial.how)
+    estimator = estimator_of(corpus, trial.how)
     versions = updates_of(trial, 1, trial.history.cycles).version
     chosen = np.random.default_rng(1).permutation(versions)[:updates]
     texts, prepared_pages = [], []
@@ -177,11 +177,11 @@ def main() -> None:
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         contents = read_contents(given.contents or made(Path(folder) / "contents.jsonl"), given.site)
-    drawn = draw(contents, Plan())
+    drawn = draw(contents, WorkloadPlan())
     whole = count(contents)
     relevance = search(whole.of(drawn), drawn, "tfidf").relevance()
     kept = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
-    trial = prepared("impact", whole.of(kept), Measuring(kept))
+    trial = prepared("impact", whole.of(kept), QualityMeasure(kept))
     if given.accuracy:
         show_accuracy(trial, given.updates)
         return

@@ -23,8 +23,8 @@ from rich.table import Table
 from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.opening import open_store
 from training.histories.contents import ContentHistory, read_contents
-from training.replaying.search import Search, count, search
-from training.replaying.workloads import Plan, draw
+from training.replaying.search import VersionSearch, count, search
+from training.replaying.workloads import WorkloadPlan, draw
 
 from .crawls import BUDGET, FIRST_RANKED_DAY, Series, by_day, crawl_day, write_days
 from .model import Web
@@ -68,7 +68,7 @@ class Judge:
         """Take what the pages say, and what is asked; idf is that of day 1."""
         self._web = web
         self._contents = contents
-        self.search: Search = search(count(contents).of(workload), workload, "tfidf", cycle=1)
+        self.search: VersionSearch = search(count(contents).of(workload), workload, "tfidf", cycle=1)
 
     def quality(self, day: int, version: NDArray[np.int32], gone: NDArray[np.bool_]) -> float:
         """Quality of copies on a day.
@@ -128,7 +128,7 @@ def run(
         (folder / f"{name}.log").unlink(missing_ok=True)
     write_contents(told, web, options.days)
     contents = read_contents(told)
-    drawn = draw(contents, Plan(QUERIES, seed=options.seed))
+    drawn = draw(contents, WorkloadPlan(QUERIES, seed=options.seed))
     counts = zip(drawn.texts(), drawn.frequency.tolist(), strict=True)
     log.write_text("".join(f"{text}\t{frequency!r}\n" for text, frequency in counts), encoding="utf-8")
     judge = Judge(web, contents, read_query_log(log))

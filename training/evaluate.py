@@ -41,7 +41,7 @@ from training.histories.history import ChangeHistory
 from training.histories.reading import read_contents_or_history
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import ORACLE, parse_budget
-from training.replaying.oracle_baselines import is_replays
+from training.replaying.oracle_baselines import is_oracle_baseline
 from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.reporting.evaluation import of_leaderboard, row_of, show, show_growth, show_leaderboard
 from training.reporting.figures import draw_scatter, save
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
     named = names(history) if args.all else ()
     scores, policies = what = contest(history, named, args.score or (), args.policy)
-    only = policies[0] if len(policies) == 1 and not is_replays(policies[0]) else None
+    only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
     crawl = CrawlChoices(parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, only)
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
         one = partial(evaluate, weighted=args.weighted)

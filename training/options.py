@@ -29,7 +29,7 @@ from training.histories.history import ChangeHistory
 from training.histories.reading import read_coarsened, read_history
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import TIES
-from training.replaying.refresh_value import Measuring, measured
+from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 
 Add = Callable[..., object]
 """``add_argument`` of a parser or group."""
@@ -163,4 +163,4 @@ def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
     workload = read_query_log(args.query_log)
     contents = read_contents(args.history, args.site, args.changed_only)
     with steps(len(contents.texts), "counting terms") as advance:
-        return measured(contents, Measuring(workload, args.scoring), args.importance, advance)
+        return with_refresh_values(contents, QualityMeasure(workload, args.scoring), args.importance, advance)

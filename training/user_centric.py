@@ -20,7 +20,7 @@ from training import options
 from training.papers import user_centric
 from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, UserCentricPlan
 from training.papers.user_centric_report import forecast_table, resource_table, write_all
-from training.replaying.workloads import Plan
+from training.replaying.workloads import WorkloadPlan
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,19 +34,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     estimates = "what is known of pages: from all weeks, the first half, or a policy's own visits"
     add("--estimate", choices=ESTIMATES, default="whole", help=estimates)
     add("--site", default=user_centric.SITE, metavar="NAME", help="the data set of one site")
-    add("--queries", type=int, default=Plan().queries, help="distinct queries to draw (default %(default)s)")
-    add("--zipf", type=float, default=Plan().zipf, help="frequency ~ rank^-zipf (default %(default)s)")
+    add(
+        "--queries",
+        type=int,
+        default=WorkloadPlan().queries,
+        help="distinct queries to draw (default %(default)s)",
+    )
+    add(
+        "--zipf", type=float, default=WorkloadPlan().zipf, help="frequency ~ rank^-zipf (default %(default)s)"
+    )
     add("--pieces", type=int, default=PIECES, help="pieces of F (default %(default)s)")
     refit = "weeks after which F, idf and mean length are learnt anew for the estimates (default: never)"
     add("--refit", type=int, default=0, metavar="N", help=refit)
-    options.seed(add, Plan().seed, "of workload and phases (default %(default)s)")
+    options.seed(add, WorkloadPlan().seed, "of workload and phases (default %(default)s)")
     shares = "shares of the pages refreshed per week"
     add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
     thresholds = "thresholds of SBR and EBR; the best is shown"
     add("--taus", type=float, nargs="+", default=TAUS, metavar="TAU", help=thresholds)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
     args = parser.parse_args(arguments)
-    plans = UserCentricPlan(args.estimate, Plan(args.queries, args.zipf, args.seed), args.pieces)
+    plans = UserCentricPlan(args.estimate, WorkloadPlan(args.queries, args.zipf, args.seed), args.pieces)
     plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets), taus=tuple(args.taus))
     plans = plans._replace(refit_cycles=args.refit)
     if args.refit < 0:

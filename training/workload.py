@@ -18,7 +18,7 @@ from training import options
 from training.histories.contents import read_contents
 from training.histories.writing import replacing
 from training.replaying.search import count, search
-from training.replaying.workloads import Plan, draw, knee
+from training.replaying.workloads import WorkloadPlan, draw, knee
 from training.reporting.terminal import progress
 
 COUNTS = 1_000_000
@@ -27,7 +27,7 @@ COUNTS = 1_000_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, or 2 for input that cannot be used."""
-    plan = Plan()
+    plan = WorkloadPlan()
     parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("contents", metavar="CONTENTS", help="JSON lines of site, page and versions, plain, gzip or xz")
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.queries < 1:
         parser.error(f"--queries: expected at least 1; found {args.queries}")
     try:
-        _write(args, Plan(args.queries, args.zipf, args.seed), least)
+        _write(args, WorkloadPlan(args.queries, args.zipf, args.seed), least)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
@@ -60,7 +60,7 @@ def _number(parser: argparse.ArgumentParser, text: str) -> float:
         parser.error(f"--min-relevance: expected auto or a number; found {text!r}")
 
 
-def _write(args: argparse.Namespace, plan: Plan, least: float | None) -> None:
+def _write(args: argparse.Namespace, plan: WorkloadPlan, least: float | None) -> None:
     contents = read_contents(args.contents, args.site, args.changed_only)
     drawn = draw(contents, plan)
     with progress(Console(stderr=True), len(contents.texts), "counting terms") as advance:

@@ -30,7 +30,7 @@ from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html, stats
 from training import learn
 from training.histories.contents import read_contents
-from training.replaying.refresh_value import Measuring, measured
+from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 
 PAGES, CYCLES = 24, 6
 WORDS = [
@@ -145,7 +145,7 @@ async def test_live_cycles_record_what_the_offline_estimator_says(
     settings = settings_of(log, GP4C_QUERY_SCORING=scoring)
     crawlers = await crawled(site, store_path, said, settings)
     history = read_contents(contents(tmp_path / "contents.jsonl", said))
-    impact = measured(history, Measuring(read_query_log(log), scoring)).impact
+    impact = with_refresh_values(history, QualityMeasure(read_query_log(log), scoring)).impact
     assert impact is not None
     held = np.zeros(PAGES, np.int64)
     expected: dict[tuple[int, int], float] = {}
@@ -395,7 +395,7 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(score: str, tmp_pa
     ]
     path = tmp_path / "contents.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    history = measured(read_contents(path), Measuring(read_query_log(log)))
+    history = with_refresh_values(read_contents(path), QualityMeasure(read_query_log(log)))
     expected = live_replay.replayed(history, {**given, "GP4C_POLICY": "top_k"})
     assert len(expected) == cycles - live_replay.WARMUP
     assert [plan for plan in plans if plan.pages] == expected

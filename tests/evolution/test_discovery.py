@@ -33,7 +33,7 @@ from training.evolution.workers import workers
 from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main
-from training.replaying.growth import HUBS, GrowthCrawl, Web, replay_growth
+from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, replay_growth
 
 SMALL = Parameters(("brought", "brought_t", "t", "w"), population=12, generations=3, start="named")
 
@@ -153,7 +153,7 @@ def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
     )
     assert learned.best.replayed.delay.tolist() == [delay for one in replayed for delay in one.delay.tolist()]
     assert learned.best.replayed.coverage == pytest.approx(np.mean([one.coverage for one in replayed]))
-    web = Web(grown, crawls[0])
+    web = GrowthReplay(grown, crawls[0])
     for cycle in range(1, grown.history.cycles + 1):
         web.cycle(cycle)
     known = np.flatnonzero(web.known)

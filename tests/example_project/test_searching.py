@@ -17,7 +17,7 @@ from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.opening import open_store
 from tests.example_project.test_demo import free_port
 from training.histories.contents import read_contents
-from training.replaying.workloads import Plan, draw
+from training.replaying.workloads import WorkloadPlan, draw
 
 HOSTS = 2
 DAYS = FIRST_RANKED_DAY + 1
@@ -82,7 +82,7 @@ def judge(tmp_path_factory):
     path: Path = tmp_path_factory.mktemp("contents") / "contents.jsonl"
     write_contents(path, web, 8)
     contents = read_contents(path)
-    return web, Judge(web, contents, draw(contents, Plan(60, seed=1))), contents
+    return web, Judge(web, contents, draw(contents, WorkloadPlan(60, seed=1))), contents
 
 
 def test_contents_are_what_the_web_says(judge):

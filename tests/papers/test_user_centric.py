@@ -34,7 +34,7 @@ from training.papers.user_centric import (
     updates_of,
     visits_of,
 )
-from training.replaying.refresh_value import Measuring
+from training.replaying.refresh_value import QualityMeasure
 from training.replaying.search import count
 
 LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
@@ -43,7 +43,7 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 def trial_of(tmp_path: Path, estimate="whole") -> Trial:
     """Ten pages over ten cycles."""
     contents = contents_of(tmp_path, random_pages(11, pages=10, cycles=10))
-    return prepared("small", count(contents).of(LOG), Measuring(LOG), estimate)
+    return prepared("small", count(contents).of(LOG), QualityMeasure(LOG), estimate)
 
 
 def test_updates_are_the_versions_in_time(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 def trial_of_pages(path: Path, pages: list[dict[int, str | None]]) -> Trial:
     """Of these contents."""
     contents = contents_of(path, pages)
-    return prepared("small", count(contents).of(LOG), Measuring(LOG))
+    return prepared("small", count(contents).of(LOG), QualityMeasure(LOG))
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ EXAMPLES_LOG = parse_query_log(
 def examples_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """Twelve pages over ten cycles; a budget of 5% of them is no page, so three are refreshed."""
     contents = contents_of(tmp_path_factory.mktemp("examples_trial"), random_pages(3, pages=12, cycles=10))
-    return prepared("small", count(contents).of(EXAMPLES_LOG), Measuring(EXAMPLES_LOG))
+    return prepared("small", count(contents).of(EXAMPLES_LOG), QualityMeasure(EXAMPLES_LOG))
 
 
 def points_of(tau: float, refreshes: int = 3, share: float = SHARE) -> list[RefreshPoint]:
@@ -382,7 +382,7 @@ def test_pages_without_names_have_numbers(tmp_path: Path) -> None:
     contents = contents_of(tmp_path, [{0: "a", 1: lines}, {0: "b"}])
     nameless = replace(contents, history=replace(contents.history, page_names=None))
     (one, *_) = examples(
-        prepared("x", count(nameless).of(EXAMPLES_LOG), Measuring(EXAMPLES_LOG)), points_of(0.0, 2)
+        prepared("x", count(nameless).of(EXAMPLES_LOG), QualityMeasure(EXAMPLES_LOG)), points_of(0.0, 2)
     )
     assert (one.page, one.cycle) == ("0", 1)
     assert len(one.diff.splitlines()) == LINES

@@ -29,7 +29,7 @@ from training.replaying.evidence import ReplayEvidence
 from training.replaying.kernels import sampling
 from training.replaying.metrics import CONTENT_BITS, Ints
 from training.replaying.prepared import prepare
-from training.replaying.refresh_value import Measuring, measured
+from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 
 PAGES = 5
 CYCLES = 8
@@ -106,7 +106,7 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 
 def test_copies_of_contents_lose_what_their_versions_lose(tmp_path: Path) -> None:
     """Impact by its definition from the versions held; quality of a search of just these."""
-    history = measured(contents_of(tmp_path, random_pages(7)), Measuring(LOG))
+    history = with_refresh_values(contents_of(tmp_path, random_pages(7)), QualityMeasure(LOG))
     impact = history.impact
     assert impact is not None
     prepared = prepare(history, budget=2, warmup=2)
@@ -132,7 +132,9 @@ def test_copies_of_contents_lose_what_their_versions_lose(tmp_path: Path) -> Non
 def test_where_nothing_is_to_be_gained_nothing_is_lost(tmp_path: Path) -> None:
     """Contents whose changes no query sees: every copy is as good as the page."""
     log = parse_query_log(["z\t1"], "log")
-    history = measured(contents_of(tmp_path, [{0: "a", 1: "b", 2: "c"}, {0: "z"}]), Measuring(log))
+    history = with_refresh_values(
+        contents_of(tmp_path, [{0: "a", 1: "b", 2: "c"}, {0: "z"}]), QualityMeasure(log)
+    )
     copies = ContentCopies(prepare(history, budget=1, warmup=1))
     copies.visit(2, np.array([1]), np.array([False]))
     told = copies.tallies()
@@ -218,7 +220,7 @@ def test_only_what_has_a_loop_is_compiled() -> None:
     given_ = PolicySettings(functions.load("t"), 1)
     own = evidence(history(3, 30))
     has_loop = {
-        text: dense.compiled(table.load(text).make(given_), own) is not None
+        text: dense.compiled_loop(table.load(text).make(given_), own) is not None
         for text in ("rns", "db", "cb", "gsb", "lb", "groups", "top_k", "rr", "rounds")
     }
     assert [text for text in has_loop if has_loop[text]] == ["rns", "db", "cb", "gsb"]

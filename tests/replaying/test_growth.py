@@ -32,7 +32,7 @@ from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory, wri
 from training.histories.growth_reading import read_growth, read_store_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.growth import HUBS, GrowthCrawl, Web, growth_crawl, replay_growth
+from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, growth_crawl, replay_growth
 from training.replaying.prepared import CrawlChoices
 
 READ = ("claims", "fresh", "claimed_cycle")
@@ -103,7 +103,9 @@ def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) 
             columns = {name: np.concatenate([block[name] for block in blocks]) for name in ("key", *READ)}
             live = live_terminals(store)
             sites = {int(row["site"]): row["counts"].tolist() for row in store.hints.trust()}
-    web = Web(GrowthHistory(grown.history, grown.born, grown.finder, claims), crawl_of(score, budget=0.3))
+    web = GrowthReplay(
+        GrowthHistory(grown.history, grown.born, grown.finder, claims), crawl_of(score, budget=0.3)
+    )
     hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
     assert hubs == crawled.by_hubs[1:]
     known = np.flatnonzero(web.known)
@@ -179,7 +181,7 @@ def test_a_replay_finds_what_a_crawl_finds(seed: int, how: tuple[str, str, float
                 zip((page[0] - 1 for page in columns(store, "key")), columns(store, *COMPARED), strict=True)
             )
             assert brought(store) == columns(store, *GROWTH, "brought_cycle")
-    web = Web(grown, choices)
+    web = GrowthReplay(grown, choices)
     hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
     assert hubs == crawled.by_hubs[1:]
     known = np.flatnonzero(web.known)
@@ -266,7 +268,7 @@ def a_chain(pages: int, cycles: int) -> GrowthHistory:
 
 def test_what_a_new_page_leads_to_is_fetched_in_the_same_cycle() -> None:
     """A chain of pages behind one visited page is known to its end; each has brought its next."""
-    web = Web(a_chain(6, 5), crawl_of("t", discovery=0.0, budget=1.0))
+    web = GrowthReplay(a_chain(6, 5), crawl_of("t", discovery=0.0, budget=1.0))
     known = []
     for cycle in range(1, 4):
         web.cycle(cycle)

@@ -21,10 +21,10 @@ from numba.core import event
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
 from training.replaying.kernels import choice, drop_stale_code, visits
-from training.replaying.kernels.compiling import Teller
+from training.replaying.kernels.compiling import CompileNotice
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
-from training.replaying.workspace import _new_work, by_slot, parted
+from training.replaying.workspace import _new_work, by_slot, partition_by_choice
 
 SCORES = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, 3.0, np.inf])
 
@@ -113,7 +113,7 @@ def test_functions_part_where_they_choose_otherwise(functions, sizes, share):
     expected: dict[str, list[int]] = {}
     for number, scores in enumerate(functions):
         expected.setdefault(str(classes(scores)), []).append(number)
-    assert parted(np.array(functions), np.array(sizes, np.int32), k) == list(expected.values())
+    assert partition_by_choice(np.array(functions), np.array(sizes, np.int32), k) == list(expected.values())
 
 
 @settings(deadline=None)  # the first call compiles
@@ -184,7 +184,7 @@ def test_a_long_compilation_is_told_once(patience_s: float) -> None:
     """While it lasts, not when it is over; functions compiled within another are part of it."""
     handler, logger = Told(), logging.getLogger("training.replaying.kernels.compiling")
     logger.addHandler(handler)
-    teller = Teller(patience_s)
+    teller = CompileNotice(patience_s)
     try:
         with event.install_listener("numba:compile", teller):
             for _ in range(2):

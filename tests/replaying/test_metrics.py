@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
-from training.replaying.metrics import GAIN_BITS, Tallies, Weights, budget_pages, gain_sums, harmonic, measure
+from training.replaying.metrics import (
+    GAIN_BITS,
+    PageWeights,
+    Tallies,
+    budget_pages,
+    gain_sums,
+    harmonic,
+    measure,
+)
 
-PLAIN = Weights.of(None, 10, 5)
+PLAIN = PageWeights.of(None, 10, 5)
 
 
 def tallies(**counts):
@@ -107,7 +115,7 @@ def test_unweighted_staleness():
 )
 def test_fixed_point_weights(values, cycles):
     """Weights keep at least 1e-12 of their total, and no sum over pages and cycles overflows."""
-    weights = Weights.of(np.array(values), len(values), cycles)
+    weights = PageWeights.of(np.array(values), len(values), cycles)
     total = math.fsum(values)
     found = [math.ldexp(int(w), -weights.bits) for w in weights.fixed]
     np.testing.assert_allclose(found, values, rtol=0, atol=1e-12 * total)
@@ -121,4 +129,4 @@ def test_fixed_point_weights(values, cycles):
 def test_bad_weights(bad):
     """Weights must be finite, not negative, of a size that sums can have, one per page, not all zero."""
     with pytest.raises(HistoryError, match="weights"):
-        Weights.of(np.array(bad), 2, 5)
+        PageWeights.of(np.array(bad), 2, 5)

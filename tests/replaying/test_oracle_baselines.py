@@ -25,9 +25,9 @@ from training.papers.user_centric import Judged, points, prepared
 from training.replaying import oracle_baselines
 from training.replaying.baselines import REGULAR_FRESHNESS, allocate
 from training.replaying.metrics import CONTENTS
-from training.replaying.oracle_baselines import allocate_visits, change_rates, current_share, slots
+from training.replaying.oracle_baselines import allocate_visits, change_rates, current_share, timetable
 from training.replaying.prepared import prepare
-from training.replaying.refresh_value import Measuring, measured
+from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 from training.replaying.replay import run
 from training.replaying.search import count
 
@@ -78,7 +78,7 @@ def test_slots_shift_as_little_as_the_linear_program(counts: list[int], budget: 
     if visits.sum() > budget * cycles:
         budget = -(-int(visits.sum()) // cycles)
     phase = np.random.default_rng(seed).random(len(visits))
-    rows = slots(visits, budget, cycles, phase)
+    rows = timetable(visits, budget, cycles, phase)
     assert all(len(row) <= budget for row in rows)
     for row in rows:
         assert len(set(row.tolist())) == len(row)
@@ -107,8 +107,8 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 def test_a_replay_refreshes_what_the_experiment_does(name: str, tmp_path: Path) -> None:
     """Without a warm-up, the same quality and impact to the last bits of their fixed point."""
     contents = contents_of(tmp_path, random_pages(11, pages=10, cycles=10))
-    trial = prepared("small", count(contents).of(LOG), Measuring(LOG), seed=5)
-    history = measured(contents, Measuring(LOG))
+    trial = prepared("small", count(contents).of(LOG), QualityMeasure(LOG), seed=5)
+    history = with_refresh_values(contents, QualityMeasure(LOG))
     for tau in (0.0, 0.3, 1.0):
         expected = next(one for one in points(trial, (0.3,), (tau,)) if one.policy == name.upper())
         history_prepared = prepare(history, budget=expected.refreshes, warmup=0, seed=5)
@@ -136,7 +136,9 @@ def test_what_is_left_over_goes_by_age(planned: list[int], last: list[int], budg
 
 def test_the_warm_up_is_no_part_of_the_timetable(tmp_path: Path) -> None:
     """Every page is visited then; the timetable has the scored cycles."""
-    history = measured(contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), Measuring(LOG))
+    history = with_refresh_values(
+        contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), QualityMeasure(LOG)
+    )
     peer = oracle_baselines.load(" sbr( tau = .5 ) ")
     assert peer is not None
     found = run(prepare(history, budget=3, warmup=4), peer, metrics=("quality",))
@@ -168,7 +170,9 @@ def test_a_history_of_changes_alone_is_refused(known: bool, tmp_path: Path) -> N
     """As are some of the pages of a search: it takes all of them, and a log of queries."""
     history = ChangeHistory(np.zeros((5, 4), bool), np.zeros(4, int))
     if known:
-        history = measured(contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), Measuring(LOG))
+        history = with_refresh_values(
+            contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), QualityMeasure(LOG)
+        )
         history = history.take(pages=np.arange(4))
     peer = oracle_baselines.load("ebr")
     assert peer is not None

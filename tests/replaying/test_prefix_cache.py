@@ -73,7 +73,7 @@ def test_who_chooses_as_another_did_is_not_replayed():
     product, age, _ = found("t * X", "t", "n * X")
     with (
         mock.patch.object(grouped, "replay_states", side_effect=AssertionError("replayed")),
-        mock.patch.object(grouped, "begun", side_effect=AssertionError("begun")),
+        mock.patch.object(grouped, "path_after_warmup", side_effect=AssertionError("begun")),
     ):
         assert found("t * X + max(X, 30)", "t * X * 2", "t + 1") == [product, product, age]
         with pytest.raises(AssertionError, match="begun"):

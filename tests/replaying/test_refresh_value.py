@@ -20,7 +20,13 @@ from scrapy_gp4c.words.tokens import tokens
 from tests.support.contents import contents_of, random_pages
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
-from training.replaying.refresh_value import Measuring, known, link_importance, measured, read_importance
+from training.replaying.refresh_value import (
+    QualityMeasure,
+    estimator_of,
+    link_importance,
+    read_importance,
+    with_refresh_values,
+)
 from training.replaying.replay import replay
 from training.replaying.search import count
 
@@ -155,14 +161,14 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 @pytest.fixture
 def history(tmp_path: Path) -> ChangeHistory:
     """Eight pages over six cycles, measured."""
-    return measured(contents_of(tmp_path, random_pages(7)), Measuring(LOG))
+    return with_refresh_values(contents_of(tmp_path, random_pages(7)), QualityMeasure(LOG))
 
 
 def test_every_pair_is_what_the_estimator_makes_of_the_two_texts(tmp_path: Path) -> None:
     """Told from the texts, term by term; a page that is gone has none."""
     contents = contents_of(tmp_path, random_pages(7))
-    impact = measured(contents, Measuring(LOG)).impact
-    estimator = known(count(contents).of(LOG), Measuring(LOG))
+    impact = with_refresh_values(contents, QualityMeasure(LOG)).impact
+    estimator = estimator_of(count(contents).of(LOG), QualityMeasure(LOG))
     page = contents.history.pages - 1
     texts = contents.texts[contents.first_version[page] : contents.first_version[page + 1]]
     for old in range(len(texts)):

@@ -21,7 +21,7 @@ from scrapy_gp4c.words.tokens import tokens
 from tests.support.contents import contents_of, random_pages
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
-from training.replaying.search import Corpus, Search, count, search, statistics_of
+from training.replaying.search import Corpus, VersionSearch, count, search, statistics_of
 
 TEXTS = st.none() | st.lists(st.sampled_from(("one", "two", "Two", "x-y", "3", "é")), max_size=9).map(
     " ".join
@@ -107,7 +107,7 @@ def test_a_workload_of_strange_terms_leaves_nothing() -> None:
 LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d e\t1", "missing\t1"], "log")
 
 
-def scores_of(one: Search, scoring: str, corpus, versions: np.ndarray) -> np.ndarray:
+def scores_of(one: VersionSearch, scoring: str, corpus, versions: np.ndarray) -> np.ndarray:
     """S of all queries and pages, told from the texts: ``[Q, P]``."""
     out = np.zeros((len(LOG.queries), len(versions)))
     statistics = statistics_of(corpus)

@@ -11,7 +11,7 @@ from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.search.queries import read_query_log
 from tests.support.contents import contents_of, random_pages, write_contents
 from training import workload
-from training.replaying.workloads import Plan, draw, headings, knee
+from training.replaying.workloads import WorkloadPlan, draw, headings, knee
 
 TEXT = """---
 title: "Getting started"
@@ -39,17 +39,17 @@ def test_titles_and_headings_are_found() -> None:
 def test_a_heading_weighs_by_how_long_it_stood(tmp_path: Path) -> None:
     """One that stood in 9 of 10 cycles begins nine of ten queries, whichever page changes more often."""
     pages = [{0: "# rare\n", 1: "# common\n", 9: "# common\nmore"}]
-    drawn = draw(contents_of(tmp_path, pages), Plan(queries=2, zipf=1.0, seed=5))
+    drawn = draw(contents_of(tmp_path, pages), WorkloadPlan(queries=2, zipf=1.0, seed=5))
     assert sorted(drawn.texts()) == ["common", "rare"]
     assert sorted(drawn.frequency.tolist()) == pytest.approx([1 / 3, 2 / 3])
-    firsts = [draw(contents_of(tmp_path, pages), Plan(1, 1.0, seed)).texts()[0] for seed in range(40)]
+    firsts = [draw(contents_of(tmp_path, pages), WorkloadPlan(1, 1.0, seed)).texts()[0] for seed in range(40)]
     assert 30 <= firsts.count("common") <= 40
 
 
 def test_without_headings_there_is_no_workload(tmp_path: Path) -> None:
     """The remedy is a log."""
     with pytest.raises(QueryLogError, match="has no title or heading"):
-        draw(contents_of(tmp_path, [{0: "text", 1: "other"}]), Plan())
+        draw(contents_of(tmp_path, [{0: "text", 1: "other"}]), WorkloadPlan())
 
 
 def test_the_knee_is_farthest_from_the_chord() -> None:

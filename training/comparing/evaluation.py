@@ -58,7 +58,9 @@ class Contest(NamedTuple):
         Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
         """
         timed = [peer for text in self.policies if (peer := oracle_baselines.load(text))]
-        choices = [load_policy(text) for text in self.policies if not oracle_baselines.is_replays(text)]
+        choices = [
+            load_policy(text) for text in self.policies if not oracle_baselines.is_oracle_baseline(text)
+        ]
         by_score: list[str | None] = [one.text for one in choices if one.scored]
         several = []
         for text in self.scores:
@@ -81,7 +83,7 @@ def contest(
     Without either, and unless all policies given need no score function, `DEFAULT_SCORES`.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
-    live = [text for text in texts if not oracle_baselines.is_replays(text)]
+    live = [text for text in texts if not oracle_baselines.is_oracle_baseline(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
     return Contest([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
 

@@ -187,7 +187,7 @@ def about(name: str) -> tuple[str, str]:
     if name == ORACLE:
         return "the truth", "pages that changed first: no ranking finds more in a cycle"
     name = name.partition(UNDER)[0]
-    if oracle_baselines.is_replays(name):
+    if oracle_baselines.is_oracle_baseline(name):
         return oracle_baselines.SOURCE, oracle_baselines.MEANINGS[name.partition("(")[0].strip()]
     known = NAMED.get(name) or BASELINES.get(name) or POLICIES.get(name.partition("(")[0])
     return ("as given", "") if known is None else (known.source, known.meaning)

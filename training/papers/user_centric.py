@@ -29,18 +29,18 @@ from training.histories.history import ChangeHistory
 from training.histories.writing import replacing
 from training.replaying.metrics import CONTENTS
 from training.replaying.oracle_baselines import (
-    Known,
-    allotted,
-    in_cycles,
+    UpdateHistory,
+    allocated_visits,
+    drawn_timetable,
     mean_by_page,
     whole_budget,
     with_oldest,
 )
 from training.replaying.prepared import prepare
-from training.replaying.refresh_value import Measuring, link_importance, refitted, worths
+from training.replaying.refresh_value import QualityMeasure, link_importance, refitted_values, refresh_values
 from training.replaying.replay import run
-from training.replaying.search import Corpus, Search, count, search
-from training.replaying.workloads import Plan, draw, knee
+from training.replaying.search import Corpus, VersionSearch, count, search
+from training.replaying.workloads import WorkloadPlan, draw, knee
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -89,8 +89,8 @@ class Trial:
     name: str
     corpus: Corpus
     """Of the workload's terms."""
-    how: Measuring
-    search: Search
+    how: QualityMeasure
+    search: VersionSearch
     history: ChangeHistory
     """History with the values of refreshes."""
     first: int
@@ -169,7 +169,7 @@ def updates_of(trial: Trial, first: int, last: int) -> Updates:
     nth = new - contents.first_version[page]
     within = (cycle >= first) & (cycle <= last)
     if trial.refit_cycles:
-        gained = refitted(trial.corpus, trial.how, page, cycle, nth, trial.refit_cycles)
+        gained = refitted_values(trial.corpus, trial.how, page, cycle, nth, trial.refit_cycles)
     else:
         gained = impact.between(nth - 1, nth, page)
     difference = trial.corpus.difference[new]
@@ -179,14 +179,14 @@ def updates_of(trial: Trial, first: int, last: int) -> Updates:
 def prepared(
     name: str,
     corpus: Corpus,
-    how: Measuring,
+    how: QualityMeasure,
     estimate: Estimate = "whole",
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
     """A data set with the values of its refreshes; ``corpus``: of the workload's terms."""
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
-    history = replace(corpus.contents.history, impact=worths(corpus, how, points_tried))
+    history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
     middle = history.cycles // 2
     first, last = (middle, middle) if estimate == "half" else (0, history.cycles)
     return Trial(name, corpus, how, points_tried, history, first, last, seed, refit_cycles)
@@ -255,14 +255,14 @@ def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[i
 
 def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> list[Ints]:
     """Pages that SBR or EBR refreshes in each judged cycle, without unused budget."""
-    return in_cycles(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
+    return drawn_timetable(visits_of(trial, policy, tau, budget), budget, trial.judged, trial.seed)
 
 
 def visits_of(trial: Trial, policy: str, tau: float, budget: int) -> Ints:
     """Refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
     updates = trial.updates
-    known = Known(updates.page, updates.difference, trial.clicks, trial.last)
-    return allotted(known, policy.lower(), tau, budget, trial.judged)
+    known = UpdateHistory(updates.page, updates.difference, trial.clicks, trial.last)
+    return allocated_visits(known, policy.lower(), tau, budget, trial.judged)
 
 
 class Needed(NamedTuple):
@@ -476,7 +476,7 @@ class UserCentricPlan(NamedTuple):
     """Choices of the experiment."""
 
     estimate: Estimate = "whole"
-    plan: Plan = Plan()
+    plan: WorkloadPlan = WorkloadPlan()
     pieces: int = PIECES
     budgets: tuple[float, ...] = BUDGETS
     taus: tuple[float, ...] = TAUS
@@ -563,7 +563,7 @@ def run_all(
         replays = corpus.of(workload)
         for scoring in plans.scorings:
             importance = link_importance(contents) if scoring == "inlinks" else None
-            how = Measuring(workload, scoring, importance, plans.pieces)
+            how = QualityMeasure(workload, scoring, importance, plans.pieces)
             name = f"{site or 'all changed pages'}, {scoring}"
             trial = prepared(name, replays, how, plans.estimate, plans.plan.seed, plans.refit_cycles)
             panels.append(_panel(trial, plans, steps))

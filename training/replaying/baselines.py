@@ -120,7 +120,7 @@ Pages = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class Watching(Policy, Protocol):
+class ObservingPolicy(Policy, Protocol):
     """A policy that is told what every cycle found."""
 
     def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
@@ -172,7 +172,7 @@ class Allocated(_Overdue):
         return allocate(self._objective, rates.rate(self.state["E"], self.state["T"]), self._k)
 
 
-class Steps(NamedTuple):
+class IntervalSteps(NamedTuple):
     """How an interval follows what a visit found, and within what bounds."""
 
     unchanged: float
@@ -187,14 +187,14 @@ class Steps(NamedTuple):
     """Whether it is the distance from the shortest interval that ``changed`` shrinks."""
 
 
-NUTCH: Final = Steps(1.4, 0.8, 60 / (30 * 86_400), 365 / 30)
+NUTCH: Final = IntervalSteps(1.4, 0.8, 60 / (30 * 86_400), 365 / 30)
 """``nutch-default.xml`` of Apache Nutch 1.x, AdaptiveFetchSchedule: ``inc_rate`` 0.4, ``dec_rate`` 0.2; 30
 days at first, a minute at least, 365 days at most. Without ``sync_delta``, which shifts visits by the time of
 modification."""
-STORMCRAWLER: Final = Steps(1.5, 0.5, 60 / 1440, 14.0, slowing=True)
+STORMCRAWLER: Final = IntervalSteps(1.5, 0.5, 60 / 1440, 14.0, slowing=True)
 """Apache StormCrawler, AdaptiveScheduler: ``rate.incr`` and ``rate.decr`` 0.5; a day at first, an hour at
 least, two weeks at most; shrinking slows down near the shortest interval."""
-FIXED: Final = Steps(1.0, 1.0, 1.0, 1.0)
+FIXED: Final = IntervalSteps(1.0, 1.0, 1.0, 1.0)
 
 
 class Adaptive(_Overdue):
@@ -204,7 +204,7 @@ class Adaptive(_Overdue):
     stands for the crawler's own first interval, and its bounds are scaled with it.
     """
 
-    def __init__(self, name: str, steps: Steps, pages: int, k: int) -> None:
+    def __init__(self, name: str, steps: IntervalSteps, pages: int, k: int) -> None:
         """Begin with equal intervals for ``pages`` pages, k of which are visited per cycle."""
         super().__init__(name, pages)
         first = max(1.0, pages / k)
@@ -232,7 +232,7 @@ class Baseline(NamedTuple):
 
     text: str
     """What it is called."""
-    make: Callable[[PreparedHistory], Watching]
+    make: Callable[[PreparedHistory], ObservingPolicy]
     """For a replay of this history."""
     source: str
     meaning: str
@@ -245,7 +245,7 @@ def _allocated(name: str, objective: Objective, source: str, meaning: str) -> Ba
     return Baseline(name, make, source, meaning)
 
 
-def _adaptive(name: str, steps: Steps, source: str, meaning: str) -> Baseline:
+def _adaptive(name: str, steps: IntervalSteps, source: str, meaning: str) -> Baseline:
     return Baseline(name, lambda prepared: Adaptive(name, steps, prepared.pages, prepared.k), source, meaning)
 
 

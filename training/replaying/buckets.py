@@ -1,12 +1,8 @@
-"""The own states of the pages of a replay: few, so that each is kept once, and visits make new ones of them.
+"""States of pages, and buckets: the pages in equal state and of one directory.
 
-As in `training.replaying.grouped`, but that pages are told one by one, by the number of their state.
-
-Buckets: the pages in equal own state and of one directory, which many score functions score alike.
-
-They are far fewer than pages (a fifth to an eighth of 250,000), so that each is scored once, and the best
-are looked for among them. A page that is visited leaves its bucket, and gets into another when the cycle is
-over.
+Pages are in few distinct states, each of which is kept once. Many score functions score the pages of a bucket
+alike, and there are five to eight times fewer buckets than pages. So the best pages are looked for among
+buckets. A visited page leaves its bucket, and enters another when the cycle is over.
 """
 
 from __future__ import annotations
@@ -19,29 +15,27 @@ import numpy.typing as npt
 
 from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.draws import mix
-from scrapy_gp4c.scoring.ranking import best_k
 from scrapy_gp4c.scoring.terminals import Array
 from training.replaying.metrics import Floats
 
 SLACK: Final = 4096
-"""States beyond twice as many as pages are in, by which they may grow until the others are dropped."""
+"""States above twice the number in use that may gather before unused ones are dropped."""
 MOST_WAITING: Final = 2
-"""Visits that may wait until the states of all pages are brought up to date, in times the pages."""
+"""Visits per page that may wait until the states of all pages are brought up to date."""
 
 
 class PageStates(Mapping[str, Array]):
-    """State columns of P pages by name, each ``[P]``, and the N states that these are in."""
+    """State columns of P pages by name, each ``[P]``, kept as N distinct states."""
 
     def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
-        """Take the columns of the first states, ``[N]``, and the state of each page, ``[P]``."""
+        """``state``: columns of the first states, ``[N]``; ``number``: state of each page, ``[P]``."""
         self.columns = dict(state)
-        """Columns of `scrapy_gp4c.scoring.terminals.STATE` in the states, each ``[N]``."""
+        """Columns of `scrapy_gp4c.scoring.terminals.STATE` by state, each ``[N]``."""
         self._number = number.astype(np.int32)
         self._moved: list[tuple[npt.NDArray[Any], npt.NDArray[np.intp]]] = []
         self._waiting = 0
         self.renumbered: npt.NDArray[np.intp] | None = None
-        """Numbers of now by those before the last visits, where these have changed; 0 of what was dropped."""
+        """New number of each old state, if the last visits dropped any; 0 for dropped ones."""
         self._of_pages: dict[str, Array] = {}
         self._most = 2 * self.states + SLACK
 
@@ -62,7 +56,7 @@ class PageStates(Mapping[str, Array]):
 
     @property
     def number(self) -> npt.NDArray[np.int32]:
-        """``[P]``: the state that each page is in; brought up to date when it is asked for."""
+        """``[P]``: state of each page."""
         for pages, number in self._moved:
             self._number[pages] = number
         self._moved, self._waiting = [], 0
@@ -70,7 +64,6 @@ class PageStates(Mapping[str, Array]):
 
     @property
     def states(self) -> int:
-        """N."""
         return len(next(iter(self.columns.values())))
 
     def observe(
@@ -80,10 +73,11 @@ class PageStates(Mapping[str, Array]):
         cycle: int,
         before: npt.NDArray[np.int32] | None = None,
     ) -> npt.NDArray[np.intp]:
-        """Add a judged visit to distinct pages; whether each had changed: both ``[visits]``.
+        """Add a judged visit to each of some distinct pages; ``changed``: whether it had changed,
+        ``[visits]``.
 
-        ``before``: the states that they were in, ``[visits]``, where somebody knows. Returns the states that
-        they are in now, and no page was in before: ``[visits]``.
+        ``before``: states before the visits, ``[visits]``, where the caller knows them. Returns the new
+        states, which no page was in before: ``[visits]``.
         """
         self.renumbered = None
         if not len(pages):
@@ -111,7 +105,7 @@ class PageStates(Mapping[str, Array]):
         return np.asarray(number)
 
     def _drop(self) -> npt.NDArray[np.intp]:
-        """Forget the states that no page is in; returns where the others are now."""
+        """Drop the states that no page is in; returns the new number of each old state."""
         kept = np.flatnonzero(np.bincount(self.number, minlength=self.states))
         target = np.zeros(self.states, np.intp)
         target[kept] = np.arange(len(kept))
@@ -122,32 +116,29 @@ class PageStates(Mapping[str, Array]):
 
 
 def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows that differ, and for each row which of those it equals; all of them where a hash cannot tell."""
-    hashed = np.zeros(len(next(iter(state.values()))), np.uint64)
-    bits = [values.astype(np.float64).view(np.uint64) for values in state.values()]
-    with np.errstate(over="ignore"):
-        for own in bits:
-            hashed = mix(hashed + own)
-    _, kept, number = np.unique(hashed, return_index=True, return_inverse=True)
-    if any((own[kept][number] != own).any() for own in bits):
-        everything = np.arange(len(hashed))
-        return everything, everything
-    return kept, number
+    """Rows that differ, and for each row the number of the one that equals it."""
+    columns = np.array([values.astype(np.float64) for values in state.values()])
+    order = np.lexsort(columns)
+    ordered = columns[:, order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    number = np.empty(len(order), np.intp)
+    number[order] = np.cumsum(is_new) - 1
+    return order[is_new], number
 
 
 AHEAD: Final = 4
-"""Times the pages of a round that are looked for at once, for the rounds to come."""
+"""Multiple of a round's pages that is looked for at once, for the rounds to come."""
 FEW_MORE: Final = 1.5
-"""Times the pages of a round up to which sorting what is not needed takes less than leaving it out."""
+"""Multiple of a round's pages up to which sorting them all is faster than narrowing."""
 
 BucketNumbers = npt.NDArray[np.int32]
 
 
 class Buckets:
-    """The buckets of P pages, none at first: `gather` or `restore` makes them."""
+    """Buckets of P pages; empty until `gather` or `restore`."""
 
     def __init__(self, pages: int) -> None:
-        """Take P."""
         from training.replaying.kernels import bits, dense  # compile: only when they are used
 
         self._kernels: Any = dense
@@ -156,7 +147,7 @@ class Buckets:
         def memory(dtype: type, *size: int) -> npt.NDArray[Any]:
             return np.empty(size, dtype)
 
-        self._memory = dense.Memory(
+        self._memory = dense.BucketMemory(
             bucket_of=memory(np.int32, pages),
             shares=memory(np.int32, pages, 2),
             count=memory(np.int32, pages),
@@ -171,14 +162,14 @@ class Buckets:
         self._left = memory(np.int32, pages, 2)
 
     def gather(self, number: BucketNumbers, directory: npt.NDArray[np.intp]) -> None:
-        """Put all pages into buckets, by their states and directories, each ``[P]``."""
+        """Put all pages into buckets by their states and directories, each ``[P]``."""
         self._memory.sizes[:] = 0
         pages = np.arange(len(number))
         self._kernels.put_in(pages, number.astype(np.intp), directory.astype(np.int32), self._memory)
         self.begin()
 
     def copy(self) -> Any:
-        """What `restore` makes the same buckets of, as long as no page has left its own."""
+        """Copy for `restore`; no page may have left its bucket yet."""
         used = dict.fromkeys(("shares", "count", "listed"), self.buckets)
         used |= dict.fromkeys(("bucket_of", "arena"), len(self._left)) | {"sizes": self._kernels.SIZES}
         return self._memory._replace(
@@ -186,13 +177,13 @@ class Buckets:
         )
 
     def restore(self, copied: Any) -> None:
-        """Have the buckets of then."""
+        """Restore the buckets of a `copy`."""
         for own, other in zip(self._memory, copied, strict=True):
             own[: len(other)] = other
         self.begin()
 
     def begin(self) -> None:
-        """A cycle begins."""
+        """Begin a cycle."""
         self._least: float | None = None
         self._visited = 0
         own, directory = self._memory.shares[: self.buckets].T
@@ -203,16 +194,16 @@ class Buckets:
 
     @property
     def buckets(self) -> int:
-        """C, with those that are empty."""
+        """C: buckets, empty ones included."""
         return int(self._memory.sizes[self._kernels.BUCKETS])
 
     @property
     def left(self) -> BucketNumbers:
-        """States of the pages that have left their buckets, in that order, before: ``[visits]``."""
+        """Former states of the pages that left their buckets, in order of visit: ``[visits]``."""
         return self._left[: self._visited, self._kernels.OWN]
 
     def visit(self, pages: Pages, are_told: bool) -> BucketNumbers:
-        """Pages leave their buckets; returns their directories. ``are_told``: `best` has just told these."""
+        """Take pages out of their buckets; returns their directories. ``are_told``: `best` returned these."""
         buckets = self._told if are_told else self._memory.bucket_of[pages]
         shares = self._left[self._visited : self._visited + len(pages)]
         self._kernels.take_out(pages, buckets, self._memory, shares)
@@ -225,9 +216,9 @@ class Buckets:
         number: npt.NDArray[np.intp],
         renumbered: npt.NDArray[np.intp] | None,
     ) -> bool:
-        """The pages that have left their buckets, in that order, get into those of their states of now.
+        """Put the pages that left into the buckets of their new states; False: no room, gather all anew.
 
-        ``renumbered``: see `PageStates`. False: there is no room for them, all are to be gathered anew.
+        ``renumbered``: see `PageStates`.
         """
         if self._memory.sizes[self._kernels.TAIL] + len(pages) > len(self._memory.arena):
             return False
@@ -238,9 +229,9 @@ class Buckets:
         return True
 
     def best(self, scores: Floats, k: int, salt: np.uint64, by_draw: bool) -> tuple[Pages, Floats, int]:
-        """The k pages of the highest scores, these, and what decides among ties for the last: best first.
+        """The k best pages, best first, their scores, and the tie number of the last one.
 
-        Ties are decided by a draw with the salt, or by the page's number. ``scores``: of each bucket,
+        A draw with the salt decides among equal scores, or the page's number. ``scores``: of each bucket,
         ``[C]``, not NaN; ``k``: at least 1, at most the pages in buckets.
         """
         rows = self._candidates(scores, k)
@@ -250,7 +241,8 @@ class Buckets:
         self._fill_keys(pages, salt, by_draw, keys)
         if found > FEW_MORE * k:  # most of them are of the lowest score
             higher, lowest = np.flatnonzero(own > own.min()), np.flatnonzero(own == own.min())
-            among = best_k(np.zeros(len(lowest)), keys[lowest], k - len(higher))
+            wanted = k - len(higher)
+            among = np.argpartition(keys[lowest], wanted - 1)[:wanted]
             kept = np.concatenate((higher, lowest[among]))
             pages, own, buckets, keys = (one[kept] for one in (pages, own, buckets, keys))
         order = self._kernels.in_order(own, keys)[:k]
@@ -258,7 +250,7 @@ class Buckets:
         return pages[order], own[order], int(keys[order[-1]])
 
     def _candidates(self, scores: Floats, k: int) -> BucketNumbers:
-        """Buckets that hold the k best pages; not more pages beyond, but for ties, than are few."""
+        """Buckets that hold the k best pages, and few others but for ties."""
         count = self._memory.count[: self.buckets]
         found = pages = 0
         if self._least is not None:
@@ -266,7 +258,7 @@ class Buckets:
         if not k <= pages <= 2 * AHEAD * k:
             # Later rounds of a cycle find theirs above the same bound.
             wanted = k if self._least is None else min(AHEAD * k, len(self._left) - self._visited)
-            self._least = self._kernels.start_of_bin(self._kernels.border(scores, count, wanted))
+            self._least = self._kernels.border(scores, count, wanted)
             found, pages = self._kernels.reaching(scores, count, self._least, self._rows)
         rows = self._rows[:found]
         if pages <= FEW_MORE * k:

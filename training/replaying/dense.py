@@ -1,15 +1,9 @@
-"""The copies of all pages in a replay: which are out of date, since when, and by how many changes.
+"""The dense replay engine: every page has its own row, in plain NumPy.
 
-Replays of policies that sample, by compiled loops: the same visits as the policy chooses by itself.
-
-The policy of a crawl plans round by round, whatever its evidence. A replay knows every outcome, so that
-whole cycles can be run through at once.
-
-The dense replay engine: every page has its own row, in plain numpy.
-
-For score functions whose terminals differ from page to page (``random``, related pages, callables), for all
-policies but ``top_k``, for `metrics.ORACLE`, and as the plain statement of what `training.replaying.grouped`
-computes faster.
+It replays score functions whose terminals differ from page to page (``random``, related pages, callables),
+all policies but ``top_k``, baselines and the oracle. It is the oracle of the tests for
+`training.replaying.grouped`. Sampling policies have compiled loops (`SampledCycles`): a replay knows every
+outcome beforehand, so that it runs through a whole cycle at once.
 """
 
 from __future__ import annotations
@@ -50,10 +44,10 @@ from training.replaying.prepared import PreparedHistory, penalties
 
 
 class Copies:
-    """Copies of P pages, all of them current at first; sums over them are kept up to date, not counted."""
+    """Copies of P pages, all current at first, with running sums of what is out of date."""
 
     def __init__(self, prepared: PreparedHistory, tallies: Collection[str]) -> None:
-        """Take a history; ``tallies``: names of the optional `metrics.Tallies` that will be asked for."""
+        """``tallies``: names of the optional `metrics.Tallies` to count."""
         self._weights = prepared.weights
         self._stale = bool({"stale_weight", "age_weight", "penalty"} & set(tallies))
         self._penalised = "penalty" in tallies
@@ -61,11 +55,11 @@ class Copies:
         """Changes that each copy has missed: ``[P]``."""
         self._diverged = np.zeros(prepared.pages, np.int32)
         self.outdated = 0
-        """Copies that have missed any."""
+        """Number of copies that have missed a change."""
         self._weight = self._since = self._penalty = 0
 
     def change(self, cycle: int, pages: Ints) -> None:
-        """Note that pages change in a cycle."""
+        """Record the pages that change in a cycle."""
         before = self.missed[pages]
         self.missed[pages] = before + 1
         self.outdated += len(pages) - int(np.count_nonzero(before))
@@ -108,7 +102,6 @@ class WeightedGains:
     """Gains of visits times weights, for the metric ``weighted_ndcg``."""
 
     def __init__(self, prepared: PreparedHistory, copies: Copies) -> None:
-        """Nothing visited yet; ``copies``: as they are before each cycle's visits, when `visit` is called."""
         self._copies = copies
         self._weights = prepared.weights.values if len(prepared.weights.values) else np.ones(prepared.pages)
         self._gains = np.diff(prepared.gain_sums).astype(np.float64)
@@ -117,7 +110,7 @@ class WeightedGains:
         self._most = 0
 
     def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
-        """Note a cycle's visits, in order, and what the best ones would have found."""
+        """Record a cycle's visits in order, before `Copies.visit`, and the best possible ones."""
         gained = self._gains[: len(pages)][found] * self._weights[pages[found]]
         self._dcg.append(math.fsum(gained.tolist()))
         pending = np.sort(self._weights[self._copies.missed > 0])[::-1]
@@ -125,7 +118,7 @@ class WeightedGains:
         self._most = max(self._most, len(pages))
 
     def tallies(self) -> dict[str, npt.NDArray[Any]]:
-        """What was gained in every cycle, and what the best ranking would have."""
+        """Gains of every cycle, and those of the best possible ranking."""
         best = []
         for pending in self._pending:
             first = pending[: self._most]  # what a policy did not visit counts against it
@@ -134,10 +127,10 @@ class WeightedGains:
 
 
 class ContentCopies:
-    """Which versions the copies are, for the metrics of `metrics.CONTENTS`."""
+    """Versions that the copies hold, for the metrics of `metrics.CONTENTS`."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
-        """All copies current after the warm-up. Raises HistoryError where nothing tells of contents."""
+        """All copies are current after the warm-up. Raises HistoryError for a history without contents."""
         if prepared.impact is None:
             raise HistoryError(
                 f"{' and '.join(CONTENTS)} need contents and a log of queries: give both (--query-log)"
@@ -149,12 +142,12 @@ class ContentCopies:
         self._rows: list[npt.NDArray[np.int32]] = []
 
     def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
-        """Renew the copies of pages, all of a cycle's visits, whatever they found."""
+        """Renew the copies of all pages visited in a cycle."""
         self.held[pages] = self._impact.version[cycle, pages]
         self._rows.append(self.held.copy())
 
     def tallies(self) -> dict[str, npt.NDArray[Any]]:
-        """Impact and, if these are all pages of the search, quality after every cycle, in fixed point."""
+        """Impact and, for all pages of a search, quality after every cycle, in fixed point."""
         live = self._impact.version[self._first :]
         lost = np.array([self._impact.between(*both).sum() for both in zip(self._rows, live, strict=True)])
         never = float(self._impact.unrefreshed(self._first - 1).mean())
@@ -164,10 +157,10 @@ class ContentCopies:
         return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in found.items()}
 
 
-def measuring(
+def page_counters(
     prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
 ) -> list[ContentCopies | WeightedGains]:
-    """What counts the tallies that are no sums over `Copies`, if asked for: told of every cycle's visits."""
+    """Counters of the tallies that are no sums over `Copies`, if wanted."""
     found: list[ContentCopies | WeightedGains] = []
     if not CONTENTS.keys().isdisjoint(tallies):
         found.append(ContentCopies(prepared))
@@ -177,14 +170,14 @@ def measuring(
 
 
 MOST_NEAR: Final = 2**22
-"""Groups that all groups together may have in their rings: beyond, these are told as they are asked for."""
+"""Most entries of all groups' rings together; a policy with more runs without a compiled loop."""
 
 Kinds = npt.NDArray[np.uint8]
 Missed = npt.NDArray[np.int32]
 
 
 class Rings(NamedTuple):
-    """The groups within d of each group, as the compiled loops read them."""
+    """Groups within distance d of each group, as compiled loops read them."""
 
     near: npt.NDArray[np.int32]
     begin: npt.NDArray[np.int64]
@@ -193,16 +186,15 @@ class Rings(NamedTuple):
 
 
 class SampledCycles:
-    """The cycles of one replay."""
+    """Cycles of a sampling policy, run by a compiled loop."""
 
     def __init__(
         self, run: Callable[[Round, Missed], tuple[Pages, Kinds] | None], evidence: ReplayEvidence
     ) -> None:
-        """Take what runs through a cycle."""
         self._run, self._evidence = run, evidence
 
     def visit(self, round: Round, missed: Missed) -> bool:
-        """Make the visits of a cycle; False: they are left to the policy itself."""
+        """Make the visits of a cycle; False: the policy itself must plan them."""
         found = self._run(round, missed)
         if found is None:
             return False
@@ -212,8 +204,8 @@ class SampledCycles:
         return True
 
 
-def compiled(policy: Policy, evidence: ReplayEvidence) -> SampledCycles | None:
-    """What runs through the cycles of a policy; None: nothing but the policy can."""
+def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycles | None:
+    """Compiled loop of a sampling policy; None: it has none."""
     run: Callable[[Round, Missed], tuple[Pages, Kinds] | None]
     if type(policy) is RandomNodes:
         run = _Draws(evidence).random_nodes
@@ -227,7 +219,7 @@ def compiled(policy: Policy, evidence: ReplayEvidence) -> SampledCycles | None:
 
 
 class _Draws:
-    """The draws of a cycle, and who comes first by them."""
+    """Draws of a cycle, and the order of samples that follows from them."""
 
     def __init__(self, evidence: ReplayEvidence) -> None:
         from training.replaying.kernels import dense, sampling  # compile: only when they are used
@@ -242,7 +234,7 @@ class _Draws:
         self.kernels.draw(self.evidence.salt, self.drawn)
 
     def turns(self, wanted: int) -> Pages | None:
-        """The pages whose turn as samples comes first; None: two turns may be equal, as floats are."""
+        """First pages by draw; None: two draws are equal as floats, so that the policy decides."""
         share = min(1.0, (wanted + 8.0 * wanted**0.5 + 8.0) / len(self.drawn))
         count = 0
         while count < min(wanted, len(self.drawn)):
@@ -318,7 +310,7 @@ _RINGS: Final[weakref.WeakKeyDictionary[Grouping, dict[int, Rings | None]]] = we
 
 
 def _rings_of(policy: Follow, evidence: ReplayEvidence) -> Rings | None:
-    """The rings of all groups, made once for each grouping and d; None: too many, or of single pages."""
+    """Rings of all groups, cached by grouping and d; None: too many, or of single pages."""
     near, d = policy.parameters.near, policy.parameters.d
     if near == "links":
         return None
@@ -360,22 +352,22 @@ def replay_dense(
     *,
     by_rounds: bool = False,
 ) -> Tallies:
-    """Replay `function` (None: the oracle) under a policy, or a peer, page by page (thesis Algorithm 2).
+    """Replay a score function (None: the oracle) under a policy, or a baseline, page by page.
 
-    ``tallies``: names of the optional `Tallies` to count. ``watch(cycle, pages, found)`` is told of every
-    cycle's visits: page numbers in the order of visit, int64 ``[visits]``, and whether each had changed, bool
-    ``[visits]``. ``policy``: what chooses by the function; a crawl drives the same object. One with a method
-    ``observe`` is told the same, of the warm-up cycles too. ``by_rounds``: the policy itself plans every
-    round, even where `sampled` has a compiled loop for it.
+    Thesis Algorithm 2. ``tallies``: names of the optional `Tallies` to count. ``watch(cycle, pages, found)``
+    receives every cycle's visits: page numbers in order of visit, int64 ``[visits]``, and whether each had
+    changed, bool ``[visits]``. A policy with a method ``observe`` receives the same, of the warm-up cycles
+    too. ``by_rounds``: the policy itself plans every round, even where it has a compiled loop.
 
-    Raises PolicyError for a breach of the policy's contract, ScoreError for a terminal that nothing tells.
+    Raises PolicyError for a breach of the policy's contract, ScoreError for a terminal that the history
+    lacks.
     """
     copies = Copies(prepared, tallies)
-    beside = measuring(prepared, copies, tallies)
+    beside = page_counters(prepared, copies, tallies)
     scoring = function if isinstance(function, ScoreFunction) else None
     evidence = ReplayEvidence(prepared, columns_read(scoring, policy))
     planner = _planner(prepared, function, policy, copies)
-    sampled = None if by_rounds or evidence.is_regrouped else compiled(planner, evidence)
+    sampled = None if by_rounds or evidence.is_regrouped else compiled_loop(planner, evidence)
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
         for cycle in range(1, prepared.warmup + 1):
@@ -407,7 +399,6 @@ def replay_dense(
         copies.visit(changed)
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
-    evidence.close()
     said = {name: told for one in beside for name, told in one.tallies().items()}
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
     return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
@@ -416,7 +407,6 @@ def replay_dense(
 def _visit(
     policy: Policy, sampled: SampledCycles | None, first: Round, evidence: ReplayEvidence, copies: Copies
 ) -> None:
-    """Make the visits of a cycle, in one go or round by round."""
     if sampled is not None and sampled.visit(first, copies.missed):
         return
     for number in rounds_of(policy):
@@ -438,7 +428,7 @@ def _planner(
 
 @dataclass(frozen=True)
 class _Oracle:
-    """Chooses the pages that changed since their last visit first: no ranking finds more in a cycle."""
+    """Policy that visits changed pages first: no ranking finds more in a cycle."""
 
     copies: Copies
     name: str = ORACLE

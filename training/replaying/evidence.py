@@ -1,13 +1,17 @@
-"""What the visits of the last cycles found, by directory and site: kept up to date, not counted anew.
+"""Evidence of a replay: columns of all pages, the k best of them, and the visits of the cycle.
 
-What a policy may look at in a replay: the columns of all pages, and what the cycle has found so far.
+A replay has all pages at hand, so that it ranks them faster than a pass over blocks does, to the same bits.
+Parts of a score that many pages share are computed once (`RoundScores`). Where the whole score depends on a
+page's state and directory alone, buckets of such pages are ranked (`training.replaying.buckets`). Sums over
+recent visits are kept up to date by `GroupWindow`.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,75 +23,394 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
 from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
     Clustered,
-    Level,
     RecentVisits,
     Related,
     RoundState,
     SiteSums,
     Sums,
 )
-from scrapy_gp4c.policies.base import NOTHING_CHOSEN, Block, CycleVisits, Pages, Planned, Scorer, Selection
+from scrapy_gp4c.page_state.related import (
+    Level as GroupLevel,
+)
+from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
+    Block,
+    Cut,
+    CycleVisits,
+    Pages,
+    Planned,
+    Scorer,
+    Selection,
+)
+from scrapy_gp4c.policies.top_k import CycleScorer
 from scrapy_gp4c.scoring import refresh_value, terminals
+from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.draws import salted_draws
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import in_order, likely_cut, top_k
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import PageDirectories
-from training.replaying.buckets import PageStates
-from training.replaying.metrics import Ints
+from training.replaying.buckets import Buckets, PageStates
+from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
-from training.replaying.ranked import Known, RankedPages, blocks
 
-Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.uint32]
+
+FEW: Final = 2_000
+"""Rows up to which compiling a kernel takes longer than it saves."""
 
 
-class _Part(NamedTuple):
-    """Visits, or sums of several to one directory: each ``[V]``."""
+class BestRows:
+    """Selection of the k best of P rows, as `scrapy_gp4c.scoring.ranking.top_k`, with few draws."""
+
+    def __init__(self, pages: int) -> None:
+        from training.replaying.kernels import dense  # compiles: only when it is used
+
+        self._kernels = dense
+        # One more: the kernel writes every row before it knows whether it counts.
+        self._among = np.empty(pages + 1, np.uint32)
+
+    def best(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
+        """Rows of the k best, best first: by score descending, then ties ascending.
+
+        ``scores``: float64 ``[P]``, not NaN; ``ties_of(rows)``: distinct numbers that decide among equal
+        scores.
+        """
+        if k <= 0:
+            return np.empty(0, np.uint32)
+        if len(scores) <= FEW:
+            return top_k(scores, ties_of(np.arange(len(scores), dtype=np.uint32)), k).astype(np.uint32)
+        chosen = self._chosen(scores, k, ties_of)
+        ties = np.asarray(ties_of(chosen), np.uint64)
+        if k < FEW:
+            return chosen[in_order(scores[chosen], ties)]
+        return np.asarray(chosen[self._kernels.in_order(scores[chosen], ties)])
+
+    def _chosen(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
+        among = self._above_sample(scores, k)
+        if among is None:
+            among = np.arange(len(scores), dtype=np.uint32)
+        own = scores[among]
+        cut = np.partition(own, len(among) - k)[len(among) - k]
+        higher, equal = among[own > cut], among[own == cut]
+        if len(higher) + len(equal) > k:
+            wanted = k - len(higher)
+            equal = equal[np.argpartition(ties_of(equal), wanted - 1)[:wanted]]
+        chosen = np.concatenate((higher, equal))
+        chosen.sort()
+        return chosen
+
+    def _above_sample(self, scores: Floats, k: int) -> Rows | None:
+        """Ascending rows above the likely cut of a sample: at least k, at most 4 k; None: it misled."""
+        cut = likely_cut([scores], k)
+        if cut is None:
+            return None
+        found = self._kernels.at_least(scores, cut, self._among)
+        return self._among[:found] if k <= found <= 4 * k else None
+
+
+_SHARED = (Level.OWN, Level.DIRECTORY)
+
+
+class SharedRows(NamedTuple):
+    """Rows in equal state or of one directory: N of them, and the one of each page."""
+
+    state: Mapping[str, Array]
+    """Columns, each ``[N]``."""
+    number: npt.NDArray[Any]
+    """``[P]``: row of each page."""
+
+
+class RoundScores:
+    """Scores of P pages in the rounds of a cycle; shared subexpressions are computed once."""
+
+    def __init__(self, pages: int) -> None:
+        self._scores = np.empty(pages)
+        self._function: ScoreFunction | None = None
+        self._divided: Divided | None = None
+        self._asked = 0
+        self._still: dict[str, Floats] = {}
+        self._own: dict[str, Floats] = {}
+
+    def begin(self) -> None:
+        """Begin a cycle: forget the scores of the last one."""
+        self._asked = 0
+        self._own = {}
+
+    def parts_of(self, scores_of: Scorer) -> Divided | None:
+        """Subexpressions of a score function that pages share; None: there are none."""
+        if not isinstance(scores_of, CycleScorer):
+            return None
+        if scores_of.function is not self._function:
+            self._function, self._divided = scores_of.function, divided(scores_of.function)
+            self.begin()
+        return self._divided
+
+    def of_blocks(self, scores_of: Scorer, blocks: Iterable[tuple[slice, Block]]) -> Floats:
+        """Scores of all pages without shared parts, ``[P]``; the next call overwrites them.
+
+        ``blocks``: all pages, each block with its rows.
+        """
+        for rows, block in blocks:
+            self._scores[rows] = scores_of(block)
+        return self._scores
+
+    def tell(
+        self,
+        cycle: int,
+        shared: Mapping[Level, SharedRows],
+        states: Iterable[tuple[slice, Mapping[str, Array]]],
+    ) -> Floats:
+        """Scores of R rows by the parts of the last `parts_of`, ``[R]``; the next call overwrites them.
+
+        ``shared``: the states and the directories. ``states``: columns of all rows in blocks, each with its
+        rows.
+        """
+        assert self._divided is not None
+        whole, scores = self._divided, self._scores[: len(shared[Level.OWN].number)]
+        self._asked += 1
+        tables = {
+            name: (self._table(whole, name, level, shared[level].state, cycle), shared[level].number)
+            for level in _SHARED
+            for name in whole.parts[level]
+        }
+        if not self._multiplied(whole, tables, scores):
+            self._finished(whole, tables, cycle, states, scores)
+        return scores
+
+    def _table(
+        self, whole: Divided, name: str, level: Level, state: Mapping[str, Array], cycle: int
+    ) -> Floats:
+        table = self._own.get(name)
+        if table is None:
+            table = whole.value(name, level, state, cycle)
+            if level is Level.OWN and whole.stands_still(name):
+                self._own[name] = table
+        return table
+
+    def _multiplied(
+        self, whole: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]], out: Floats
+    ) -> bool:
+        """Score by the product of two tables; False: it is not one, or not always finite."""
+        tokens = whole.rest.tokens
+        if len(tokens) != 3 or tokens[0] != "*" or len(tables) != 2 or not tables.keys() >= {*tokens[1:]}:
+            return False
+        (one, of_one), (other, of_other) = tables.values()
+        from training.replaying.kernels import dense  # compiles: only when it is used
+
+        return bool(dense.multiply(one, of_one, other, of_other, out))
+
+    def _finished(
+        self,
+        whole: Divided,
+        tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]],
+        cycle: int,
+        states: Iterable[tuple[slice, Mapping[str, Array]]],
+        out: Floats,
+    ) -> None:
+        still = whole.parts[Level.STILL]
+        if still and self._asked == 2:
+            self._still = {name: np.empty(len(out)) for name in still}
+        for rows, state in states:
+            parts = {name: table.take(number[rows]) for name, (table, number) in tables.items()}
+            for name in still:
+                if self._asked < 3:
+                    parts[name] = whole.value(name, Level.STILL, state, cycle)
+                    if self._asked == 2:
+                        self._still[name][rows] = parts[name]
+                else:
+                    parts[name] = self._still[name][rows]
+            whole.finish(parts, state, cycle, out[rows])
+
+
+BLOCK_ROWS: Final = 16_384
+"""Pages or buckets scored at a time: their columns stay in the processor's caches."""
+MANY: Final = 32_768
+"""Pages from which on buckets are used: for fewer, compiling takes longer than it saves."""
+
+Columns = Mapping[str, Array]
+
+
+@lru_cache(maxsize=64)
+def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
+    return salted_draws(np.arange(pages, dtype=np.uint64), salt)
+
+
+class RoundAccess(NamedTuple):
+    """Access of a round to columns and pages."""
+
+    state_of: Callable[[Columns, slice], Columns]
+    """Slice of some columns, with the terminals of the round."""
+    block_of: Callable[[slice], Block]
+    """Slice of all pages, visited or not."""
+    visited: Pages
+    """Pages visited in this cycle."""
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, rows))
+
+
+class RankedPages:
+    """Ranking of the P pages of a replay, by buckets where the score function allows that."""
+
+    def __init__(
+        self,
+        prepared: PreparedHistory,
+        states: PageStates,
+        groups: PageDirectories,
+    ) -> None:
+        """``groups``: directories of the pages; empty where no terminal needs them."""
+        self._by_draw = prepared.ties == "random"
+        self._states, self._group = states, groups.group
+        self._scores = RoundScores(prepared.pages)
+        self._selection = BestRows(prepared.pages)
+        self._directories: Columns = {"group": np.arange(len(groups.directories.site))}
+        self._buckets: Buckets | None = None
+        self._prepared, self._is_begun = prepared, False
+
+    def begin(self, salt: np.uint64) -> None:
+        """Begin a cycle without visits; ``salt``: of its draws."""
+        self._salt = salt
+        self._scores.begin()
+        if self._buckets is not None:
+            self._buckets.begin()
+
+    def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+        """Numbers that decide among pages of equal score."""
+        if self._by_draw and self._prepared.pages <= FEW:
+            return _draws_of_few(self._prepared.pages, self._salt).take(pages)
+        numbers = pages.astype(np.uint64)
+        return salted_draws(numbers, self._salt) if self._by_draw else numbers
+
+    def best(self, scores_of: Scorer, k: int, known: RoundAccess) -> Selection:
+        """The k best of the pages that are not visited, at least one, best first."""
+        parts = self._scores.parts_of(scores_of)
+        if parts is not None and parts.is_shared and len(self._states.number) >= MANY:
+            if self._buckets is None:
+                self._buckets = self._gathered()
+                self._buckets.visit(known.visited, False)
+            chosen, scores, tie = self._best_buckets(
+                self._buckets, cast(CycleScorer, scores_of).cycle, k, known
+            )
+        else:
+            every = self._of_pages(scores_of, known)
+            every[known.visited] = -np.inf
+            chosen = self._selection.best(every, k, self.ties)
+            scores, tie = every[chosen], int(self.ties(chosen[-1:])[0])
+        return Selection(chosen, scores, Cut(float(scores[-1]), tie))
+
+    def _best_buckets(
+        self, buckets: Buckets, cycle: int, k: int, known: RoundAccess
+    ) -> tuple[Pages, Floats, int]:
+        shared = self._shared(buckets.own, buckets.directory, known)
+        columns = {"group": buckets.directory}
+        states = ((rows, known.state_of(columns, rows)) for rows in blocks(buckets.buckets))
+        return buckets.best(self._scores.tell(cycle, shared, states), k, self._salt, self._by_draw)
+
+    def _of_pages(self, scores_of: Scorer, known: RoundAccess) -> Floats:
+        pieces = ((rows, known.block_of(rows)) for rows in blocks(len(self._states.number)))
+        if not isinstance(scores_of, CycleScorer) or self._scores.parts_of(scores_of) is None:
+            return self._scores.of_blocks(scores_of, pieces)
+        shared = self._shared(self._states.number, self._group, known)
+        return self._scores.tell(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
+
+    def _shared(
+        self, own: npt.NDArray[Any], directory: npt.NDArray[np.intp], known: RoundAccess
+    ) -> dict[Level, SharedRows]:
+        return {
+            Level.OWN: SharedRows(known.state_of(self._states.columns, slice(None)), own),
+            Level.DIRECTORY: SharedRows(known.state_of(self._directories, slice(None)), directory),
+        }
+
+    def _gathered(self) -> Buckets:
+        pages = len(self._states.number)
+        buckets = Buckets(pages)
+        known, are_placed = self._prepared.buckets, len(self._group) > 0
+        if self._is_begun:
+            buckets.gather(self._states.number, self._directory_of_pages())
+        elif are_placed in known:
+            buckets.restore(known[are_placed])
+        else:
+            buckets.gather(self._states.number, self._directory_of_pages())
+            known[are_placed] = buckets.copy()
+        return buckets
+
+    def _directory_of_pages(self) -> npt.NDArray[np.intp]:
+        """Directory of each page, ``[P]``; one for all where no terminal needs them."""
+        return self._group if len(self._group) else np.zeros(len(self._states.number), np.intp)
+
+    def visit(self, pages: Pages, are_told: bool) -> npt.NDArray[np.int32] | None:
+        """Take visited pages out of their buckets; returns their directories, if buckets are used.
+
+        ``are_told``: `best` has just returned these pages.
+        """
+        return None if self._buckets is None else self._buckets.visit(pages, are_told)
+
+    def observe(self, pages: Ints, changed: npt.NDArray[np.bool_], cycle: int) -> None:
+        """Put the visited pages into their new states; ``changed``: ``[visits]``."""
+        self._is_begun = True
+        if self._buckets is None:
+            self._states.observe(pages, changed, cycle)
+        else:
+            number = self._states.observe(pages, changed, cycle, self._buckets.left)
+            if not self._buckets.observe(pages, number, self._states.renumbered):
+                self._buckets.gather(self._states.number, self._directory_of_pages())
+
+
+class _VisitSums(NamedTuple):
+    """Visits, or sums of visits by directory: each ``[V]``."""
 
     group: npt.NDArray[np.intp]
     found: Floats
     tried: Floats
 
 
-class Window:
-    """Sums over the last `WINDOW_CYCLES` finished cycles, and over one that is not over."""
+class GroupWindow:
+    """Sums of visits and changes over the last `WINDOW_CYCLES` cycles and the current one, by group."""
 
     def __init__(self, directories: Directories, finished: Sequence[Array]) -> None:
-        """Take the directories, and the cycles so far, newest first: dtype `GROUP_VISITS`."""
+        """``finished``: visits of the cycles so far, newest first, dtype `GROUP_VISITS`."""
         self._directories = directories
         self._sums = self._zeros()
-        self._now: list[_Part] = []
-        self._finished: list[list[_Part]] = []
+        self._now: list[_VisitSums] = []
+        self._finished: list[list[_VisitSums]] = []
         for visits in finished[:WINDOW_CYCLES]:
             found, tried = (visits[name].astype(np.float64) for name in ("found", "visits"))
-            self._finished.append([_Part(visits["group"].astype(np.intp), found, tried)])
+            self._finished.append([_VisitSums(visits["group"].astype(np.intp), found, tried)])
             self._add(self._sums, self._finished[-1])
 
     def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
-        """Add visits of the cycle that is not over: their directories, and whether each found a change."""
-        self._now.append(_Part(group, changed.astype(np.float64), np.ones(len(group))))
+        """Add visits of the current cycle: their directories, and whether each found a change."""
+        self._now.append(_VisitSums(group, changed.astype(np.float64), np.ones(len(group))))
         self._add(self._sums, self._now[-1:])
 
     def finish(self) -> None:
-        """That cycle is over, and the oldest one is left out."""
+        """End the current cycle; the oldest one leaves the window."""
         self._finished.insert(0, self._now)
         self._now = []
         if len(self._finished) > WINDOW_CYCLES:
             self._add(self._sums, self._finished.pop(), -1.0)
 
-    def window(self, level: Level) -> Sums:
-        """Sums over all of these cycles, ``[G or S]``, until the next visits, and not to be written to."""
+    def window(self, level: GroupLevel) -> Sums:
+        """Sums over all cycles of the window, ``[G or S]``; read-only, valid until the next visits."""
         return self._sums[level]
 
-    def begun(self, level: Level) -> Sums:
-        """Sums over the cycle that is not over, ``[G or S]``."""
+    def begun(self, level: GroupLevel) -> Sums:
+        """Sums over the current cycle, ``[G or S]``."""
         sums = self._zeros()
         self._add(sums, self._now)
         return sums[level]
 
-    def _zeros(self) -> dict[Level, Sums]:
-        sizes: dict[Level, int] = {"directory": len(self._directories), "site": self._directories.sites}
+    def _zeros(self) -> dict[GroupLevel, Sums]:
+        sizes: dict[GroupLevel, int] = {
+            "directory": len(self._directories.site),
+            "site": self._directories.sites,
+        }
         return {level: Sums(np.zeros(size), np.zeros(size)) for level, size in sizes.items()}
 
-    def _add(self, sums: dict[Level, Sums], parts: Sequence[_Part], sign: float = 1.0) -> None:
+    def _add(self, sums: dict[GroupLevel, Sums], parts: Sequence[_VisitSums], sign: float = 1.0) -> None:
         from training.replaying.kernels import dense  # compiles: only when it is used
 
         both = tuple(sums["directory"]), tuple(sums["site"])
@@ -96,11 +419,10 @@ class Window:
 
 
 NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
-"""Where nobody asks for any."""
 
 
-class _Worth:
-    """What visits to the pages were worth, those of the warm-up first."""
+class _RefreshValues:
+    """Refresh values of the visits, those of the warm-up first."""
 
     def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
         if prepared.impact is None:
@@ -121,7 +443,6 @@ class _Worth:
             self.observe(self.state | since, everything, cycle)
 
     def observe(self, seen: dict[str, terminals.Array], pages: Ints, cycle: int) -> None:
-        """Measure the visits of a cycle; ``seen``: the state of their pages before them, ``[visits]``."""
         live = self._impact.version[cycle, pages]
         gained = self._impact.between(self._held[pages], live, pages)
         refresh_value.observe(seen, gained, cycle - seen["last_cycle"])
@@ -129,10 +450,11 @@ class _Worth:
 
 
 class ReplayEvidence:
-    """All pages of a replay, block by block, and what the cycle has found so far."""
+    """Evidence of a replay for a policy (`scrapy_gp4c.policies.base.Evidence`): all pages, and the visits
+    so far."""
 
     def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
-        """Take a history; ``columns``: state columns that policy and score function read."""
+        """``columns``: state columns that policy and score function read."""
         self._prepared = prepared
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         self._is_related = bool(related)
@@ -141,7 +463,9 @@ class ReplayEvidence:
         kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
         self.states = PageStates(prepared.first_state(tuple(kept)), prepared.pattern)
         self._worth = (
-            _Worth(prepared, columns) if not refresh_value.COLUMNS.keys().isdisjoint(columns) else None
+            _RefreshValues(prepared, columns)
+            if not refresh_value.COLUMNS.keys().isdisjoint(columns)
+            else None
         )
         self._beside: dict[str, Array] = {"group": self._group} if related else {}
         if self._worth is not None:
@@ -156,7 +480,7 @@ class ReplayEvidence:
             self._told = [(np.arange(prepared.pages), row) for row in begun[::-1]]
             self._take_clusters()
         warmup_visits = prepared.warmup_visits if related else []
-        self._window = Window(self._directories, warmup_visits)
+        self._window = GroupWindow(self._directories, warmup_visits)
         self._finished = list(warmup_visits) if self._is_predicted else []
         self._pages = np.arange(prepared.pages, dtype=np.uint32)
         self._drawn = np.empty(prepared.pages, np.uint64)
@@ -166,13 +490,12 @@ class ReplayEvidence:
         self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
     def _take_clusters(self) -> None:
-        """Count by the clusters of now what the last cycles' visits found."""
         self._clusters = self._neighbours.grouping("cluster")
         self._beside["cluster"] = self._clusters.number
         self._clustered = [count_changes(self._clusters.number[pages], found) for pages, found in self._told]
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
-        """Begin a cycle, nothing visited yet; with clusters of the copies of now where they are due."""
+        """Begin a cycle without visits; cluster the current copies anew where that is due."""
         anew = self._prepared.neighbours.regrouping
         if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
             copies = self.states["last_cycle"].astype(np.int64)
@@ -186,16 +509,14 @@ class ReplayEvidence:
 
     @property
     def is_regrouped(self) -> bool:
-        """Whether clusters and links may be others in a later cycle."""
+        """Whether clusters and links change between cycles."""
         return self._prepared.neighbours.regrouping is not None
 
     @property
     def pages(self) -> int:
-        """P."""
         return len(self._pages)
 
     def _related(self) -> Related:
-        """What was visited so far, for the round that comes."""
         recent = RecentVisits(self._cycle, self._finished, self._counted(), self.visited / self._prepared.k)
         clustered = None
         if self._clusters is not None:
@@ -203,12 +524,11 @@ class ReplayEvidence:
         return Related(self._directories, recent, self._site_sums, clustered, kept=self._window)
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
-        """What this cycle's visits tell of clusters."""
         assert self._clusters is not None
         return count_changes(self._clusters.number[self.visited_pages()], self.found())
 
     def _counted(self) -> npt.NDArray[np.void]:
-        """What this cycle's visits tell of groups, where more is asked for than `Window` tells."""
+        """Visits of this cycle by group, where terminals read more than `GroupWindow` has."""
         visited = self.visited_pages()
         if not len(visited) or not self._is_predicted:
             return NO_VISITS
@@ -238,12 +558,12 @@ class ReplayEvidence:
         return Block(pages, state, lambda own: self._ranked.ties(pages[own]))
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
-        """What `best_candidates` makes of the candidates, faster: all pages are at hand."""
+        """The k best candidates, as `best_candidates` finds them, but faster."""
         k = min(k, len(self._pages) - self.visited)
         self._best = NOTHING_CHOSEN
         if k > 0:
             related = self._related()
-            known = Known(
+            known = RoundAccess(
                 lambda columns, rows: RoundState(columns, rows, related, self._draw),
                 lambda rows: self._block(rows, related),
                 self.visits().pages,
@@ -253,11 +573,11 @@ class ReplayEvidence:
         return self._best
 
     def trusts(self, chosen: Selection) -> bool:
-        """Whether `best` has just told this, and its pages cannot have been written to."""
+        """Whether `best` returned this selection just now, and nobody wrote to its pages."""
         return chosen is self._best and not chosen.pages.flags.writeable
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
-        """The first candidates of every group in the order of their turns; nothing is visited yet."""
+        """First candidates of every group, in the order of their draws, before any visit of the cycle."""
         from training.replaying.kernels import sampling  # compiles: only when it is used
 
         assert not self.visited
@@ -268,33 +588,33 @@ class ReplayEvidence:
         return salted_draws(self._pages[rows].astype(np.uint64), self.salt)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Tell which of some pages were not visited in this cycle."""
+        """Whether each of some pages is still to be visited in this cycle."""
         known = np.minimum(pages, len(self._open) - 1)
         return np.asarray(self._open[known] & (pages == known))
 
     def rows(self, pages: Pages) -> Block:
-        """Return the columns of some pages."""
+        """Columns of some pages."""
         return self._block(pages.astype(np.intp), self._related())
 
     def visits(self) -> CycleVisits:
-        """Return what the rounds before have found."""
+        """Visits of the rounds so far, with their outcomes."""
         return self._visits.first(self.visited)
 
     def planned(self) -> Planned:
-        """Return what the rounds before have chosen, all of which is visited by now."""
+        """Selections of the rounds so far, all of them visited by now."""
         pages, _, kinds = self.visits()
         return Planned(pages, kinds)
 
     def grouping(self, name: Name) -> Grouping:
-        """Return how all pages fall into groups. Raises PolicyError where the history does not tell."""
+        """Groups of all pages by name. Raises PolicyError where the history has none."""
         return self._neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return how popular each page is. Raises PolicyError where the history does not tell."""
+        """Popularity of each page. Raises PolicyError where the history has none."""
         return self._neighbours.popularity()
 
     def visit(self, chosen: Selection, found: npt.NDArray[np.bool_]) -> None:
-        """Note the visits of a round."""
+        """Record the visits of a round; ``found``: whether each page had changed, ``[visits]``."""
         rows = slice(self.visited, self.visited + len(found))
         outcomes = np.where(found, np.uint8(CHANGED), np.uint8(UNCHANGED))
         self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
@@ -312,15 +632,11 @@ class ReplayEvidence:
         return self.visits().pages.astype(np.int64)
 
     def found(self) -> npt.NDArray[np.bool_]:
-        """Whether each of them had changed."""
+        """Whether each page visited in this cycle had changed."""
         return np.asarray(self.visits().outcomes == CHANGED)
 
-    def close(self) -> None:
-        """The replay is over."""
-        self._ranked.close()
-
     def observe(self) -> None:
-        """Add the cycle's visits to the state of their pages and groups."""
+        """Add the cycle's visits to the state of pages and groups."""
         if self._is_related:
             self._window.finish()
         if self._is_predicted:

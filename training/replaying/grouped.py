@@ -1,22 +1,14 @@
-"""Score functions on few groups: the same numbers as those of `Expression.evaluate`, in fewer calls.
+"""The grouped replay engine: pages in equal observed state share one row and one score.
 
-Cycles of which the states are not listed: several replays go through them batched.
+A replay has few distinct states, so that a cycle scores groups, and touches single pages only for its k
+visits (`training.replaying.kernels`). The terminals of a score function say which state columns tell groups
+apart. Staleness is kept as the difference to `PreparedHistory.untouched`.
 
-There are few groups in a replay, so that to score them takes the calls more time than the numbers. So the
-groups of all replays that are in the same cycle are looked at together: their terminals, and what a visit
-makes of their states, are computed once for all.
-
-The grouped replay engine: pages in equal observed state share one row, one score, one place in line.
-
-A replay has few distinct states, so per cycle only the groups are scored; work on single pages is done
-for the k visited ones alone (`training.replaying.kernels`). Which state columns tell groups apart depends on
-the terminals of the score function. Staleness is kept as the change of what `PreparedHistory.untouched` would
-be.
-
-Functions whose groups are the same are replayed together: as long as they choose the same groups in the
-same order, a cycle is replayed once for all of them. Where they part, the replay goes on with the first
-ones, and comes back to a copy of what it was for the others. Those that a search replayed
-before are known by their trails (`training.replaying.prefix_cache`).
+Functions with the same groups are replayed together. As long as they choose the same groups in the same
+order, a cycle is replayed once for all of them. Where they part, the replay goes on with some, and later
+returns to a copy of its path for the others. Functions that choose as an earlier one did are found in a
+`training.replaying.prefix_cache`. In cycles whose states are not listed, several replays are scored in one
+batch: their few groups cost NumPy hardly more than those of one replay.
 """
 
 from __future__ import annotations
@@ -41,13 +33,13 @@ from training.replaying.prefix_cache import PrefixCache, PrefixCaches, blank
 from training.replaying.prepared import PreparedHistory
 from training.replaying.states import MOST_RANKED, state_columns, states_of
 from training.replaying.workspace import (
-    Path,
+    ReplayPath,
     Workspace,
-    begun,
     by_slot,
     facts_of,
     named,
-    parted,
+    partition_by_choice,
+    path_after_warmup,
     workspace_for,
 )
 
@@ -57,15 +49,14 @@ _COMPILED: Final = {
     "*": programs.MULTIPLY,
     "/": programs.DIVIDE,
 }
-"""Operators that a processor has. Others are left to NumPy, whose exponentials no other library gives to the
-last bit."""
+"""Operators of the processor; NumPy computes others, whose last bits differ between libraries."""
 
 
 class Program:
-    """An expression, its arithmetic compiled."""
+    """Expression with compiled arithmetic: the numbers of `Expression.evaluate`, fast for few rows."""
 
     def __init__(self, expression: Expression, terminals: Sequence[str]) -> None:
-        """``terminals``: what the rows of values are."""
+        """``terminals``: names of the rows of values."""
         steps: list[tuple[int, int]] = []
         constants: list[float] = []
         self._others: dict[int, str] = {}
@@ -90,8 +81,8 @@ class Program:
     def evaluate(self, values: Floats, begin: int, out: Floats) -> None:
         """Write scores to `out`, float64 ``[rows]``.
 
-        ``values``: float64 ``[terminals, any]``, finite; meant are as many as `out` has, from `begin` on. To
-        be called under ``np.errstate(**WATCH)``, as primitives are.
+        ``values``: finite float64 ``[terminals, any]``, of which the columns from `begin` on count. The
+        caller sets ``np.errstate(**WATCH)``.
         """
         stack = np.empty((self._heights, len(out)))
         step, height = programs.run(self._steps, 0, self._constants, values, begin, stack, 0)
@@ -105,18 +96,18 @@ class Program:
 
 
 MOST_BATCHED: Final = 8
-"""Replays that go batched, at most: each takes memory of its own."""
+"""Most replays in a batch: each takes memory of its own."""
 
 
-class Member(NamedTuple):
-    """A replay, and the functions that it is one of, by number."""
+class BatchMember(NamedTuple):
+    """Replay of a batch, and the numbers of the functions that share it."""
 
-    path: Path
+    path: ReplayPath
     functions: list[int]
 
 
 class Batched:
-    """Looks at the groups of several replays in one cycle."""
+    """Scoring of the groups of several replays in one cycle."""
 
     def __init__(
         self,
@@ -126,7 +117,7 @@ class Batched:
         expressions: Sequence[Expression],
         facts: Facts,
     ) -> None:
-        """``names``: of the state columns but ``last_cycle``; ``expressions``: by number."""
+        """``names``: state columns but ``last_cycle``; ``expressions``: by number."""
         self._prepared = prepared
         self._names = names
         self._clock = clock
@@ -137,8 +128,8 @@ class Batched:
         self._moves = np.empty(2 * prepared.k, np.int64)
         self._keys = np.empty((len(names), 2 * prepared.k), np.int64)
 
-    def look(self, done: int, members: Sequence[Member]) -> Look:
-        """Look at the groups of all, after so many scored cycles."""
+    def look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
+        """Score the groups of all replays after so many scored cycles."""
         cycle = self._prepared.warmup + 1 + done
         tops = [member.path.top for member in members]
         begins = np.cumsum([0, *tops]).tolist()
@@ -156,7 +147,7 @@ class Batched:
                 for row, function in zip(own, one.functions, strict=True):
                     self._program(function).evaluate(values, begin, row)
                 scores.append(own)
-        return Look(begins[:-1], scores, self._after(states, last_cycle, cycle))
+        return BatchScores(begins[:-1], scores, self._after(states, last_cycle, cycle))
 
     def _program(self, function: int) -> Program:
         if function not in self._programs:
@@ -172,14 +163,16 @@ class Batched:
         terminals.observe(state, found, cycle)
         return after
 
-    def parts(self, member: Member, scores: Floats) -> list[list[int]]:
-        """Places of the functions in `Member.functions`, those together that choose alike."""
+    def parts(self, member: BatchMember, scores: Floats) -> list[list[int]]:
+        """Positions in `BatchMember.functions`, those together that choose alike."""
         if len(member.functions) == 1:
             return [[0]]
-        return parted(scores, member.path.slots[memory.COUNT, : member.path.top], self._prepared.k)
+        return partition_by_choice(
+            scores, member.path.slots[memory.COUNT, : member.path.top], self._prepared.k
+        )
 
-    def replay(self, path: Path, done: int, scores: Floats, after: Ints, begin: int) -> None:
-        """Replay the next cycle of one of them. ``scores``: by slot; ``after``: of `Look`."""
+    def replay(self, path: ReplayPath, done: int, scores: Floats, after: Ints, begin: int) -> None:
+        """Replay the next cycle of one path; ``scores``: by slot; ``after``: of `BatchScores`."""
         prepared = self._prepared
         if 3 * path.top > path.slots.shape[1]:  # every group may become two more
             path.grow(6 * path.top)
@@ -191,19 +184,21 @@ class Batched:
         )  # fmt: skip
 
 
-class Look(NamedTuple):
-    """What a look at all groups tells."""
+class BatchScores(NamedTuple):
+    """Scores of all groups of a batch."""
 
     begins: list[int]
-    """First of the groups of each replay."""
+    """First group of each replay."""
     scores: list[Floats]
     """By replay: ``[functions, slots]``."""
     after: Ints
-    """``[state columns, 2 * groups]``: states after a visit without a change, then after one with a change;
-    nothing where nobody asks for it."""
+    """``[state columns, 2 * groups]``: states after a visit without a change, then with one.
+
+    Empty after the last cycle.
+    """
 
 
-compiling.tell_who_waits()
+compiling.announce_compilation()
 
 
 def replay_grouped(
@@ -212,10 +207,10 @@ def replay_grouped(
     tallies: Collection[str],
     prefix_caches: PrefixCaches | None = None,
 ) -> list[Tallies]:
-    """Replay expressions by groups of equal state; the same numbers as `dense.replay_dense` for each.
+    """Replay expressions by groups of equal state; each gives the numbers of `dense.replay_dense`.
 
-    ``tallies``: names of the optional `Tallies` to count. Functions that did the same in every cycle have
-    the same object in the list. ``prefix_caches``: what earlier calls for the same training set left.
+    ``tallies``: names of the optional `Tallies` to count. Functions that choose alike in every cycle share
+    one object in the list. ``prefix_caches``: of earlier calls for the same training set.
     """
     alike: dict[tuple[tuple[str, ...], Clock], dict[int, Expression]] = defaultdict(dict)
     for number, function in enumerate(functions):
@@ -237,20 +232,20 @@ def replay_grouped(
 
 
 class _Branch(NamedTuple):
-    """Functions to go on with later."""
+    """Functions whose replay goes on later."""
 
-    path: Path
+    path: ReplayPath
     shared: bool
-    """Whether another branch begins here too, later: then the path must be copied."""
+    """Whether a later branch starts from the same path, which must then be copied."""
     done: int
-    """Scored cycles behind it."""
+    """Scored cycles behind the path."""
     functions: list[int]
     agreed: bool
-    """Whether they are known to choose alike in the next cycle."""
+    """Whether the functions are known to choose alike in the next cycle."""
 
 
 class _Batch:
-    """Expressions whose groups are the same, to be replayed together."""
+    """Expressions with the same groups, replayed together."""
 
     def __init__(
         self,
@@ -261,7 +256,6 @@ class _Batch:
         tallies: Collection[str],
         space: Workspace,
     ) -> None:
-        """Score the listed states, if there are any."""
         self._prepared = prepared
         self._names = tuple(name for name in columns if name != "last_cycle")
         self._expressions = expressions
@@ -283,7 +277,7 @@ class _Batch:
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_RANKED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
-        """Replay all; functions (by number) and tallies of those that did the same in every cycle."""
+        """Replay all functions; yields those that chose alike in every cycle, with their tallies."""
         left = list(range(len(self._expressions)))
         if prefix_cache is not None:
             known = [prefix_cache.find(scores) for scores in self._listed_scores]
@@ -292,11 +286,11 @@ class _Batch:
         if not left:
             return
         trail = blank(self.scored if prefix_cache is not None else 0)
-        root = begun(self._prepared, self._names, self._listed, self._space, trail)
+        root = path_after_warmup(self._prepared, self._names, self._listed, self._space, trail)
         pending = [_Branch(root, False, 0, left, False)]
         while pending:
             done = max(pending[-1].done, self._listed_cycles)
-            members: list[Member] = []
+            members: list[BatchMember] = []
             while (
                 pending and len(members) < MOST_BATCHED and max(pending[-1].done, self._listed_cycles) == done
             ):
@@ -313,8 +307,8 @@ class _Batch:
                 yield functions, tallies
                 self._space.give_back(path.work)
 
-    def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> Member:
-        """Take a branch up, and go through the cycles of which the states are listed."""
+    def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> BatchMember:
+        """Take up a branch, and replay the cycles whose states are listed."""
         path, shared, done, functions, agreed = branch
         if shared:
             path = path.copy(self._space)
@@ -329,26 +323,26 @@ class _Batch:
             if done == self._listed_cycles < self.scored:
                 assert self._listed is not None
                 path.states = self._listed.bits.take(path.states[0], axis=1)
-        return Member(path, functions)
+        return BatchMember(path, functions)
 
-    def _leave(self, pending: list[_Branch], behind: Path, done: int, others: list[list[int]]) -> None:
-        """Functions that part from others: `behind` is where, and taken over by those begun last."""
+    def _leave(self, pending: list[_Branch], behind: ReplayPath, done: int, others: list[list[int]]) -> None:
+        """Postpone functions that part from others at the path `behind`."""
         pending.append(_Branch(behind, False, done, others[0], True))
         pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 
-    def _parted(self, path: Path, done: int, functions: list[int]) -> list[list[int]]:
-        """Functions, those together that choose alike in the next cycle, whose states are listed."""
+    def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
+        """Functions, those together that choose alike in the next cycle."""
         assert self._listed is not None
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
         rows = self._listed.score_at[path.states[0, live]]
         if self._listed.aged:
             rows += self._prepared.warmup + done - path.slots[memory.LAST, live]
         scores = self._listed_scores[np.ix_(functions, rows)]
-        parts = parted(scores, path.slots[memory.COUNT, live], self._prepared.k)
+        parts = partition_by_choice(scores, path.slots[memory.COUNT, live], self._prepared.k)
         return [[functions[place] for place in part] for part in parts]
 
-    def _go_on(self, members: list[Member], done: int, pending: list[_Branch]) -> list[Member]:
-        """Replay a cycle of which the states are not listed; those that part go batched if there is room."""
+    def _go_on(self, members: list[BatchMember], done: int, pending: list[_Branch]) -> list[BatchMember]:
+        """Replay a cycle whose states are not listed; functions that part join the batch if it has room."""
         look = self._batched.look(done, members)
         after = []
         room = MOST_BATCHED - len(members)
@@ -358,17 +352,16 @@ class _Batch:
             for part in others[:room]:
                 copy = path.copy(self._space)
                 self._batched.replay(copy, done, scores[part[0]], look.after, begin)
-                after.append(Member(copy, [functions[place] for place in part]))
+                after.append(BatchMember(copy, [functions[place] for place in part]))
             left = [[functions[place] for place in part] for part in others[room:]]
             room -= len(others) - len(left)
             if left:
                 self._leave(pending, path.copy(self._space), done, left)
             self._batched.replay(path, done, scores[first[0]], look.after, begin)
-            after.append(Member(path, [functions[place] for place in first]))
+            after.append(BatchMember(path, [functions[place] for place in first]))
         return after
 
-    def _replay_states(self, path: Path, done: int, stop: int, scores: Floats) -> None:
-        """Replay cycles of which all states are listed without coming back to Python."""
+    def _replay_states(self, path: ReplayPath, done: int, stop: int, scores: Floats) -> None:
         prepared, listed = self._prepared, self._listed
         assert listed is not None
         while done < stop:
@@ -382,12 +375,12 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
-    """Add up: what was untouched, less what was visited, plus what went stale again since."""
+    """Sum up: what was untouched, less what was visited, plus what went stale again."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 
-    def standing(row: int, begun: Ints) -> Ints:
-        return np.asarray((prepared.untouched[row] + np.cumsum(begun))[cycles])
+    def standing(row: int, path_after_warmup: Ints) -> Ints:
+        return np.asarray((prepared.untouched[row] + np.cumsum(path_after_warmup))[cycles])
 
     every: dict[str, Ints] = {
         "dcg": counts[:, memory.DCG],

@@ -50,7 +50,7 @@ from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NO_FINDER, GrowthHistory
-from training.replaying.metrics import Weights
+from training.replaying.metrics import PageWeights
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
 
@@ -96,11 +96,11 @@ def growth_crawl(
 Array = npt.NDArray[Any]
 
 
-class Claimed:
+class ReplayedClaims:
     """The claims of a history, and what visits have told of them so far."""
 
     def __init__(self, claims: Array, directories: Directories) -> None:
-        """Take claims, dtype `training.histories.growth.DATED_CLAIM`, and the site of each directory."""
+        """``claims``: dtype `training.histories.growth.DATED_CLAIM`."""
         self._claims = claims
         self._site = directories.site
         self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
@@ -120,7 +120,7 @@ class Claimed:
 
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
-    ) -> Visited:
+    ) -> ClaimVisits:
         """Do to the columns what comes before the visits of a cycle.
 
         ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
@@ -128,7 +128,9 @@ class Claimed:
         """
         claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
-        visited = Visited(np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed)
+        visited = ClaimVisits(
+            np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
+        )
         told = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
         added = hints.counted(told.outcomes, self._site[told.group], len(self.trust))
         self.trust = hints.decayed(self.trust, added)
@@ -140,7 +142,7 @@ class Claimed:
         return SiteClaims(self.trust, pages, cycle)
 
 
-class Visited:
+class ClaimVisits:
     """Visits of a cycle, and its claims."""
 
     def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
@@ -192,7 +194,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
 
     Raises PolicyError for a policy that breaks its contract, ScoreError for a score that cannot be computed.
     """
-    web = Web(grown, crawl)
+    web = GrowthReplay(grown, crawl)
     rows = [web.cycle(cycle) for cycle in range(1, grown.history.cycles + 1)][crawl.warmup :]
     new = grown.born > 0
     found = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
@@ -213,7 +215,7 @@ _KEPT: Final = ("group", "found_by", *hints.COLUMNS, *weights.COLUMNS)
 """Columns that `discovery.observe` and `terminals.observe` leave alone."""
 
 
-class Web:
+class GrowthReplay:
     """The pages, what the crawl knows of them, and what it cannot see."""
 
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
@@ -228,13 +230,13 @@ class Web:
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
         self.state["weight"] = own.weights
-        self._weights = Weights.of(own.weights, pages, own.cycles)
+        self._weights = PageWeights.of(own.weights, pages, own.cycles)
         self._keys = np.arange(pages, dtype=np.uint64) if own.key is None else own.key
         groups = own.neighbours.groups
         self.state["group"] = groups.group
         self._directories = groups.directories
         self._finished: list[npt.NDArray[Any]] = []
-        self.claimed = Claimed(grown.claims, self._directories)
+        self.claimed = ReplayedClaims(grown.claims, self._directories)
         self.claimed.begin(self.state, self.known)
 
     def open(self, cycle: int) -> None:

@@ -1,11 +1,11 @@
-"""Effectiveness of a schedule: definitions of every metric, and the exact arithmetic behind them.
+"""Effectiveness of a schedule: definitions of every metric, and their exact arithmetic.
 
-A replay cycle is summed up by whole numbers (`Tallies`); `measure` turns them into the metrics with
-one division each. Sums of real numbers (gains, weights, harmonic penalties) are kept in fixed point,
-so that a sum does not depend on its order and two engines give the same bits.
+A replayed cycle is summed up by whole numbers (`Tallies`); `measure` turns these into metrics with one
+division each. Sums of real numbers (gains, weights, harmonic penalties) are kept in fixed point: a sum then
+does not depend on its order, and two engines give the same bits.
 
-Sources: Santos 2013 (thesis) sections 2.4.1 and 2.4.3; Santos et al. 2014 (journal) section 4.2.2;
-Cho & Ntoulas 2002; Järvelin & Kekäläinen 2002; Cho & Garcia-Molina 2003; Kolobov et al. 2019.
+Sources: Santos 2013 (thesis) sections 2.4.1 and 2.4.3; Santos et al. 2014 (journal) section 4.2.2; Cho &
+Ntoulas 2002; Järvelin & Kekäläinen 2002; Cho & Garcia-Molina 2003; Kolobov et al. 2019.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Floats = npt.NDArray[np.float64]
 
 
 class Metric(NamedTuple):
-    """One metric, a number per scored cycle."""
+    """Metric with one number per scored cycle."""
 
     name: str
-    """For people, within a sentence."""
+    """Name within a sentence."""
     meaning: str
     tally: str | None = None
-    """What it needs of `Tallies` besides visited, changed and pending."""
+    """Field of `Tallies` that it needs besides visited, changed and pending."""
 
     @property
     def heading(self) -> str:
-        """The name with a capital, to begin a line with."""
+        """Name with a capital."""
         return self.name[0].upper() + self.name[1:]
 
 
@@ -70,7 +70,7 @@ METRICS: Final[dict[str, Metric]] = {
         "idle pages", "share of visited pages that were not visited in the cycle before", "idle"
     ),
 }
-"""Every metric, by the name that files and options have for it."""
+"""Metrics of every history, by the name in files and options."""
 
 CONTENTS: Final[dict[str, Metric]] = {
     "impact": Metric(
@@ -88,13 +88,12 @@ WEIGHTED: Final[dict[str, Metric]] = {
         "weighted NDCG", "NDCG, a change counting as much as its page weighs", "weighted_dcg"
     ),
 }
-"""Metrics that weigh each visited page: beside those of `METRICS` that weights are in anyway."""
+"""Metrics that weigh each visited page, besides those of `METRICS` with weights."""
 KNOWN: Final = METRICS | CONTENTS | WEIGHTED
-"""All metrics."""
 PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED))
-"""Those for which pages in equal state are not equal."""
+"""Metrics for which pages in equal state differ."""
 IMPACT: Final = "impact"
-"""The one of them that functions are learned for: quality is of all pages, parts of a split are not."""
+"""Metric of contents that functions are learned for: quality needs all pages, splits have some."""
 
 MEASURES: Final[dict[str, float]] = {
     "change_rate": 1.0,
@@ -104,18 +103,18 @@ MEASURES: Final[dict[str, float]] = {
     "harmonic_staleness": -1.0,
     "age": -1.0,
 }
-"""Metric that tells better from worse -> its sign: -1 for what is to be small."""
+"""Metric that tells better from worse -> its sign: -1 where less is better."""
 
 TRIO: Final = ("change_rate", "ndcg", "freshness")
-"""Effectiveness is not only change rate: these stand side by side everywhere."""
+"""Metrics that stand side by side everywhere."""
 
 ORACLE: Final = "oracle"
-"""Ranks the pages that changed since their last visit first: no ranking finds more in a cycle."""
+"""Ranking by the truth: pages that changed since their last visit first."""
 
 MOST_WEIGHT: Final = 1e12
-"""The largest weight of a page in a history; a crawl takes no more than a million."""
+"""Largest weight of a page in a history; a crawl takes no more than a million."""
 LEAST_WEIGHT: Final = 1e-100
-"""Weights of all pages that add up to less are none: in fixed point nothing could be told of them."""
+"""Least sum of all weights: fixed point loses smaller ones."""
 CONTENT_BITS: Final = 40
 GAIN_BITS: Final = 42
 """Gains are kept in units of 2**-42: relative error below 2e-12, no overflow below 30 million visits."""
@@ -124,7 +123,7 @@ GAIN_BITS: Final = 42
 def budget_pages(budget: float, pages: int) -> int:
     """Visits per cycle, k: `scrapy_gp4c.policies.base.budget_pages`, at least 1.
 
-    Raises HistoryError for what is neither a share in (0, 1] nor a positive count.
+    Raises HistoryError for a budget that is neither a share in (0, 1] nor a positive count.
     """
     is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
     is_share = isinstance(budget, float | np.floating) and 0.0 < budget <= 1.0
@@ -137,7 +136,7 @@ def budget_pages(budget: float, pages: int) -> int:
 
 
 def parse_budget(text: str) -> float:
-    """``0.05`` is a share of the pages, ``5000`` a count; HistoryError for other text."""
+    """Read a budget: ``0.05`` is a share of the pages, ``5000`` a count. Raises HistoryError."""
     try:
         return policies.read_budget(text)
     except ValueError:
@@ -172,16 +171,16 @@ def harmonic(count: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Weights:
+class PageWeights:
     """Page weights in fixed point, scaled so that no sum over pages and cycles overflows int64."""
 
     values: Floats
-    """As given; empty when all pages weigh 1."""
+    """Weights of the history; empty if all pages weigh 1."""
     fixed: Ints
-    """round(weight * 2**bits), empty when all pages weigh 1."""
+    """round(weight * 2**bits); empty if all pages weigh 1."""
     bits: int
     total: int
-    """Sum of the fixed weights; the number of pages when all weigh 1."""
+    """Sum of the fixed weights; the number of pages if all weigh 1."""
     penalties: Floats
     """Harmonic numbers H(0..cycles)."""
     penalty_bits: int
@@ -189,7 +188,7 @@ class Weights:
     """Sum of the weights in units of 2**-penalty_bits."""
 
     @classmethod
-    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> Weights:
+    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> PageWeights:
         """Scale the weights of `pages` pages for sums over at most `cycles` cycles.
 
         Raises HistoryError unless they are finite, not negative, not all zero.
@@ -224,10 +223,7 @@ class Weights:
 
 @dataclass
 class Tallies:
-    """What a replay counts in each scored cycle, int64 ``[scored cycles]``, but for the two that are float64.
-
-    None: was not asked for.
-    """
+    """Counts of a replay in each scored cycle, int64 or float64 ``[scored cycles]``; None: not counted."""
 
     visited: Ints
     changed: Ints
@@ -241,7 +237,7 @@ class Tallies:
     idle: Ints | None = None
     """visited pages that were not visited in the cycle before"""
     changed_weight: Ints | None = None
-    """weight of `changed` in `Weights.fixed` units"""
+    """weight of `changed` in `PageWeights.fixed` units"""
     stale_weight: Ints | None = None
     """weight of the pages whose copy is not current after the cycle"""
     age_weight: Ints | None = None
@@ -258,7 +254,7 @@ class Tallies:
     """the metric, likewise"""
 
 
-def measure(tallies: Tallies, weights: Weights) -> dict[str, Floats]:
+def measure(tallies: Tallies, weights: PageWeights) -> dict[str, Floats]:
     """Metrics of `METRICS` whose tallies are there, each float64 ``[scored cycles]``.
 
     * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in

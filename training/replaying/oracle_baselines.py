@@ -3,7 +3,7 @@
 SBR (Cho & Garcia-Molina 2000) and EBR (Wolf et al. 2002) as Pandey & Olston 2005, section 6.1, compare them:
 pages change as Poisson processes; x_p refreshes of page p in T cycles leave its copy current for the share
 x / (lambda T) (1 - exp(-lambda T / x)) of the time. `allocate_visits` makes the weighted sum of these most,
-exactly; `slots` turns the numbers into cycles (the transportation problem of Wolf et al., section 4).
+exactly; `timetable` turns the numbers into cycles (the transportation problem of Wolf et al., section 4).
 
 SBR and EBR as policies of a replay: they know all updates beforehand, as Pandey & Olston 2005 let them.
 
@@ -72,7 +72,7 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
     return visits + np.bincount(some[page[best]], minlength=len(rates))
 
 
-def slots(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
+def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
     """Pages to visit in every cycle, at most ``budget`` of them, as near as can be to even intervals.
 
     The j-th visit of page p is wanted at (j - u_p) T / x_p with the drawn phase u_p in [0, 1): in cycle
@@ -156,7 +156,7 @@ _PARAMETERS: Final = {"tau": share(0.0)}
 _ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
 
 
-class Known(NamedTuple):
+class UpdateHistory(NamedTuple):
     """What is known of P pages."""
 
     page: Ints
@@ -175,7 +175,7 @@ def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
     return np.asarray(total / np.maximum(np.bincount(page, minlength=pages), 1))
 
 
-def allotted(known: Known, policy: str, tau: float, budget: int, cycles: int) -> Ints:
+def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int, cycles: int) -> Ints:
     """Refreshes of every page in so many cycles, ``budget`` a cycle in all: ``[P]``."""
     pages = len(known.clicks)
     counted = known.difference >= tau if tau > 0.0 else np.ones(len(known.page), np.bool_)
@@ -188,9 +188,9 @@ def allotted(known: Known, policy: str, tau: float, budget: int, cycles: int) ->
     return allocate_visits(rates, weights, budget, cycles)
 
 
-def in_cycles(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
+def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
     """The pages to refresh in each cycle, ``visits`` times each; the phases are drawn once."""
-    return slots(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
+    return timetable(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
 
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
@@ -232,21 +232,23 @@ def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) ->
             "with --query-log"
         )
     page, cycle = np.nonzero(prepared.changed.T)
-    known = Known(page, impact.difference[cycle, page].astype(np.float64), impact.clicks(), prepared.cycles)
+    known = UpdateHistory(
+        page, impact.difference[cycle, page].astype(np.float64), impact.clicks(), prepared.cycles
+    )
     scored = prepared.cycles - prepared.warmup
-    visits = allotted(known, policy, tau, prepared.k, scored)
-    rows = in_cycles(visits, prepared.k, scored, prepared.seed)
+    visits = allocated_visits(known, policy, tau, prepared.k, scored)
+    rows = drawn_timetable(visits, prepared.k, scored, prepared.seed)
     return Timetable(text, rows, prepared.warmup + 1, prepared.pages)
 
 
-def is_replays(given: str) -> bool:
+def is_oracle_baseline(given: str) -> bool:
     """Tell whether a policy's text is one of these, which no crawl has."""
     return given.partition("(")[0].strip() in MEANINGS
 
 
 def load(given: str) -> Baseline | None:
     """Read ``sbr(tau=0.3)`` or ``ebr(tau=0.5)``; None for other texts. Raises PolicyError."""
-    if not is_replays(given):
+    if not is_oracle_baseline(given):
         return None
     text = given.strip()
     refused = PolicyError(f"the policy of others is {_ACCEPTED}; found {text[:80]!r}")

@@ -17,21 +17,21 @@ from training.replaying.kernels.prefix_cache import CHILD, FIRST, LEAVES, LINKS,
 from training.replaying.metrics import Floats, Tallies
 
 WIDTH: Final = 510
-"""Groups of a cycle up to which a replay leaves a trail; there are 50 mostly."""
+"""Most groups of a cycle in a trail; most cycles have 50."""
 MOST: Final = 16_384
-"""PrefixCache that are kept."""
+"""Most trails in a cache."""
 ROOM: Final = 2**22
-"""Rows that are kept, of 2 bytes; a trail takes some hundred."""
+"""Most rows in a cache, 2 bytes each; a trail takes some hundred."""
 
 PrefixCaches = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "PrefixCache"]
-"""The prefix caches of one training set, by state columns, clock, and tallies that were counted."""
+"""Prefix caches of one training set by state columns, clock and counted tallies."""
 
 
 class PrefixCache:
-    """Trails of replays by the same listed states; begins anew when it is full."""
+    """Trails of replays by the same listed states; cleared when full."""
 
     def __init__(self, cycles: int) -> None:
-        """``cycles``: those that are scored."""
+        """``cycles``: scored cycles of a replay."""
         self._tallies: list[Tallies] = []
         self._used = 0
         self._rows = np.empty(ROOM, np.int16)
@@ -39,14 +39,14 @@ class PrefixCache:
         self._links = np.empty((LINKS, MOST), np.int32)
 
     def find(self, scores: Floats) -> Tallies | None:
-        """The outcome of a replay that chose as a function does. ``scores``: by row of the listed states."""
+        """Tallies of an earlier replay with the same choices; ``scores``: by row of the listed states."""
         if not self._tallies:
             return None
         trail, agreed = follow(scores, self._rows, self._starts, self._links)
         return self._tallies[trail] if agreed == self._starts.shape[1] else None
 
     def add(self, scores: Floats, trail: Array, tallies: Tallies) -> None:
-        """Keep the trail of a replay of a function, and its outcome. ``trail``: of `blank`, written to."""
+        """Add the trail and tallies of a replay; ``trail``: of `blank`, filled by the replay."""
         groups = trail[:, LIVE].tolist()
         size = len(trail) * FIRST + sum(groups)
         if min(groups) < 0 or size > ROOM:
@@ -72,5 +72,5 @@ class PrefixCache:
 
 
 def blank(cycles: int) -> Array:
-    """What replays write a trail to: int16 ``[cycles, FIRST + WIDTH]``."""
+    """Empty trail that a replay fills: int16 ``[cycles, FIRST + WIDTH]``."""
     return np.empty((cycles, FIRST + WIDTH), np.int16)

@@ -1,8 +1,8 @@
-"""All that a replay needs of a history and that does not depend on the score function.
+"""Histories prepared for replay: what does not depend on the score function.
 
-`prepare` computes it once per (history, budget, warm-up, ties, seed) and keeps it, so that the hundreds
-of thousands of replays of a learning run share it; it is a plain bundle of arrays, cheap to pickle or
-to memory-map for worker processes.
+`prepare` computes it once per history, budget, warm-up, ties and seed, and caches it for the hundreds of
+thousands of replays of a learning run. The result is a bundle of arrays, cheap to pickle or to memory-map for
+workers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours
-from training.replaying.metrics import Ints, Weights, budget_pages, gain_sums
+from training.replaying.metrics import Ints, PageWeights, budget_pages, gain_sums
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
@@ -31,27 +31,28 @@ Words = npt.NDArray[np.uint32 | np.uint64]
 
 
 class CrawlChoices(NamedTuple):
-    """The crawl that is replayed: what is not up to the score function."""
+    """Choices of the replayed crawl besides the score function."""
 
     budget: float = 0.05
     """Visits per cycle: share of the pages (float) or a count (int), see `metrics.budget_pages`."""
     warmup: int = 2
     """Cycles in which every page is visited first."""
     ties: Ties = "random"
-    """Pages of equal score are visited in an order drawn anew in every cycle, or by page number."""
+    """Order of pages of equal score: drawn anew in every cycle, or by page number."""
     clock: Clock | None = None
-    """How the terminals weigh outcomes; None: as the score function says."""
+    """Clock of the terminals; None: that of the score function."""
     seed: int = 0
-    """Of all draws."""
     policy: str | None = None
-    """Text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; None: the one
-    that a named function brings along, else ``top_k``."""
+    """Policy, see `scrapy_gp4c.policies.table.load`.
+
+    None: the one that a named function brings along, else ``top_k``.
+    """
 
 
 DEFAULTS: Final = CrawlChoices()
-"""What every command and function does that is not told otherwise."""
+"""Defaults of every command and function."""
 PREFIX_SHARE: Final = 0.3
-"""At most this share of the pages is kept in drawn order per cycle (memory: 4 bytes each)."""
+"""Most of the pages kept in drawn order per cycle, 4 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ class PreparedHistory:
     """A history prepared for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
 
     changed: npt.NDArray[np.bool_]
-    """``[D, P]``: the history itself; row c - 1 tells what changed between cycles c - 1 and c."""
+    """``[D, P]``: the history; row c - 1 says which pages changed between cycles c - 1 and c."""
     words: Words
-    """``[P, ceil(D / 64)]``: the same, page by page; bit c - 1 belongs to cycle c. Up
-    to 32 cycles need words of half the size: replay reads them in random order, so the cache counts."""
-    weights: Weights
+    """``[P, ceil(D / 64)]``: the same as bits of each page; bit c - 1 belongs to cycle c.
+
+    Up to 32 cycles the words have half the size: replay reads them in random order, so that caches matter.
+    """
+    weights: PageWeights
     k: int
     """Visits per cycle."""
     warmup: int
@@ -72,35 +75,37 @@ class PreparedHistory:
     gain_sums: Ints
     """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
     pattern: npt.NDArray[np.uint32]
-    """``[P]``: pages with equal outcomes in all warm-up cycles share a pattern 0..Q-1."""
+    """``[P]``: pattern 0..Q-1 of each page; equal warm-up outcomes, equal pattern."""
     pattern_pages: npt.NDArray[np.uint32]
-    """``[P]``: pages by pattern, then page number."""
+    """``[P]``: pages by pattern, then by number."""
     pattern_start: npt.NDArray[np.int32]
-    """``[Q + 1]``: where each pattern begins in `pattern_pages`."""
+    """``[Q + 1]``: start of each pattern in `pattern_pages`."""
     pattern_outcomes: npt.NDArray[np.bool_]
-    """``[W, Q]``: what the warm-up visits to the pages of each pattern found."""
+    """``[W, Q]``: outcomes of the warm-up visits by pattern."""
     untouched: Ints
-    """``[4, D + 2]``: tallies by cycle if no page were visited after the warm-up: pages pending; stale
-    weight; sum of weight * first missed cycle; penalty (see `metrics.Tallies`)."""
+    """``[4, D + 2]``: tallies by cycle without any visit after the warm-up.
+
+    Rows: pages pending; stale weight; sum of weight * first missed cycle; penalty (see `metrics.Tallies`).
+    """
     salts: npt.NDArray[np.uint64]
-    """``[S]``: salt of the draws of each scored cycle."""
+    """``[S]``: salt of each scored cycle's draws."""
     drawn: npt.NDArray[np.uint32]
-    """Pages with the smallest draws of each scored cycle, in drawn order, cycle after cycle."""
+    """Pages with the smallest draws of each scored cycle, in drawn order."""
     drawn_start: Ints
-    """``[S + 1]``: where each scored cycle begins in `drawn`."""
+    """``[S + 1]``: start of each scored cycle in `drawn`."""
     neighbours: Neighbours
     """Directories and sites of the pages."""
     impact: Impact | None = None
-    """What refreshing the pages is worth."""
+    """Refresh values of the pages."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Needed state columns -> what `training.replaying.states` lists for them. These do not travel."""
+    """Cache of `training.replaying.states` by state columns; not pickled."""
     buckets: dict[bool, Any] = field(default_factory=dict)
-    """Whether directories count -> the `training.replaying.buckets` after the warm-up."""
+    """Cache of `training.replaying.buckets` after the warm-up, by whether directories count."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
-    """What `training.evolution.learning.compare` found out."""
+    """Cache of `training.evolution.learning.compare`."""
 
     def __getstate__(self) -> dict[str, object]:
-        """What to pickle: the same before and after replays."""
+        """Fields to pickle, without caches."""
         names = (own.name for own in fields(self))
         return {name: {} if name in ("states", "buckets", "means") else getattr(self, name) for name in names}
 
@@ -111,7 +116,7 @@ class PreparedHistory:
 
     @cached_property
     def warmup_visits(self) -> list[npt.NDArray[np.void]]:
-        """What the last warm-up cycles tell of groups: dtype `groups.GROUP_VISITS`, newest first."""
+        """Visits of the last warm-up cycles by group: dtype `groups.GROUP_VISITS`, newest first."""
         state = terminals.new_state(self.pattern_outcomes.shape[1])
         visits = []
         for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):
@@ -124,17 +129,14 @@ class PreparedHistory:
 
     @property
     def pages(self) -> int:
-        """P."""
         return len(self.words)
 
     @property
     def cycles(self) -> int:
-        """D."""
         return len(self.changed)
 
     @property
     def scored_cycles(self) -> Ints:
-        """W + 1 .. D."""
         return np.arange(self.warmup + 1, self.cycles + 1)
 
     def first_state(self, columns: tuple[str, ...]) -> dict[str, terminals.Array]:
@@ -148,8 +150,11 @@ class PreparedHistory:
 _KEPT: Final[weakref.WeakValueDictionary[int, ChangeHistory]] = weakref.WeakValueDictionary()
 _PREPARED: Final[dict[int, dict[tuple[CrawlChoices, type], PreparedHistory]]] = {}
 KEEP: Final = 8
-"""Arrangements kept per history, those used last: more than any caller goes through in turn (a decision needs
-`comparing.decision.REPLAYS`). Of a history of 417,048 pages and 57 cycles each takes 30 MB of its own."""
+"""Prepared histories cached per history, the last ones used.
+
+More than any caller cycles through (a decision needs `comparing.decision.REPLAYS`). One of 417,048 pages and
+57 cycles takes 30 MB.
+"""
 
 
 def prepare(
@@ -160,7 +165,7 @@ def prepare(
     ties: Ties = DEFAULTS.ties,
     seed: int = DEFAULTS.seed,
 ) -> PreparedHistory:
-    """Arrange `history` for replays with these choices, or return what an earlier call prepared.
+    """Prepare `history` for replays with these choices; earlier results are cached.
 
     Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
     """
@@ -168,7 +173,7 @@ def prepare(
 
 
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    """`prepare` for a crawl, whatever its clock and policy."""
+    """Prepare a history for a crawl, whatever its clock and policy; see `prepare`."""
     choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:
@@ -197,7 +202,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
     if ties not in TIES:
         raise HistoryError(f"ties are broken by one of {', '.join(TIES)}; found {ties!r}")
     k = budget_pages(budget, pages)
-    weights = Weights.of(history.weight, pages, cycles)
+    weights = PageWeights.of(history.weight, pages, cycles)
     words = _words(changed)
     pattern, start, outcomes = _patterns(changed, words, warmup)
     scored = cycles - warmup
@@ -240,7 +245,6 @@ def _words(changed: npt.NDArray[np.bool_]) -> Words:
 def _patterns(
     changed: npt.NDArray[np.bool_], words: Words, warmup: int
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """Number the pages by what their warm-up visits find, refining the numbering word by word."""
     pattern = np.zeros(len(words), np.int64)
     for j in range(-(-warmup // 64)):
         bits = min(64, warmup - 64 * j)
@@ -253,7 +257,7 @@ def _patterns(
     return pattern.astype(np.uint32), start, changed[:warmup, example]
 
 
-def _untouched(changed: npt.NDArray[np.bool_], weights: Weights, warmup: int) -> Ints:
+def _untouched(changed: npt.NDArray[np.bool_], weights: PageWeights, warmup: int) -> Ints:
     cycles, pages = changed.shape
     tallies = np.zeros((4, cycles + 2), np.int64)
     missed = np.zeros(pages, np.int16)
@@ -273,7 +277,7 @@ def _untouched(changed: npt.NDArray[np.bool_], weights: Weights, warmup: int) ->
     return tallies
 
 
-def penalties(weights: Weights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
+def penalties(weights: PageWeights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
     """Fixed-point harmonic penalties of `pages` that missed so many changes: int64, as long as both."""
     values = weights.penalties[missed]
     if len(weights.values):
@@ -284,8 +288,8 @@ def penalties(weights: Weights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
 def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
     """Pages in drawn order, as far as `grouped` can use it.
 
-    Finding w of the m pages in a class of ties takes a walk over w * P / m pages in drawn order; drawing
-    for all m costs m: the walk pays up to sqrt(w * P) <= sqrt(k * P) pages.
+    Picking w of the m pages in a class of ties takes a walk over w * P / m pages in drawn order; drawing for
+    all m costs m: the walk pays up to sqrt(w * P) <= sqrt(k * P) pages.
     """
     share = min(1.0, PREFIX_SHARE, 1.1 * math.sqrt(k / pages))
     limit = np.uint64(int(share * 2.0**64)) if share < 1.0 else np.uint64(2**64 - 1)

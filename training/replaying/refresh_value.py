@@ -20,18 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.search.gains import (
-    PIECES,
-    Refit,
-    Refreshes,
-    impacts,
-    refit,
-)
+from scrapy_gp4c.search.gains import PIECES, Refit, Refreshes, impacts, refit
 from scrapy_gp4c.search.measuring import Postings
 from scrapy_gp4c.search.queries import Workload
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, Impact
-from training.replaying.search import Corpus, Search, count, search
+from training.replaying.search import Corpus, VersionSearch, count, search
 
 _LINK: Final = re.compile(
     r"\]\(\s*<?([^)\s>]+)|href=[\"']([^\"']+)|^\s*\[[^\]]+\]:\s*(\S+)|`[^`<]*<([^>`]+)>`_", re.M
@@ -94,7 +88,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-class Measuring(NamedTuple):
+class QualityMeasure(NamedTuple):
     """How quality is measured, but for the texts."""
 
     workload: Workload
@@ -107,7 +101,7 @@ class Measuring(NamedTuple):
     """When F_q, idf and mean length are taken."""
 
 
-def known(corpus: Corpus, how: Measuring) -> Refit:
+def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
     """What the estimator knows at a refit; ``corpus``: of the workload's terms."""
     live = corpus.contents.version[how.cycle]
     live = live[corpus.exists[live]]
@@ -121,7 +115,7 @@ def known(corpus: Corpus, how: Measuring) -> Refit:
 
 def _postings(
     corpus: Corpus,
-    how: Measuring,
+    how: QualityMeasure,
     rows: npt.NDArray[np.intp],
     tf: npt.NDArray[np.int32],
     version: npt.NDArray[np.int32],
@@ -132,10 +126,10 @@ def _postings(
     return Postings(corpus.term[rows], tf, corpus.length[version], weight)
 
 
-def worths(corpus: Corpus, how: Measuring, found: Search) -> Impact:
+def refresh_values(corpus: Corpus, how: QualityMeasure, found: VersionSearch) -> Impact:
     """All pairs of versions, and the exact quality by ``found``; ``corpus``: of the workload's terms."""
     contents = corpus.contents
-    estimator = known(corpus, how)
+    estimator = estimator_of(corpus, how)
     versions = np.diff(contents.first_version)
     start = np.concatenate(([0], np.cumsum(versions.astype(np.int64) ** 2)))
     gain = np.zeros(int(start[-1]), np.float32)
@@ -153,7 +147,7 @@ def worths(corpus: Corpus, how: Measuring, found: Search) -> Impact:
     )
 
 
-def _pairs(corpus: Corpus, how: Measuring, estimator: Refit, page: int) -> Floats:
+def _pairs(corpus: Corpus, how: QualityMeasure, estimator: Refit, page: int) -> Floats:
     """delta-Q_A of every pair of a page's versions: ``[old, new]``; 0 unless the new one is later."""
     begin, end = corpus.contents.first_version[page : page + 2].tolist()
     old, new = np.triu_indices(end - begin, 1)
@@ -164,7 +158,7 @@ def _pairs(corpus: Corpus, how: Measuring, estimator: Refit, page: int) -> Float
 
 def _gains(
     corpus: Corpus,
-    how: Measuring,
+    how: QualityMeasure,
     estimator: Refit,
     page: int,
     old: npt.NDArray[np.integer],
@@ -185,8 +179,8 @@ def _gains(
     return impacts(estimator, Refreshes(pair, before, after), len(old))
 
 
-def refitted(
-    corpus: Corpus, how: Measuring, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
+def refitted_values(
+    corpus: Corpus, how: QualityMeasure, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
 ) -> Floats:
     """delta-Q_A of updates refreshed at once, F_q, idf and mean length learnt anew every so many cycles.
 
@@ -197,7 +191,7 @@ def refitted(
     found = np.zeros(len(page))
     learnt = (cycle - 1) // refit_cycles * refit_cycles
     for when in np.unique(learnt).tolist():
-        estimator = known(corpus, how._replace(cycle=when))
+        estimator = estimator_of(corpus, how._replace(cycle=when))
         rows = np.flatnonzero(learnt == when)
         for one in np.unique(page[rows]).tolist():
             own = rows[page[rows] == one]
@@ -205,9 +199,9 @@ def refitted(
     return found
 
 
-def measured(
+def with_refresh_values(
     contents: ContentHistory,
-    how: Measuring,
+    how: QualityMeasure,
     importance: Path | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ChangeHistory:
@@ -220,7 +214,7 @@ def measured(
         how = how._replace(importance=given)
     corpus = count(contents, advance).of(how.workload)
     found = search(corpus, how.workload, how.scoring, how.importance, how.cycle)
-    return replace(contents.history, impact=worths(corpus, how, found))
+    return replace(contents.history, impact=refresh_values(corpus, how, found))
 
 
 def read_importance(path: Path, history: ChangeHistory) -> Floats:

@@ -1,9 +1,9 @@
-"""Replay: what a score function would have found on a recorded history, cycle by cycle.
+"""Replay: the effectiveness of a score function on a recorded history, cycle by cycle.
 
-Thesis section 3.4, Algorithm 2; journal section 5.2. Every page is fetched in cycle 0 and visited in
-each warm-up cycle 1..W. Then in every cycle c = W + 1..D: score each page from what its earlier visits
-found, visit the k with the highest scores, and judge each visit by whether the page changed at all since
-its last one. docs/replay.md works an example by hand.
+Thesis section 3.4, Algorithm 2; journal section 5.2. Every page is fetched in cycle 0 and visited in each
+warm-up cycle 1..W. Then in every cycle c = W + 1..D: score each page by the outcomes of its earlier visits,
+visit the k pages of the highest scores, and judge each visit by whether the page changed since its last one.
+docs/replay.md works an example by hand.
 """
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 QUICK: Final = 10_000_000
-"""Pages times cycles up to which the engine without compiled loops is as good for a few replays: both give
-the same, and compiling takes longer than these."""
+"""Pages times cycles up to which the engine without compiled loops is as good for a few replays.
+
+Both give the same numbers, and compiling takes longer than these replays.
+"""
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Outcome of a replay, one entry per scored cycle in every array; None: the metric was not asked for.
+    """Result of a replay, one entry per scored cycle in every array; None: metric not asked for.
 
-    The metrics are defined in `training.replaying.metrics`.
+    `training.replaying.metrics` defines the metrics.
     """
 
     score: str
-    """The score function: exactly the text given, or an expression's canonical text."""
+    """Score function: the text given, or an expression's canonical text."""
     k: int
     """Visits per cycle."""
     engine: Engine
-    """The engine that did it."""
     scored_cycles: Ints
     visited: Ints
     changed: Ints
@@ -119,11 +120,11 @@ def run(
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
 ) -> ReplayResult:
-    """Replay on what `prepare` prepared; parameters and errors as for `replay`.
+    """Replay on a prepared history; parameters and errors as for `replay`.
 
-    ``policy``: text of what chooses by the score function, see `scrapy_gp4c.policies.table.load`; None: as
-    the function says, else ``top_k``, which alone has a fast path. It is nothing to oracle and peers. Raises
-    PolicyError for one that cannot be read or breaks its contract.
+    ``policy``: see `scrapy_gp4c.policies.table.load`; None: that of the function, else ``top_k``, which alone
+    has a fast path. The oracle and baselines have none. Raises PolicyError for a policy that cannot be read
+    or breaks its contract.
     """
     return run_all(prepared, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
@@ -138,7 +139,7 @@ def run_all(
     policy: str | None = DEFAULTS.policy,
     prefix_caches: PrefixCaches | None = None,
 ) -> list[ReplayResult]:
-    """Replay several score functions, each as `run` does; together they share the cycles that are equal.
+    """Replay several score functions, each as `run` does; they share equal cycles.
 
     ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
     """
@@ -189,10 +190,9 @@ def run_all(
 
 
 def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
-    """Tell whether a history knows what a function reads.
+    """Whether a history has what a function reads.
 
-    Directories are told by the names of pages, clusters by a file of groups, what visits are worth by
-    contents and a log of queries.
+    Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """
     if not {*discovery.COLUMNS, *hints.COLUMNS}.isdisjoint(function.columns):
         return False
@@ -205,7 +205,7 @@ def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
 
 
 def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
-    """The metrics that a history can tell."""
+    """Metrics that a history allows."""
     impact = history.impact
     if impact is None:
         return tuple(METRICS)
@@ -213,13 +213,12 @@ def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
 
 
 def policy_of(function: ScoreFunction | Baseline | None) -> str:
-    """Text of the policy that a function goes with if none is given."""
+    """Text of the policy of a function if no other is given."""
     own = function.policy if isinstance(function, ScoreFunction) else None
     return own or TOP_K.text
 
 
 def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
-    """Tell whether pages in equal state are equal to function and policy."""
     return policy.text == TOP_K.text and states.are_groups(function)
 
 
@@ -230,7 +229,6 @@ def _result(
     tallies: Tallies,
     measured: dict[str, Floats],
 ) -> ReplayResult:
-    """One result, of copies: whoever writes to it must not change another's."""
     return ReplayResult(
         ORACLE if function is None else function.text,
         prepared.k,
@@ -246,7 +244,10 @@ def _result(
 def load(
     given: str | Expression | ScoreFunction | Baseline, clock: Clock | None = None
 ) -> ScoreFunction | Baseline | None:
-    """What is to be replayed, on a clock; None: the oracle. Raises ScoreError or ExpressionError."""
+    """Score function or baseline by name, on a clock; None: the oracle.
+
+    Raises ScoreError or ExpressionError.
+    """
     if isinstance(given, str):
         if given == ORACLE:
             return None

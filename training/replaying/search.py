@@ -112,7 +112,7 @@ Versions = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class VersionSearch:
     """Scored versions by query: E entries, in each query by score descending, then by page."""
 
     workload: Workload
@@ -244,7 +244,7 @@ def single_scores(
 
 def search(
     corpus: Corpus, workload: Workload, scoring: str, importance: Floats | None = None, cycle: int = 0
-) -> Search:
+) -> VersionSearch:
     """Score and sort all versions for all queries; ``corpus``: of the workload's terms.
 
     ``cycle``: when idf and mean length are taken.
@@ -270,4 +270,4 @@ def search(
         scores.append(total[by_score])
     start = np.concatenate(([0], np.cumsum([len(part) for part in versions])))
     found, total = np.concatenate(versions), np.concatenate(scores)
-    return Search(workload, page, corpus.contents.version, start, found, total)
+    return VersionSearch(workload, page, corpus.contents.version, start, found, total)

@@ -1,9 +1,9 @@
-"""All states that a page can come to be in, as long as these are few: then every score is computed once.
+"""Lists of all states that a page can reach, while these are few, so that each score is computed once.
 
-With terminals such as n, X and t a page of a history of 57 cycles can be in 30,000 states at most. Scoring
-them all in one go costs less than scoring the groups that exist anew in each cycle, and the replay
-need not come back to Python between cycles. With terminals that remember every outcome the states double
-from cycle to cycle: then the first cycles are listed, in which there are few groups to score each time.
+With terminals such as n, X and t a page of a history of 57 cycles can reach 30,000 states at most. Scoring
+them all at once costs less than scoring the existing groups in every cycle, and the replay runs without
+returning to Python between cycles. With terminals that remember every outcome the number of states doubles
+from cycle to cycle: then only the first cycles are listed.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
 
 MOST_ROWS: Final = 65_536
-"""Rows (states times cycles since the last visit) that may be listed."""
+"""Most listed rows: states times cycles since the last visit."""
 ROWS_PER_CYCLE: Final = 2048
-"""Rows that may be added to list one more cycle: scoring them costs as much as coming back to Python."""
+"""Most rows added for one more cycle: scoring more costs as much as returning to Python."""
 MOST_RANKED: Final = 16_384
-"""Rows up to which ordering them costs less than a replay, about."""
+"""Most rows whose ordering costs less than a replay, about."""
 RECENT_SCORES: Final = 2**18
-"""Scores that are kept for a second look."""
+"""Scores kept for a second request."""
 
 
 @dataclass(frozen=True)
 class States:
-    """The states of a set of state columns on the visits clock (N states, R rows)."""
+    """Listed states of a set of state columns on the visits clock: N states, R rows."""
 
     cycles: int
-    """Scored cycles for which the states are listed; what the last one leads to has no score."""
+    """Scored cycles whose states are listed; states after the last one have no score."""
     bits: Ints
     """``[state columns but last_cycle, N]``: the states, floats as their bits."""
     after: npt.NDArray[np.int32]
-    """``[N, 2]``: the state after a visit without and with a change."""
+    """``[N, 2]``: state after a visit without and with a change."""
     first: npt.NDArray[np.int32]
     """``[Q]``: state of each warm-up pattern."""
     aged: bool
     """Whether scores depend on the cycles since the last visit."""
     score_at: Ints
-    """``[N]``: first row of each state; if `aged`, the rows of t = 1, 2, ... follow each other."""
+    """``[N]``: first row of each state; if `aged`, rows of t = 1, 2, ... follow each other."""
     columns: dict[str, Array]
     """State columns by row, for planning cycle 0."""
     rows: int
@@ -75,11 +75,11 @@ class States:
         return scores
 
     def ranking(self, expression: Expression) -> bytes | None:
-        """Digest of the order, ties included, in which `expression` puts all states; None if they are many.
+        """Digest of the order, ties included, of all states by `expression`; None: too many states.
 
-        A replay depends on a score function only through the order in which it puts the pages of a cycle.
-        So those that put every state that can occur in the same order need one replay: `t * X`,
-        `10 * t * X` and `exp(t * X)`, say.
+        A replay depends on a score function only through the order of the pages in each cycle. So functions
+        that put all possible states in the same order need one replay: `t * X`, `10 * t * X` and `exp(t *
+        X)`, say.
         """
         if not self.complete or self.rows > MOST_RANKED:
             return None
@@ -93,7 +93,7 @@ class States:
 
 
 WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
-"""With G every outcome counts: no other column of the visits clock makes more groups."""
+"""Columns with G, which remembers every outcome: no other column adds groups to these."""
 
 
 BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *refresh_value.COLUMNS, *weights.COLUMNS))
@@ -101,7 +101,7 @@ BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *refresh_value.COLU
 
 
 def are_groups(function: ScoreFunction) -> bool:
-    """Tell whether pages in equal state are many, and equal to a function."""
+    """Whether many pages are in states that are equal to a function."""
     columns = function.columns
     return function.expression is not None and BY_PAGE.isdisjoint(columns)
 
@@ -109,7 +109,7 @@ def are_groups(function: ScoreFunction) -> bool:
 def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
     """State columns by which a score function tells pages apart, and the clock that it needs for that.
 
-    Few different answers, so that many functions share their states.
+    There are few different results, so that many functions share their states.
     """
     clock = function.clock
     if all(TERMINALS[clock][name] is TERMINALS["visits"][name] for name in function.terminals):
@@ -119,10 +119,10 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
 
 
 def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
-    """The states that tell pages apart by `state_columns`, or None if not even one cycle's are few.
+    """Listed states for the result of `state_columns`; None: not even one cycle has few.
 
-    Terminals of the visits clock depend on the cycle through t alone, so that a state last visited in
-    cycle -t stands, at planning cycle 0, for all that were visited t cycles ago. On the other there are none.
+    Terminals of the visits clock depend on the cycle through t alone. So a state last visited in cycle -t
+    stands, at planning cycle 0, for all that were visited t cycles ago. The cycles clock has no such states.
     """
     if clock != "visits":
         return None
@@ -133,7 +133,7 @@ def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock)
 
 
 def ranking(prepared: PreparedHistory, function: ScoreFunction) -> bytes | None:
-    """Equal for functions that rank all pages alike in every replay; None where that is not easily told."""
+    """Key that is equal for functions that rank all pages alike in every replay; None: unknown."""
     if not function.terminals or not are_groups(function):
         return None
     assert function.expression is not None
@@ -190,7 +190,7 @@ def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
 
 
 class _Numbers:
-    """Numbers the states in the order in which they are come upon."""
+    """Numbering of states in the order of their discovery."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -199,7 +199,7 @@ class _Numbers:
         """By state: scored cycles until it can first occur."""
 
     def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        """The numbers of some states, those that are new included."""
+        """Numbers of some states; new ones get the next number."""
         columns = (values.tolist() for values in state.values())
         out = []
         for key in zip(*columns, strict=True) if state else [()] * rows:
@@ -210,6 +210,6 @@ class _Numbers:
         return out
 
     def columns(self, begin: int) -> dict[str, Array]:
-        """The states from number `begin` on, by column."""
+        """Columns of the states from number `begin` on."""
         keys = list(self.states)[begin:]
         return {name: np.array([key[c] for key in keys], STATE[name]) for c, name in enumerate(self._columns)}

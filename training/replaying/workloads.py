@@ -57,7 +57,7 @@ def headings(text: str) -> list[str]:
     return found
 
 
-class Plan(NamedTuple):
+class WorkloadPlan(NamedTuple):
     """How queries are drawn."""
 
     queries: int = 5_000
@@ -67,7 +67,7 @@ class Plan(NamedTuple):
     seed: int = 1
 
 
-def draw(contents: ContentHistory, plan: Plan) -> Workload:
+def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
     """Draw queries: page and cycle uniformly, a heading it had then, stop words dropped, a run of its tokens.
 
     Frequencies fall with the rank in a drawn order of the distinct queries. Raises QueryLogError where the
@@ -90,7 +90,9 @@ def _shuffled(queries: list[tuple[str, ...]], rng: np.random.Generator) -> list[
     return [queries[place] for place in rng.permutation(len(queries)).tolist()]
 
 
-def _distinct(contents: ContentHistory, plan: Plan, rng: np.random.Generator) -> Iterator[tuple[str, ...]]:
+def _distinct(
+    contents: ContentHistory, plan: WorkloadPlan, rng: np.random.Generator
+) -> Iterator[tuple[str, ...]]:
     """Distinct sets of terms, in the order in which they are drawn."""
 
     @cache

@@ -1,10 +1,8 @@
-"""The memory that grouped replays work in, handed from replay to replay.
+"""Paths of grouped replays, and the memory that they work in.
 
-Taking memory over saves the operating system the trouble of clearing it, and keeps it in the processor's
-caches. Replays of one size share all scratch memory; what a replay still needs after a cycle (its page
-lists and sums) it has for itself, so that it can be copied and go on in more than one way.
-
-Replays on their way: groups of pages, their states, and what was counted so far.
+Memory is handed from replay to replay, which keeps it in the processor's caches. Replays of one size share
+all scratch memory. A path owns its page lists and sums, so that it can be copied and go on in more than one
+way.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ import numpy as np
 
 from scrapy_gp4c.scoring.terminals import STATE, Array
 from training.replaying.kernels import memory
-from training.replaying.kernels.choice import tell_apart
+from training.replaying.kernels.choice import label_by_choice
 from training.replaying.kernels.memory import Facts, Work
 from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
 from training.replaying.states import States
 
 FIRST: Final = memory.NOWHERE + 1
-"""The slot of the first warm-up pattern."""
+"""Slot of the first warm-up pattern."""
 _SUMS: Final = ("again_count", "again_weight", "penalty_change")
 
 
@@ -34,12 +32,11 @@ class Workspace:
     """Memory for replays of one size."""
 
     def __init__(self, pages: int, k: int, cycles: int, warmup: int) -> None:
-        """Take the sizes of a `PreparedHistory`."""
         self._spare = [_new_work(pages, k, cycles, warmup)]
         self._like = self._spare[0]
 
     def begin(self, prepared: PreparedHistory) -> Work:
-        """Memory for a replay, all pages in their groups after the warm-up; to be given back."""
+        """Memory for a replay after the warm-up; the caller gives it back."""
         work = self._take()
         work.arena[: prepared.pages] = prepared.pattern_pages
         work.sizes[:] = 0
@@ -50,7 +47,7 @@ class Workspace:
         return work
 
     def copy(self, work: Work) -> Work:
-        """Memory for a replay that has come as far as another one; to be given back."""
+        """Memory with a copy of another replay's; the caller gives it back."""
         copy = self._take()
         tail = work.sizes[memory.TAIL]
         copy.arena[:tail] = work.arena[:tail]
@@ -61,7 +58,7 @@ class Workspace:
         return copy
 
     def give_back(self, work: Work) -> None:
-        """Take the memory of a replay that is over."""
+        """Take back the memory of a finished replay."""
         self._spare.append(work)
 
     def _take(self) -> Work:
@@ -72,12 +69,12 @@ class Workspace:
 
 
 _LAST: Final[dict[tuple[int, ...], Workspace]] = {}
-"""The memory used last, while nobody uses it."""
+"""Memory used last, while nobody uses it."""
 
 
 @contextmanager
 def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
-    """Memory for such replays, nobody else's for the time: other threads take memory of their own."""
+    """Workspace for such replays; another thread meanwhile gets its own."""
     key = (prepared.pages, prepared.k, prepared.cycles, prepared.warmup)
     space = _LAST.pop(key, None) or Workspace(*key)
     _LAST.clear()
@@ -86,19 +83,19 @@ def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
 
 
 def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
-    """Memory to put slots in order, and for the row and the score of each; `slots`: the table of them."""
+    """Scratch memory for a table of slots: orders, rows and scores."""
     capacity = slots.shape[1]
     return np.empty((2, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity)
 
 
-def parted(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
-    """Score functions, by number, those together that choose the same k pages in the same order.
+def partition_by_choice(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
+    """Numbers of score functions, those together that choose the same k pages in the same order.
 
     ``scores``: ``[functions, groups]``; ``sizes``: pages of each group, int32.
     """
     functions, groups = scores.shape
     labels, lengths = np.zeros((2, functions), np.int64)
-    tell_apart(
+    label_by_choice(
         scores, sizes, k, labels, np.empty(scores.shape, np.int32), lengths, np.empty((2, groups), np.int64)
     )
     parts: dict[int, list[int]] = defaultdict(list)
@@ -108,7 +105,7 @@ def parted(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
 
 
 def facts_of(prepared: PreparedHistory, tallies: Collection[str]) -> Facts:
-    """What stays the same in replays that count the optional `tallies`."""
+    """Constants of replays that count the optional `tallies`."""
     weights = prepared.weights
     return Facts(
         prepared.words.reshape(-1),
@@ -164,23 +161,25 @@ def _new_work(pages: int, k: int, cycles: int, warmup: int) -> Work:
 
 
 SLOTS: Final = 1000
-"""Slots that a replay begins with; the more of them, the longer it takes to copy it."""
+"""Free slots at the start of a replay; more of them make copies slower."""
 
 
 @dataclass
-class Path:
-    """A replay on its way."""
+class ReplayPath:
+    """Replay in progress: groups of pages, their states, and the counts so far."""
 
     work: Work
     slots: Array
     """int32 ``[memory.FIELDS, slots]``"""
     states: Ints
-    """``[state columns, slots]``, floats as their bits: what tells groups apart. ``[1, slots]``, numbers
-    of listed states, in cycles for which these are listed."""
+    """``[state columns, slots]``, floats as their bits.
+
+    In cycles with listed states ``[1, slots]``: their numbers.
+    """
     counts: Ints
     """``[scored cycles, memory.COUNTS]``"""
     trail: Array
-    """`training.replaying.prefix_cache.blank`; nothing where no trail is wanted."""
+    """Trail for the prefix cache, see `blank`; empty where none is wanted."""
 
     @property
     def top(self) -> int:
@@ -188,19 +187,19 @@ class Path:
         return int(self.work.sizes[memory.TOP])
 
     def grow(self, capacity: int) -> None:
-        """Make room for so many slots."""
+        """Make room for `capacity` slots."""
         self.slots, self.states = (_roomy(rows, capacity, self.top) for rows in (self.slots, self.states))
 
-    def copy(self, space: Workspace) -> Path:
-        """Another replay that has come as far."""
+    def copy(self, space: Workspace) -> ReplayPath:
+        """Independent copy of the replay so far."""
         slots, states = (_roomy(rows, rows.shape[1], self.top) for rows in (self.slots, self.states))
-        return Path(space.copy(self.work), slots, states, self.counts.copy(), self.trail.copy())
+        return ReplayPath(space.copy(self.work), slots, states, self.counts.copy(), self.trail.copy())
 
 
-def begun(
+def path_after_warmup(
     prepared: PreparedHistory, names: tuple[str, ...], listed: States | None, space: Workspace, trail: Array
-) -> Path:
-    """A replay after the warm-up: one group per pattern. ``names``: of the state columns."""
+) -> ReplayPath:
+    """Path after the warm-up, with one group per pattern; ``names``: of the state columns."""
     patterns = len(prepared.pattern_start) - 1
     used = FIRST + patterns
     capacity = used + SLOTS
@@ -217,11 +216,11 @@ def begun(
         for name, values in prepared.first_state(names).items():
             columns[name][:] = values
     counts = np.zeros((prepared.cycles - prepared.warmup, memory.COUNTS), np.int64)
-    return Path(space.begin(prepared), slots, states, counts, trail)
+    return ReplayPath(space.begin(prepared), slots, states, counts, trail)
 
 
 def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:
-    """The columns of some states by name, as views."""
+    """Columns of some states by name, as views."""
     return {
         name: values.view(np.float64) if STATE[name] == "<f8" else values
         for name, values in zip(names, states, strict=True)
@@ -229,7 +228,6 @@ def named(names: tuple[str, ...], states: Ints) -> dict[str, Array]:
 
 
 def _roomy(rows: Array, capacity: int, used: int) -> Array:
-    """The first `used` columns, and zeros up to `capacity` of them."""
     roomy = np.zeros((len(rows), capacity), rows.dtype)
     roomy[:, :used] = rows[:, :used]
     return roomy

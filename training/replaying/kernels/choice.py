@@ -81,7 +81,7 @@ def _sink(heap, n, at, scores):
 
 
 @outer
-def tell_apart(scores, sizes, k, labels, chosen, lengths, orders):
+def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
     """Tell score functions apart by what they choose; label them with numbers from 0 on.
 
     `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in

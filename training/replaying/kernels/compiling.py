@@ -40,7 +40,7 @@ PATIENCE_S: Final = 3.0
 """Seconds spent in compilation before somebody is told."""
 
 
-class Teller(event.Listener):
+class CompileNotice(event.Listener):
     """Adds up the time in compilation; tells once, while it lasts, when that is too long."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
@@ -72,8 +72,8 @@ class Teller(event.Listener):
         logger.warning("Compiling the replay engine for this kind of history: once, about half a minute ...")
 
 
-def tell_who_waits(patience_s: float = PATIENCE_S) -> Teller:
+def announce_compilation(patience_s: float = PATIENCE_S) -> CompileNotice:
     """Tell of compilations in this process from now on; returns who listens."""
-    teller = Teller(patience_s)
+    teller = CompileNotice(patience_s)
     event.register("numba:compile", teller)  # type: ignore[no-untyped-call]
     return teller

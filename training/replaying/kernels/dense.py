@@ -3,7 +3,7 @@
 Buckets, the pages in equal own state and of one directory: fill them, find the best, empty them.
 
 All pages of a bucket get into it at once. From then on pages only leave it: these stay in its list, and
-`Memory.bucket_of` tells that they are gone.
+`BucketMemory.bucket_of` tells that they are gone.
 
 Scores of pages, of what they share with others.
 
@@ -49,42 +49,6 @@ def ordered_bits(b):
 def bin_of(b):
     """Where a score of these bits is counted; the higher, the higher."""
     return np.uint16(ordered_bits(b) >> np.uint64(SHIFT))
-
-
-def start_of_bin(number):
-    """The lowest number that is counted there: float, if any finite one is."""
-    lowest = np.uint64(number) << np.uint64(SHIFT)
-    is_negative = not lowest >> np.uint64(63)
-    return float((~lowest if is_negative else lowest ^ np.uint64(1 << 63)).view(np.float64))
-
-
-@njit(cache=True)
-def highest(scores, k, counts, bins, above, among):
-    """Rows whose score is certainly among the k highest, and those of which some are; how many of each.
-
-    `counts`: int32 ``[BINS]``, `bins`: uint16 ``[P]``, for work. `above`, `among`: uint32 ``[P + 1]``,
-    written to: every score of `above` is higher than those of `among`, and these than all others.
-    """
-    counts[:] = 0
-    bits = scores.view(np.int64)
-    for i in range(len(scores)):
-        bins[i] = bin_of(bits[i])
-    for i in range(len(scores)):
-        counts[bins[i]] += 1
-    left = k
-    border = BINS - 1
-    while border > 0 and counts[border] < left:
-        left -= counts[border]
-        border -= 1
-    certain = 0
-    maybe = 0
-    for i in range(len(scores)):
-        above[certain] = i
-        among[maybe] = i
-        own = bins[i]
-        certain += own > border
-        maybe += own == border
-    return certain, maybe
 
 
 @njit(cache=True, nogil=True)
@@ -209,7 +173,7 @@ _FINE = 1024
 """Bins of a look at the best buckets alone."""
 
 
-class Memory(NamedTuple):
+class BucketMemory(NamedTuple):
     """The buckets of P pages, C of them at most P."""
 
     bucket_of: Array
@@ -294,7 +258,7 @@ def put_in(pages, number, directory, memory):
 
 @njit(cache=True)
 def border(scores, count, k):
-    """The bin, see `selection.bin_of`, down to which the best buckets have k pages; k: at most all pages."""
+    """Lowest score, a bin's start, at which the best buckets hold at least k pages; k: at most all pages."""
     pages = np.zeros(BINS, np.int32)
     bits = scores.view(np.int64)
     for bucket in range(len(scores)):
@@ -303,7 +267,10 @@ def border(scores, count, k):
     while pages[lowest] < k:
         k -= pages[lowest]
         lowest -= 1
-    return lowest
+    start = np.uint64(lowest) << np.uint64(SHIFT)
+    is_negative = not start >> np.uint64(63)
+    start = ~start if is_negative else start ^ np.uint64(1 << 63)
+    return np.array([start], np.uint64).view(np.float64)[0]
 
 
 @njit(cache=True)
