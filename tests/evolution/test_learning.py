@@ -1,9 +1,11 @@
-"""Learning as a whole: repeatable, resumable, and it finds rules that are known to be best."""
+"""Learning from a history, fold by fold in step: what comes out, and what it does not depend on."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,21 +16,133 @@ from deap import gp
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
+from tests.evolution.test_evolve import SMALL as LONGER
+from tests.evolution.test_evolve import evaluate
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, arrange, identity
-from training.evolution.evolve import Evolution, EvolutionState, Parameters, evolve
+from training.evolution.evolve import Evolution, EvolutionState, Outcome, Parameters, evolve
 from training.evolution.fitness import PreparedSplit, TextFitness, load_fitness, values_of
-from training.evolution.learning import Learned, learn, learn_by_rules
+from training.evolution.learning import Learned, evolve_all, learn, learn_by_rules
 from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
 from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
-from training.evolution.workers import workers
+from training.evolution.workers import EvaluationRequest, workers
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.metrics import METRICS
 from training.replaying.prepared import PreparedHistory, prepare
 from training.replaying.replay import run
+
+SEEDS = 2
+
+
+class Unfair:
+    """Answers what is on the first fold at once, and others when there is nothing else to do."""
+
+    run_by_run = False
+
+    def __init__(self, most: int) -> None:
+        """``most``: requests that are answered before somebody presses Ctrl-C."""
+        self.known: list[dict[str, Outcome]] = [{}, {}]
+        self.answered: list[int] = []
+        self._most = most
+
+    def evaluate(
+        self, requests: Iterable[EvaluationRequest | None], advance: Callable[[int, int], None]
+    ) -> None:
+        """As `training.evolution.workers.Evaluator.evaluate`."""
+        waiting: list[EvaluationRequest] = []
+        for request in requests:
+            assert request is not None or waiting, "nobody waits for anything"
+            waiting += [request] if request is not None else []
+            ready = [one for one in waiting if one[0] == 0 or request is None]
+            waiting = [one for one in waiting if one not in ready]
+            for number, asked in ready:
+                self.known[number] |= evaluate(asked)
+                self.answered.append(number)
+                advance(number, len(asked))
+                if len(self.answered) == self._most:
+                    raise KeyboardInterrupt
+
+
+class Listener:
+    """A watch and a checkpoint that keep what they are told."""
+
+    states = None
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.saved: list[list[EvolutionState]] = []
+        self.texts: Counter[int] = Counter()
+        self.bests: list[Sequence[float]] = []
+
+    def generation(self, number: int, asked: int) -> None:
+        """Of the watch."""
+        assert asked == 2 * SEEDS * LONGER.population
+        self.number = number
+
+    def advance(self, texts: int) -> None:
+        """Of the watch."""
+        self.texts[self.number] += texts
+
+    def best(self, fitness: Sequence[float]) -> None:
+        """Of the watch."""
+        self.bests.append(fitness)
+
+    def save(self, states: list[EvolutionState]) -> None:
+        """Of the checkpoint."""
+        self.saved.append(states)
+
+
+def search(most: int = -1) -> tuple[list[Evolution], Unfair, Listener]:
+    """Two folds of two runs, evolved."""
+    runs = [Evolution(LONGER, 1, (fold, number)) for fold in range(2) for number in range(SEEDS)]
+    evaluator: Any = Unfair(most)
+    listener: Any = Listener()
+    evolve_all(runs, SEEDS, evaluator, listener, listener)
+    return runs, evaluator, listener
+
+
+def test_a_fold_waits_for_no_other():
+    """One that is answered at once is through before the other's second generation; both end as if alone."""
+    runs, evaluator, listener = search()
+    generations = LONGER.generations
+    assert evaluator.answered == [0] * SEEDS * generations + [1] * SEEDS * generations
+    alone = [evolve(evaluate, LONGER, 1, (fold, number)) for fold in range(2) for number in range(SEEDS)]
+    assert [run.state() for run in runs] == [run.state() for run in alone]
+    assert [{state.generation for state in states} for states in listener.saved] == [
+        {number} for number in range(1, generations + 1)
+    ]
+    assert listener.saved[-1] == [run.state() for run in alone]
+    assert [max(best) for best in listener.bests] == [
+        max(max(run.best[: number + 1]) for run in alone) for number in range(generations)
+    ]
+
+
+def test_what_is_done_ahead_counts_for_its_generation():
+    """Progress of each generation is that of its own texts, whoever was evaluated when."""
+    _, _, listener = search()
+    asked: Counter[int] = Counter()
+    for fold in range(2):
+        for number in range(SEEDS):
+            run = Evolution(LONGER, 1, (fold, number))
+            while not run.finished:
+                functions = run.ask()
+                asked[run.generation + 1] += len(functions)
+                run.tell(evaluate(functions))
+    assert listener.texts == asked
+
+
+@pytest.mark.parametrize("most", [30, 33])
+def test_stopped_while_folds_are_apart_it_is_back_where_all_were(most):
+    """Ctrl-C: the last generation that all completed is saved again, and what the runs are."""
+    runs, _, listener = search(most)
+    assert SEEDS * LONGER.generations < most, "the second fold is under way"
+    done = (most - SEEDS * LONGER.generations - 1) // SEEDS
+    assert {run.generation for run in runs} == {done}
+    assert listener.saved[-1] == listener.saved[-2] == [run.state() for run in runs]
+
 
 SMALL = Parameters(population=20, generations=5, kept=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)

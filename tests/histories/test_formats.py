@@ -1,14 +1,18 @@
-"""Reading and writing change histories in every format, and refusing files that are none."""
+"""File formats of histories: round trips, damaged files, and files that are larger than memory."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import random
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +21,110 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.formats import write_npz, write_text, write_tsv
+from training.histories import formats
+from training.histories.contents import read_contents
+from training.histories.formats import read_file, write_npz, write_text, write_tsv
 from training.histories.history import ChangeHistory
 from training.histories.names import BATCH, PackedNames
 from training.histories.reading import read_history
+
+
+@pytest.mark.parametrize("read", [read_file, read_contents])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Any], packed: bool
+) -> None:
+    """It names the line, whatever the reader and however the file is packed."""
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 2**16)
+    text = b"01" * 2**16
+    path = tmp_path / "history"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    with pytest.raises(HistoryError, match="history, line 1: expected at most 65,536 bytes; found more"):
+        read(path)
+
+
+def test_no_more_is_read_than_a_line_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whatever follows, nothing is."""
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 100)
+
+    class Endless(io.RawIOBase):
+        read_bytes = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            buffer[:] = b"1" * len(buffer)
+            Endless.read_bytes += len(buffer)
+            return len(buffer)
+
+    with pytest.raises(HistoryError, match="line 1: expected at most 100 bytes"):
+        list(formats.lines(Path("endless"), io.BufferedReader(Endless(), 64)))
+    assert Endless.read_bytes < 1000
+
+
+def test_lines_as_long_as_they_may_be_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With or without an end."""
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 4)
+    assert list(formats.lines(Path("f"), io.BytesIO(b"abc\n\nabcd"))) == [b"abc\n", b"\n", b"abcd"]
+
+
+def npz() -> bytes:
+    """A small history."""
+    content = io.BytesIO()
+    np.savez_compressed(content, changed=np.eye(4, 5, dtype=bool), site=np.arange(5))
+    return content.getvalue()
+
+
+def test_an_archive_is_read_in_gzip_too(tmp_path: Path) -> None:
+    """As the formats of lines are."""
+    (tmp_path / "h.npz").write_bytes(npz())
+    (tmp_path / "h.npz.gz").write_bytes(gzip.compress(npz()))
+    one, other = (read_history(tmp_path / name) for name in ("h.npz", "h.npz.gz"))
+    assert one.changed.tolist() == other.changed.tolist()
+
+
+def test_an_archive_in_gzip_has_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is unpacked into memory; one that is not is read from the file."""
+    monkeypatch.setattr(formats, "MAX_ARCHIVE_BYTES", 100)
+    (tmp_path / "h.npz").write_bytes(npz())
+    assert read_history(tmp_path / "h.npz").pages == 5
+    (tmp_path / "h.npz.gz").write_bytes(gzip.compress(npz()))
+    with pytest.raises(HistoryError, match="at most 100 bytes inside gzip; found more"):
+        read_history(tmp_path / "h.npz.gz")
+
+
+def test_arrays_larger_than_memory_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With both figures; where a machine does not tell its memory, they are read."""
+    (tmp_path / "h.npz").write_bytes(npz())
+    monkeypatch.setattr(formats, "memory_bytes", lambda: 200)
+    with pytest.raises(
+        HistoryError, match=r"h.npz: its arrays take \d+ bytes, and this machine has 200 bytes"
+    ):
+        read_history(tmp_path / "h.npz")
+    monkeypatch.setattr(formats, "memory_bytes", lambda: None)
+    assert read_history(tmp_path / "h.npz").pages == 5
+
+
+def test_an_array_that_only_says_it_is_large_is_refused(tmp_path: Path) -> None:
+    """Its header is a claim; what follows are a few bytes."""
+    head = io.BytesIO()
+    shape = (2**20, 2**24)
+    np.lib.format.write_array_header_1_0(head, {"descr": "|b1", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "h.npz", "w") as archive:
+        archive.writestr("changed.npy", head.getvalue() + b"\0" * 10)
+    with pytest.raises(HistoryError, match=r"h.npz.*expected arrays changed"):
+        read_history(tmp_path / "h.npz")
+
+
+def test_a_machine_tells_its_memory_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no such call."""
+    assert formats.memory_bytes() is None or formats.memory_bytes() > 2**20
+    monkeypatch.delattr(formats.os, "sysconf", raising=False)
+    assert formats.memory_bytes() is None
+
 
 WRITERS = {"text": write_text, "tsv": write_tsv, "npz": write_npz}
 NAME = st.text(st.characters(blacklist_characters="\t\n\r\0", codec="utf-8"), min_size=1, max_size=8)

@@ -1,4 +1,4 @@
-"""Change histories and their parts."""
+"""Change histories and their addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.reading import read_history
 from training.histories.splits import FOLDS, page_folds, protocol_splits, time_parts
 
@@ -176,3 +176,24 @@ def test_left_out_pages_are_logged(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert read_history(path).dropped_pages == 1
     assert "left out 1 pages" in caplog.text
+
+
+def history(names: list[str] | None) -> ChangeHistory:
+    """Three pages of two sites."""
+    return ChangeHistory(
+        np.ones((2, 3), np.bool_), np.array([0, 1, 1]), site_names=["www.a.edu", "ota/b"], page_names=names
+    )
+
+
+def test_addresses_have_site_and_path() -> None:
+    """Of paths with and without a slash, and of whole URLs, which name their host themselves."""
+    found = addresses_of(history(["/x/1", "y", "https://c.gov:80/z?q=1"]))
+    assert found == ["www.a.edu/x/1", "ota/b/y", "c.gov:80/z?q=1"]
+    assert [domain_of(one) for one in found] == ["edu", "ota", "gov:80"]
+    assert [depth_of(one) for one in found] == [2, 2, 1]
+
+
+def test_pages_without_names_have_none() -> None:
+    """One error, that names the history."""
+    with pytest.raises(HistoryError, match="memory does not tell the names"):
+        addresses_of(history(None))

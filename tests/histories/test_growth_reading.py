@@ -1,4 +1,4 @@
-"""Growth in what is exported of a store: the same as in the store, and what a crawl of the same web does."""
+"""Growth in exports and stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories in longer cycles: changes that are taken back within one are none, if the texts are known."""
+"""Histories in longer cycles than they were recorded in."""
 
 from __future__ import annotations
 
