@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 FAILED: Final = "gp4c_store_failed"
 """Finish reason of a run that cannot use its store."""
+QUEUE_IS_TORN: Final = (
+    "The queue in %s cannot be read (%r): this run works without it, and visits all planned pages. Delete "
+    "the JOBDIR to use one again."
+)
 CLOSES_AT_START: Final = (2, 19)
 """Version of Scrapy since which a scheduler may close the spider as it opens; before, it may raise only."""
 
@@ -43,7 +47,9 @@ class RecrawlScheduler(Scheduler):
     """A fast crawl commits by number of visits; no visit of a slow one waits longer than twice this."""
     _run: Run | None = None
     _queue_is_torn = False
-    """Whether the queue has lost a request, perhaps of a claimed page."""
+    """Whether the disk queue has lost a request, perhaps of a claimed page."""
+    _has_lost_requests = False
+    """Whether the disk queue was given up, and the pages whose requests it had are not fed anew yet."""
     _is_failure_logged = False
     open_run = staticmethod(open_run)
     """Opener of a run; a test has one whose store is small."""
@@ -57,12 +63,20 @@ class RecrawlScheduler(Scheduler):
 
     def open(self, spider: Spider) -> Deferred[None] | None:
         """Open queue and store, begin or resume a cycle; where that is not possible, close the spider."""
-        deferred = super().open(spider)
         assert self.crawler is not None
+        try:
+            deferred = super().open(spider)
+        except Exception as error:
+            if self.dqdir is None:
+                raise
+            # A kill has torn the list of its files. They stay, so that somebody may look at them.
+            logger.warning(QUEUE_IS_TORN, self.dqdir, error, extra={"spider": spider})
+            self.dqdir = None
+            deferred = super().open(spider)
         if not is_crawl(spider, self.crawler):
             return deferred
         try:
-            self._run = self.open_run(self.crawler, self.gp4c, spider, super().enqueue_request)
+            self._run = self.open_run(self.crawler, self.gp4c, spider, self._push)
         except Gp4cError as error:
             refuse(self.crawler, error)
             return deferred
@@ -115,7 +129,9 @@ class RecrawlScheduler(Scheduler):
 
     def has_pending_requests(self) -> bool:
         """Tell whether the queue or the plan still has requests."""
-        return super().has_pending_requests() or (self._run is not None and self._run.has_more)
+        if super().has_pending_requests() or self._has_lost_requests:
+            return True
+        return self._run is not None and self._run.has_more
 
     def enqueue_request(self, request: Request) -> bool:
         """Admit, drop or pass a request; False when it is dropped."""
@@ -138,11 +154,23 @@ class RecrawlScheduler(Scheduler):
             run.cycle.failure = error
             return None
 
+    def _push(self, request: Request) -> bool:
+        """Put a request into the queue; into memory once a file of the JOBDIR's queue is torn."""
+        try:
+            return super().enqueue_request(request)
+        except Exception as error:  # Scrapy expects none but ValueError; `struct.error` hung the crawl
+            if self.dqs is None or self._run is None:
+                raise
+            self._run.note_unreadable(error)
+            self._give_up_disk_queue()
+            self.mqs.push(request)
+            return True
+
     def _pop(self) -> Request | None:
         """Take a request out of the queue; one of a JOBDIR that cannot be read back is left out.
 
-        Another version may have written it, or a kill has torn a file. Where the queue gives no more, it is
-        used no further in this run, and the pages whose requests it has lost are fed anew, into memory.
+        Another version may have written it, or a kill has torn a file. Where the disk queue gives no more, it
+        is used no further in this run, and the pages whose requests it has lost are fed anew, into memory.
         """
         assert self._run is not None
         while self.dqs is not None:
@@ -158,9 +186,17 @@ class RecrawlScheduler(Scheduler):
                 self._queue_is_torn = True
                 if len(self) < waiting:
                     continue
-            self.dqs = None
+            self._give_up_disk_queue()
+        request = super().next_request()
+        if request is None and self._has_lost_requests:
+            self._has_lost_requests = False
             self._run.refeed()
-        return super().next_request()
+            request = super().next_request()
+        return request
+
+    def _give_up_disk_queue(self) -> None:
+        self.dqs = None
+        self._has_lost_requests = True
 
 
 def is_crawl(spider: Spider, crawler: Crawler) -> bool:
