@@ -16,7 +16,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.common import machine
 from benchmarks.simulated_crawl import crawl, texts_of
-from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling import control_group
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import SHADOW
@@ -99,7 +99,7 @@ def close_seconds(pages: int) -> float:
     times = []
     for _ in range(7):
         start = time.perf_counter()
-        after, _ = panel.advance(store, store.open_visits(), shadows, record, 2, 3)
+        after, _ = control_group.advance(store, store.open_visits(), shadows, record, 2, 3)
         after.tobytes()
         times.append(time.perf_counter() - start)
     return float(np.median(times))

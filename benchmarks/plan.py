@@ -40,8 +40,7 @@ from scrapy.utils.test import get_crawler
 
 from benchmarks.common import in_fresh_process, machine, verdict
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.feeding import MIN_WINDOW_PAGES
-from scrapy_gp4c.crawling.frontier import CHUNK_PAGES, Frontier
+from scrapy_gp4c.crawling.feeding import CHUNK_PAGES, MIN_WINDOW_PAGES, Frontier
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling import panel
+from scrapy_gp4c.crawling import control_group
+from scrapy_gp4c.crawling.control_group import estimates, new_shadows
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
-from scrapy_gp4c.crawling.estimates import estimates
-from scrapy_gp4c.crawling.imagined import InMemory
+from scrapy_gp4c.crawling.forecast import PagesInMemory
 from scrapy_gp4c.crawling.measuring import measuring
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
-from scrapy_gp4c.crawling.shadows import enter
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.page_state import columns
@@ -32,7 +31,7 @@ from scrapy_gp4c.scoring import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import USUAL, Sizes
-from scrapy_gp4c.store.records import SHADOW
+from scrapy_gp4c.store.records import SHADOW, StoredRequest
 from training.histories.neighbours import Neighbours, PageDirectories
 
 Texts = npt.NDArray[np.uint64]
@@ -93,13 +92,17 @@ def crawl_store(
             index.close()
 
 
-def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> InMemory:
+def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> PagesInMemory:
     """Pages that were never visited."""
     state = columns.new_columns(keys)
     state["group"][:] = groups.group
     directories = np.zeros(len(groups.directories), GROUP)
     directories["site"] = groups.directories.site
-    return InMemory(state, directories, {}, lambda pages: [{"url": f"http://h/{page}"} for page in pages])
+
+    def requests(pages: npt.NDArray[Any]) -> list[StoredRequest]:
+        return [{"url": f"http://h/{page}"} for page in pages]
+
+    return PagesInMemory(state, directories, {}, requests)
 
 
 def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
@@ -135,8 +138,8 @@ def crawl(
             outcome[failing[cycle - 1]] = ERROR
         record, visits = _visit_all(known, cycle, settings, text, outcome)
         new = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
-        shadows = np.concatenate((shadows, enter(new, known.columns_of(new))))
-        shadows, tally = panel.advance(known, visits, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
+        shadows = np.concatenate((shadows, new_shadows(new, known.columns_of(new))))
+        shadows, tally = control_group.advance(known, visits, shadows, record, settings.warmup_visits, bits)  # type: ignore[arg-type]
         record["panel"] = estimates(
             tally,
             record["plan"]["copies"],
@@ -150,7 +153,7 @@ def crawl(
 
 
 def _visit_all(
-    pages: InMemory,
+    pages: PagesInMemory,
     cycle: int,
     settings: Settings,
     text: npt.NDArray[np.uint64],

@@ -13,8 +13,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_gp4c.crawling.opening import open_run
-from scrapy_gp4c.crawling.run import Run
+from scrapy_gp4c.crawling.run import Run, open_run
 from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_shell, queued_slots, wake
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.crawling.forecast import forecasts, is_shut_out, pages_before, standing, state_of
-from scrapy_gp4c.crawling.past import PastCycle, past
+from scrapy_gp4c.crawling.forecast import (
+    PastCycle,
+    forecasts,
+    is_shut_out,
+    pages_before,
+    standing,
+    state_of,
+    visit_history,
+)
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value, terminals
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.crawling.surroundings import KnownPages
+    from scrapy_gp4c.crawling.neighbourhood import KnownPages
     from scrapy_gp4c.store.page_store import PageStore
 
 PAST_CYCLES: Final = 5
@@ -138,7 +145,8 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         budget = stand.rank + panel if settings.policy.text == "top_k" else None
         different = Different(budget, _waiting(project, pages, page, cycle, stand.cut))
     url = project.credentials.url(store.request(page)["url"])
-    return Why(url, cycle, known, numbers, score, coming, different, past(store, page, settings, PAST_CYCLES))
+    history = visit_history(store, page, settings, PAST_CYCLES)
+    return Why(url, cycle, known, numbers, score, coming, different, history)
 
 
 def _next_visit(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.output import add_json, print_json
-from scrapy_gp4c.crawling import leaving
+from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
@@ -104,15 +104,15 @@ def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArr
     """Tell which pages fit all options."""
     chosen = np.ones(store.merged_pages, np.bool_)
     if options.host is not None:
-        chosen &= leaving.of_host(store, options.host)
+        chosen &= expiry.of_host(store, options.host)
     if options.gone:
-        chosen &= leaving.gone(store, project.settings)
+        chosen &= expiry.gone(store, project.settings)
     if options.excluded:
-        chosen &= leaving.kept_out(store, project.is_offsite)
+        chosen &= expiry.kept_out(store, project.is_offsite)
     if options.not_seen_since is not None:
-        chosen &= leaving.not_seen_since(store, options.not_seen_since)
+        chosen &= expiry.not_seen_since(store, options.not_seen_since)
     if options.pattern is not None:
-        chosen &= leaving.matching(store, options.pattern, project.credentials.url)
+        chosen &= expiry.matching(store, options.pattern, project.credentials.url)
     return chosen
 
 

@@ -14,7 +14,7 @@ from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
+from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.page_state.columns import Columns, is_unfetched
 from scrapy_gp4c.page_state.groups import PREFIXES, Place, place_of_url
@@ -137,8 +137,8 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
     best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
     cycle = store.open_cycle or store.last_cycle + 1
     function, salt = project.settings.score_function, draw_salt(project.settings.seed, cycle)
-    surroundings = Surroundings(store, cycle, function.columns)
-    related = surroundings.seen_by(NOTHING, spent=0.0)
+    neighbourhood = Neighbourhood(store, cycle, function.columns)
+    related = neighbourhood.seen_by()
     for first, block in store.blocks():
         rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
         if options.match is not None:
@@ -146,7 +146,7 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
             rows = rows[[options.match in shown(request["url"]) for request in requests]]
         if not len(rows):
             continue
-        known = surroundings.columns(block, slice(first, first + len(block["key"])))
+        known = neighbourhood.columns(block, slice(first, first + len(block["key"])))
         state = RoundState(known, rows, related, Draws(block["key"], salt))
         scores, gained = function.scores(state, cycle), _gained(block, options.sort)
         dq = np.full(len(rows), np.nan) if gained is None else gained[rows]
@@ -178,7 +178,7 @@ def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
         np.maximum.at(sums["last_attempt"], group, block["last_attempt"])
         if (dq := _gained(block, options.sort)) is not None:
             gained += np.bincount(group, dq, len(keys))
-    related = Surroundings(store, store.last_cycle + 1, ("near",)).seen_by(NOTHING, spent=0.0)
+    related = Neighbourhood(store, store.last_cycle + 1, ("near",)).seen_by()
     found, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
     shares = share(found, visits)
     by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"], "dq": gained}[options.sort]

@@ -11,9 +11,9 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.crawling.counting import page_counts
-from scrapy_gp4c.crawling.estimates import describe
-from scrapy_gp4c.crawling.leaving import Leaver, leavers
+from scrapy_gp4c.crawling.control_group import describe_estimates
+from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
+from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
@@ -97,7 +97,7 @@ class Status:
     hubs: list[Hub]
     hints: list[TrustedSite]
     cycles: list[CycleStatus]
-    leavers: list[Leaver]
+    leavers: list[RemovableHost]
     """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
 
 
@@ -129,7 +129,7 @@ def run(project: Project, options: Namespace) -> None:
             hubs(store),
             trusted_sites(store),
             [_status(store, record) for record in shown],
-            leavers(store, project.is_offsite),
+            removable_hosts(store, project.is_offsite),
         )
     if options.json:
         print_json(status)
@@ -139,7 +139,7 @@ def run(project: Project, options: Namespace) -> None:
     for name, count in status.counts.items():
         print(f"  {name:<14}{count:,}")
     if estimated is not None:
-        print(f"cycle {estimated['cycle']}{describe(estimated['panel'])}")
+        print(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
     print_sources(status.hubs if options.hubs else [], status.hints)
     if status.cycles:
         print()

@@ -10,31 +10,72 @@ import math
 import secrets
 import time
 from array import array
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, VisitInfo, no_text
-from scrapy_gp4c.crawling.begun import as_begun, record_of
+from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
-from scrapy_gp4c.crawling.planned_pages import PlannedPages
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
-from scrapy_gp4c.crawling.reports import report_of
+from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import Claim
-from scrapy_gp4c.crawling.sampled import sampled
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
-from scrapy_gp4c.page_state.outcomes import JUDGED, NO_DISTANCE, OUTCOMES
-from scrapy_gp4c.policies.base import CycleVisits
+from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
+from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
+
+
+class PlannedPages:
+    """The plan of a cycle, its rounds one behind the other."""
+
+    def __init__(self, chunks: Iterable[npt.NDArray[Any]]) -> None:
+        """Take the plan in chunks of dtype `PLAN`."""
+        self._plan = np.concatenate([*chunks, np.empty(0, PLAN)])
+        self.pages: Pages = np.ascontiguousarray(self._plan["page"])
+        """In the order of the plan."""
+        self.planned = Planned.of(self._plan)
+        """The same, with their kinds."""
+        self._by_page = places_in_order(self.pages).astype(np.uint32)
+        self._ordered = np.sort(self.pages)
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def position(self, page: int) -> int | None:
+        """Place of a page in the plan; None: it is not planned."""
+        # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
+        found = int(self._ordered.searchsorted(np.uint32(page)))
+        if found < len(self._ordered) and self._ordered[found] == page:
+            return int(self._by_page[found])
+        return None
+
+    def kind_and_score(self, position: int) -> tuple[str, float]:
+        """Why the page at this place is visited; its score, NaN where none decided."""
+        row = self._plan[position]
+        return KINDS[row["kind"]], float(row["score"])
+
+    def of_kind(self, kind: str) -> list[int]:
+        """Pages of one kind, in the order of the plan."""
+        pages: list[int] = self.pages[self._plan["kind"] == KINDS.index(kind)].tolist()
+        return pages
+
+    def kinds(self) -> dict[str, int]:
+        """Pages of each kind."""
+        counts = np.bincount(self.planned.kinds, minlength=len(KINDS))
+        return dict(zip(KINDS, counts.tolist(), strict=True))
 
 
 class Cycle:
@@ -54,8 +95,8 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        self.number = store.open_cycle or store.begin_cycle(record_of(settings, store))
-        own = as_begun(settings, self.record) if self.resumed else settings
+        self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
+        own = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, own)
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.asked: set[int] = set()
@@ -276,7 +317,7 @@ class Cycle:
         record.update(report_of(self.store, self.settings))
         if gained is not None:
             record["gained"] = gained
-        if (told := sampled(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
+        if (told := sampled_counts(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
             record["sampled"] = told
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:

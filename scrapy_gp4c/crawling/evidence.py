@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among
@@ -22,8 +22,6 @@ Array = npt.NDArray[Any]
 
 FEW_FROM_PAGES: Final = 1_000_000
 """Pages from which on a look at a few costs no more than it saves: of 10 million, a seventh of choosing."""
-UNPLANNED: Final = Planned(NOTHING.pages, NOTHING.kinds)
-"""What a cycle has planned before its first round."""
 
 
 class LiveEvidence:
@@ -36,7 +34,7 @@ class LiveEvidence:
         salt: tuple[int, int],
         planned: Planned,
         found: CycleVisits,
-        surroundings: Surroundings,
+        neighbourhood: Neighbourhood,
         related: Related,
     ) -> None:
         """Take what the cycle knows before the round.
@@ -48,7 +46,7 @@ class LiveEvidence:
         self._store = store
         self._salt = draw_salt(*salt)
         self._found = found
-        self._surroundings = surroundings
+        self._neighbourhood = neighbourhood
         self._related = related
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
@@ -58,7 +56,7 @@ class LiveEvidence:
 
     def candidates(self) -> Iterator[Block]:
         """Yield the rankable pages that this cycle has neither planned nor visited, block by block."""
-        for first, columns in self._store.blocks(self._surroundings.of_pages):
+        for first, columns in self._store.blocks(self._neighbourhood.of_pages):
             ids = slice(first, first + len(columns["key"]))
             is_open = self._open[ids]
             if is_open.all():
@@ -72,7 +70,7 @@ class LiveEvidence:
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
         """Some pages, which are some rows of columns; ``ids``: pages of all these rows."""
-        known, draws = self._surroundings.columns(columns, ids), Draws(columns["key"], self._salt)
+        known, draws = self._neighbourhood.columns(columns, ids), Draws(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(
             pages, state, draws if isinstance(rows, slice) else Draws(columns["key"][rows], self._salt)
@@ -80,7 +78,7 @@ class LiveEvidence:
 
     def spread_sample(self) -> SpreadSample | None:
         """Some of the candidates, from everywhere in the store, as related pages lie close to each other."""
-        pages, names = len(self._open), self._surroundings.of_pages
+        pages, names = len(self._open), self._neighbourhood.of_pages
         if pages < FEW_FROM_PAGES or names is None:
             return None
         some = spread_rows(pages)
@@ -110,11 +108,11 @@ class LiveEvidence:
 
     def grouping(self, name: Name) -> Grouping:
         """Return how all pages fall into groups."""
-        return self._surroundings.grouping(name)
+        return self._neighbourhood.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """Return how popular each page is, from 0 to 10."""
-        return self._surroundings.clusters.popularity()
+        return self._neighbourhood.clusters.popularity()
 
 
 class Draws:

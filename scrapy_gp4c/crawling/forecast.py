@@ -1,31 +1,147 @@
-"""What the next cycles would visit by what is known now, were every page found as it was last time.
+"""Forecasts: what the next cycles would visit, were every page found as it was last time; and why.
 
 Nothing is fetched and nothing is written. The plan of a cycle's first round is the one that a crawl would
 make; further rounds look at what the rounds before have found, here nothing, and so may come out differently.
+A single forecast plans on the store itself. Several in a row plan on a copy of the columns in memory, which
+visits change as a fold would change the store: an aborted transaction would keep a crawl from writing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import UNPLANNED, Draws
-from scrapy_gp4c.crawling.imagined import InMemory
+from scrapy_gp4c.crawling.evidence import Draws
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
-from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
-from scrapy_gp4c.page_state.outcomes import FIRST, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import unpack_extras
+from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
+from scrapy_gp4c.page_state.columns import Columns, is_awake, stages
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
+from scrapy_gp4c.page_state.outcomes import (
+    CHANGED,
+    FIRST,
+    JUDGED,
+    KINDS,
+    OUTCOMES,
+    PLAN,
+    UNCHANGED,
+    VISIT,
+    among,
+)
 from scrapy_gp4c.page_state.related import RoundState
-from scrapy_gp4c.policies.base import CycleVisits, Planned
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.policies.base import NO_VISITS_YET, UNPLANNED, CycleVisits, Planned
+from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.draws import draw_salt
+from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
+from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import PlanCounts
+from scrapy_gp4c.store.records import (
+    TRUST,
+    CycleRecord,
+    PlanCounts,
+    StoredGroups,
+    StoredRequest,
+)
 
 Array = npt.NDArray[Any]
+
+
+class NothingClaimed:
+    """The hints of pages of which no site has claimed anything."""
+
+    def trust(self) -> Array:
+        """Nothing, dtype `TRUST`."""
+        return np.empty(0, TRUST)
+
+
+class PagesInMemory:
+    """The columns of all pages, 100 bytes each, and what the last cycles tell of their directories."""
+
+    def __init__(
+        self,
+        state: Columns,
+        directories: Array,
+        group_visits: dict[int, Array],
+        requests: Callable[[Array], list[StoredRequest]],
+        before: KnownPages | None = None,
+    ) -> None:
+        """Take columns ``[P]``, which `fold` changes, directories of dtype `GROUP`, and the pages."""
+        self.requests = requests
+        self._before = before
+        self._folded: dict[int, Array] = {}
+        self.hints = NothingClaimed() if before is None else before.hints
+        self.state = {**unpack_extras(None, len(state["key"])), **state}
+        self._directories = directories
+        self._group_visits = group_visits
+
+    @classmethod
+    def of(cls, pages: KnownPages, last_cycle: int) -> PagesInMemory:
+        """A copy of a store's pages as its last finished cycle left them."""
+        parts = [block for _, block in pages.blocks()]
+        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
+        state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
+        visits = {cycle: pages.group_visits(cycle) for cycle in kept}
+        return cls(state, pages.directories(), visits, pages.requests, pages)
+
+    @property
+    def merged_pages(self) -> int:
+        """P."""
+        return len(self.state["key"])
+
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """All in one, which `fold` changes."""
+        yield 0, self.state
+
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """All columns of some pages."""
+        return {name: column[pages] for name, column in self.state.items()}
+
+    def directories(self) -> Array:
+        """Directories of the pages."""
+        return self._directories
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters and links of the pages."""
+        return None if self._before is None else self._before.clusters()
+
+    def group_visits(self, cycle: int) -> Array:
+        """What the visits of a cycle told of directories."""
+        return self._group_visits.get(cycle, NO_VISITS)
+
+    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Visits of cycles: of the store, and those that were folded."""
+        if self._before is not None:
+            yield from self._before.visits(first_cycle, last_cycle)
+        for cycle, visits in self._folded.items():
+            if first_cycle <= cycle and (last_cycle is None or cycle <= last_cycle):
+                yield cycle, visits
+
+    def fold(self, visits: Array, cycle: int) -> None:
+        """Do to the pages what the visits of a cycle came to, dtype `VISIT`."""
+        self._folded[cycle] = visits
+        judged = visits[among(visits["outcome"], JUDGED)]
+        state = self.columns_of(judged["page"])
+        self._group_visits[cycle] = count_visits(
+            state["group"], judged["outcome"] == CHANGED, change_probability(state, cycle)
+        )
+        if "dq_n" in self.state:
+            gains = np.zeros(len(judged), GAIN)
+            gains["gap_cycles"] = cycle - state["last_cycle"]
+            observe_gains(self.state, judged["page"].astype(np.intp), gains)
+        rows = visits["page"].astype(np.intp)
+        columns.apply_visits(self.state, rows, visits, cycle)
+        after_visits(self.state, rows, visits["outcome"], NO_CLAIMS, cycle, np.zeros(len(rows)))
+
+
 TIMELESS = frozenset(terminals.STATE) - {"last_cycle", "first_cycle", "found_cycle"}
 """Columns of which a page's score depends in the same way in every cycle."""
 
@@ -73,7 +189,7 @@ def pages_before(store: PageStore) -> tuple[KnownPages, int]:
     cycle = store.last_cycle + 1
     if store.open_cycle is None:
         return store, cycle
-    pages = InMemory.of(store, store.last_cycle)
+    pages = PagesInMemory.of(store, store.last_cycle)
     visited = store.open_visits()
     planned = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
     rest = np.setdiff1d(planned, visited["page"])
@@ -103,7 +219,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
 
 def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[Forecast]:
     """The plans of a cycle and of those after it, without end; ``pages`` stay as they are."""
-    known = InMemory.of(pages, cycle - 1)
+    known = PagesInMemory.of(pages, cycle - 1)
     while True:
         found = forecast(known, cycle, settings)
         yield found
@@ -114,10 +230,10 @@ def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[For
 def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RoundState:
     """Columns of one page as the first round of a cycle sees them, related pages included."""
     columns = pages.columns_of(np.array([page], np.uint32))
-    surroundings = Surroundings(pages, cycle, terminals.ROUND)
+    neighbourhood = Neighbourhood(pages, cycle, terminals.ROUND)
     draw = Draws(columns["key"], draw_salt(settings.seed, cycle))
-    known = surroundings.columns(columns, np.array([page]))
-    return RoundState(known, slice(None), surroundings.seen_by(NOTHING, spent=0.0), draw)
+    known = neighbourhood.columns(columns, np.array([page]))
+    return RoundState(known, slice(None), neighbourhood.seen_by(), draw)
 
 
 def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Standing:
@@ -128,7 +244,7 @@ def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> St
     score, tie = float(function.scores(state, cycle)[0]), state["draw"][0]
     before = candidates = 0
     is_candidate = False
-    for block in planner.evidence(0, UNPLANNED, NOTHING).candidates():
+    for block in planner.evidence(0, UNPLANNED, NO_VISITS_YET).candidates():
         if not len(block.pages):
             continue
         scores = function.scores(block.state, cycle)
@@ -157,11 +273,11 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
     function = settings.score_function
     if function.expression is None or not TIMELESS.issuperset(function.columns):
         return False
-    known = InMemory.of(pages, cycle - 1)
+    known = PagesInMemory.of(pages, cycle - 1)
     planner = Planner(known, settings, cycle)
     score = float(function.scores(state_of(known, page, cycle, settings), cycle)[0])
     higher = 0
-    for block in planner.evidence(0, UNPLANNED, NOTHING).candidates():
+    for block in planner.evidence(0, UNPLANNED, NO_VISITS_YET).candidates():
         scores = function.scores(block.state, cycle)
         if len(scores):
             later = {name: np.array(block.state[name]) for name in terminals.STATE}
@@ -183,3 +299,79 @@ def _found(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:
     visits["outcome"][inside] = np.where(state["has_copy"] != 0, UNCHANGED, FIRST)
     visits["fingerprint"][inside] = state["fingerprint"]
     return visits
+
+
+@dataclass(frozen=True)
+class PastCycle:
+    """What a cycle did with a page."""
+
+    cycle: int
+    outcome: str | None
+    """None: it was not visited."""
+    why: str
+    """Of a visit its kind, else what kept the page out."""
+
+
+def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
+    """The last `cycles` finished cycles, newest first."""
+    state = columns.new_columns(store.columns_of(np.array([page], np.uint32))["key"])
+    visits = _visits(store, page)
+    records = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
+    found = []
+    for record in records:
+        cycle = record["cycle"]
+        visit = visits.get(cycle)
+        if cycle > store.last_cycle - cycles:
+            if visit is None:
+                found.append(PastCycle(cycle, None, _why_not(state, page, record, settings)))
+            else:
+                found.append(PastCycle(cycle, OUTCOMES[visit["outcome"][0]], KINDS[visit["kind"][0]]))
+        if visit is not None:
+            columns.apply_visits(state, np.zeros(1, np.intp), visit, cycle)
+    return found[::-1]
+
+
+def _visits(store: PageStore, page: int) -> dict[int, Array]:
+    """Cycle -> the page's visit, dtype `VISIT` ``[1]``."""
+    found: dict[int, Array] = {}
+    for cycle, visits in store.visits():
+        rows = np.flatnonzero(visits["page"] == page)
+        if len(rows):
+            found[cycle] = np.asarray(visits[rows[:1]], VISIT)
+    return found
+
+
+def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings) -> str:
+    """What kept a page out of a cycle, told by its columns ``[1]`` before."""
+    cycle, plan = record["cycle"], record.get("plan")
+    if plan is not None and page >= plan.get("known", page + 1):
+        return "not known yet"
+    stage = stages(state, settings.warmup_visits, settings.gone_after)
+    if stage.gone[0]:
+        return f"gone: {state['gone'][0]} answers of 404 or 410 in a row (GP4C_GONE_AFTER)"
+    if not is_awake(state, cycle)[0]:
+        return f"rested after {state['failures'][0]} failures in a row"
+    if stage.unfetched[0]:
+        return "never fetched, and not among the first visits of the cycle (GP4C_NEW_PAGES)"
+    if stage.warming[0]:
+        return "in warm-up, yet the cycle ended without its visit"
+    if plan is None or not (cuts := plan["cuts"]):
+        return "not chosen"
+    lowest = [cut for cut in cuts if cut is not None]
+    if not lowest:
+        return "not chosen: the budget was spent"
+    cut_off = f"the cut-off was a score of {min(score for score, _ in lowest):.4g}"
+    score = _score(state, record, settings)
+    return f"not chosen: {cut_off}" + ("" if score is None else f", its own {score:.4g}")
+
+
+def _score(state: Columns, record: CycleRecord, settings: Settings) -> float | None:
+    """The page's score in a past cycle, by what is recorded; None where that is not all it depended on."""
+    try:
+        function = functions.recorded(record["formula"], settings.score_function).on_clock(record["clock"])
+    except (KeyError, ScoreError, ExpressionError):
+        return None
+    if function.expression is None or not {*terminals.STATE, "draw"}.issuperset(function.columns):
+        return None
+    draw = Draws(state["key"], draw_salt(record["seed"], record["cycle"]))(slice(None))
+    return float(function.scores({**state, "draw": draw}, record["cycle"])[0])

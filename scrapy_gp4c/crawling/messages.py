@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_gp4c.crawling.estimates import describe
+from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, samples_of
@@ -78,7 +78,7 @@ def _panel(cycle: Cycle, record: CycleRecord) -> str:
         return (
             f"; no estimate by the panel, because the policy {cycle.policy} does not divide pages by a score"
         )
-    return describe(record["panel"])
+    return describe_estimates(record["panel"])
 
 
 def other_policy(settings: Settings) -> str | None:

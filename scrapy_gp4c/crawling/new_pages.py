@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.surroundings import KnownPages
-from scrapy_gp4c.crawling.survey import some_columns
+from scrapy_gp4c.crawling.neighbourhood import KnownPages
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
@@ -20,6 +19,10 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 
 Array = npt.NDArray[Any]
+
+
+SLICE: Final = 8_192
+"""Pages whose columns are all in memory at a time."""
 
 
 class Waiting(NamedTuple):
@@ -109,3 +112,11 @@ def found_by_hubs(store: PageStore) -> NewCounts:
     brought = claims.brought(store.notes(), store.pages)
     hubs = visits["page"][visits["kind"] == KINDS.index("hub")]
     return NewCounts(sum(1 for _ in store.new_pages()), int(brought[hubs].sum()))
+
+
+def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """A few columns ``[P]`` of many pages, ids ascending, read slice by slice."""
+    starts = range(0, max(1, len(pages)), SLICE)
+    slices = (known.columns_of(pages[start : start + SLICE], names) for start in starts)
+    parts = [[columns[name] for name in names] for columns in slices]
+    return {name: np.concatenate(part) for name, part in zip(names, zip(*parts, strict=True), strict=True)}

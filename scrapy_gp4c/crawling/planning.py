@@ -8,20 +8,22 @@ a crawl writes the plan (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.evidence import UNPLANNED, LiveEvidence
-from scrapy_gp4c.crawling.new_pages import first_visits
-from scrapy_gp4c.crawling.surroundings import NOTHING, KnownPages, Surroundings
-from scrapy_gp4c.crawling.survey import Survey, some_columns, survey
+from scrapy_gp4c.crawling.evidence import LiveEvidence
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.new_pages import first_visits, some_columns
+from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import (
+    NO_VISITS_YET,
     NOTHING_CHOSEN,
+    UNPLANNED,
     CycleVisits,
     Pages,
     Planned,
@@ -30,7 +32,9 @@ from scrapy_gp4c.policies.base import (
     Selection,
     budget_pages,
     choose,
+    unscored,
 )
+from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import PlanCounts
@@ -38,6 +42,55 @@ from scrapy_gp4c.store.records import PlanCounts
 Array = npt.NDArray[Any]
 
 CHUNK_PAGES: Final = 16_384
+READ: Final = {
+    "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle",
+    "found_by", "brought_sum", "brought_cycles",
+}  # fmt: skip
+"""Columns that a survey reads; of a crawl with a control group, the keys too."""
+
+
+class Survey(NamedTuple):
+    """Pages by what a cycle may do with them."""
+
+    due: dict[int, Pages]
+    """Kind -> pages that are visited whatever the policy: `PANEL`, `WARMUP`, `NEW`; ids ascending."""
+    rankable: npt.NDArray[np.bool_]
+    """``[P]``: pages that a policy may choose."""
+    rankable_pages: int
+    hubs: npt.NDArray[np.bool_]
+    """``[P]``: rankable pages that may bring new pages."""
+    alive: int
+    """Pages that are not gone."""
+    copies: int
+    """Pages with a copy that are not gone: the control group speaks for them."""
+
+
+def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
+    """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
+    due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
+    rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
+    alive = copies = rankable_pages = 0
+    for first, columns in known.blocks(READ | {"key"} if settings.panel else READ):
+        stage = stages(columns, settings.warmup_visits, settings.gone_after)
+        awake = is_awake(columns, cycle)
+        alive += len(awake) - int(np.count_nonzero(stage.gone))
+        copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
+        settled = awake & stage.settled
+        panel = settled & (in_panel(columns["key"], settings.panel) if settings.panel else np.False_)
+        for kind, chosen in (
+            (PANEL, panel),
+            (WARMUP, awake & stage.warming),
+            (NEW, awake & stage.unfetched),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                due[kind].append((rows + first).astype(np.uint32))
+        settled &= ~panel
+        rankable_pages += int(np.count_nonzero(settled))
+        rankable.append(settled)
+        hubs.append(settled & discovery.is_hub(columns, cycle))
+    joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
+    return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)
 
 
 class PlannedRound(NamedTuple):
@@ -73,18 +126,18 @@ class FirstRound(NamedTuple):
 class Planner:
     """Plans the rounds of one cycle, one after the other."""
 
-    def __init__(self, pages: KnownPages, settings: Settings, cycle: int, planned_rounds: int = 0) -> None:
+    def __init__(self, known: KnownPages, settings: Settings, cycle: int, planned_rounds: int = 0) -> None:
         """Plan a cycle over the pages that the last one left.
 
-        ``settings``: those that the cycle was begun with, see `begun.as_begun`; ``planned_rounds``: rounds
-        that an interrupted run has planned.
+        ``settings``: those that the cycle was begun with, see `cycle_settings.as_begun`; ``planned_rounds``:
+        rounds that an interrupted run has planned.
         """
-        self._pages = pages
+        self._known = known
         self._settings = settings
         self._cycle = cycle
         self._policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
         columns = table.columns_read(settings.score_function, settings.policy)
-        self._surroundings = Surroundings(pages, cycle, columns)
+        self._neighbourhood = Neighbourhood(known, cycle, columns)
         self._survey: Survey | None = None
         self._first: FirstRound | None = None
         self._stopped = False
@@ -120,13 +173,13 @@ class Planner:
         panel, warmup, due = (known.due[kind] for kind in (PANEL, WARMUP, NEW))
         parts = {
             HUB: first.hubs,
-            PANEL: _unscored(panel),
+            PANEL: unscored(panel),
             RANKED: chosen,
-            WARMUP: _unscored(warmup),
-            NEW: _unscored(first.new),
+            WARMUP: unscored(warmup),
+            NEW: unscored(first.new),
         }
         counts = PlanCounts(
-            known=self._pages.merged_pages,
+            known=self._known.merged_pages,
             due=len(due) + len(warmup),
             copies=known.copies,
             rankable=known.rankable_pages - len(first.hubs.pages),
@@ -150,8 +203,8 @@ class Planner:
         later. Raises PolicyError or ScoreError.
         """
         if self._first is None:
-            hubs = _unscored(planned.pages[planned.kinds == HUB])
-            self._first = FirstRound(counts["budget"], hubs, NOTHING.pages)
+            hubs = unscored(planned.pages[planned.kinds == HUB])
+            self._first = FirstRound(counts["budget"], hubs, NO_VISITS_YET.pages)
         chosen = self.choice(self.planned_rounds, counts["ranked"], planned, visits)
         if self.rounds is None and not len(chosen.pages):
             self._stopped = not awaited or is_spent(counts)
@@ -183,7 +236,7 @@ class Planner:
 
     def first_choice(self) -> Selection:
         """What the policy chooses in round 0."""
-        return self.choice(0, 0, UNPLANNED, NOTHING)
+        return self.choice(0, 0, UNPLANNED, NO_VISITS_YET)
 
     def choice(self, number: int, spent: int, planned: Planned, visits: CycleVisits) -> Selection:
         """What the policy chooses in a round.
@@ -203,27 +256,27 @@ class Planner:
             np.concatenate((planned.kinds, np.full(len(hubs), HUB, np.uint8))),
         )
         share = spent / first.budget if first.budget else 0.0
-        related = self._surroundings.seen_by(visits, share)
+        related = self._neighbourhood.seen_by(visits, share)
         salt = self._settings.seed, self._cycle
         rankable = self._surveyed().rankable
-        return LiveEvidence(self._pages, rankable, salt, taken, visits, self._surroundings, related)
+        return LiveEvidence(self._known, rankable, salt, taken, visits, self._neighbourhood, related)
 
     def _first_round(self) -> FirstRound:
         if self._first is None:
             known, settings = self._surveyed(), self._settings
             budget = max(0, settings.budget_pages(known.alive) - len(known.due[PANEL]))
-            new = first_visits(self._pages, settings, self._cycle, known.due[NEW])
+            new = first_visits(self._known, settings, self._cycle, known.due[NEW])
             hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new)
-                is_open = without_sites_of(self._pages, known.hubs, waiting)
-                hubs = best_hubs(self._pages, settings, self._cycle, is_open, budget)
+                is_open = without_sites_of(self._known, known.hubs, waiting)
+                hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
             self._first = FirstRound(budget - len(hubs.pages), hubs, new)
         return self._first
 
     def _surveyed(self) -> Survey:
         if self._survey is None:
-            self._survey = survey(self._pages, self._settings, self._cycle)
+            self._survey = classify_pages(self._known, self._settings, self._cycle)
         return self._survey
 
 
@@ -237,10 +290,10 @@ def best_hubs(
     wanted = min(budget, budget_pages(settings.discovery, budget)) if settings.discovery else 0
     if wanted < 1 or not is_hub.any():
         return NOTHING_CHOSEN
-    surroundings = Surroundings(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
-    related = surroundings.seen_by(NOTHING, spent=0.0)
+    neighbourhood = Neighbourhood(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
+    related = neighbourhood.seen_by()
     salt = settings.seed, cycle
-    evidence = LiveEvidence(pages, is_hub, salt, UNPLANNED, NOTHING, surroundings, related)
+    evidence = LiveEvidence(pages, is_hub, salt, UNPLANNED, NO_VISITS_YET, neighbourhood, related)
     policy = table.TOP_K.make(PolicySettings(settings.discovery_function, settings.seed))
     return choose(policy, Round(cycle, 0, wanted), evidence)
 
@@ -280,8 +333,3 @@ def is_spent(counts: PlanCounts) -> bool:
 def has_cut(counts: PlanCounts) -> bool:
     """Tell whether a score divides the pages that the policy chose from the others, for the control group."""
     return counts["cuts"] is not None or ranks_all(counts)
-
-
-def _unscored(pages: Sequence[int] | Pages) -> Selection:
-    """Pages that no score chose."""
-    return Selection(np.asarray(pages, np.uint32), np.full(len(pages), np.nan), None)

@@ -1,22 +1,41 @@
-"""Record of a finished cycle: what its visits came to, and the estimates by the control group."""
+"""Reports: record of a finished cycle, counts of pages by class, and statistics."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
-from scrapy_gp4c.crawling import panel
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.crawling.control_group import close_cycle
 from scrapy_gp4c.crawling.new_pages import found_by_hubs
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
+from scrapy_gp4c.page_state.columns import stages
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.page_store import PageStore
-from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.records import CycleRecord, SampledCounts
+
+if TYPE_CHECKING:
+    from scrapy.statscollectors import StatsCollector
+
+CLASSES: Final = ("never fetched", "in warm-up", "ranked", "gone")
 
 
 def report_of(store: PageStore, settings: Settings) -> CycleRecord:
-    """Report on the open cycle of a store, and take its shadows through it: see `panel.close_cycle`."""
+    """Record of the open cycle's visits; takes the shadows through the cycle, see `close_cycle`."""
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
     new = found_by_hubs(store)
+    record = store.cycles()[-1]
+    panel = close_cycle(
+        store,
+        record,
+        settings.panel,
+        settings.warmup_visits,
+        settings.distance_bits,
+        settings.score_function,
+    )
     return {
         "known": store.pages,
         "visited": sum(outcomes),
@@ -26,12 +45,54 @@ def report_of(store: PageStore, settings: Settings) -> CycleRecord:
         "outcomes": dict(zip(OUTCOMES, outcomes, strict=True)),
         "new": new.all,
         "new_by_hubs": new.by_hubs,
-        "panel": panel.close_cycle(
-            store,
-            store.cycles()[-1],
-            settings.panel,
-            settings.warmup_visits,
-            settings.distance_bits,
-            settings.score_function,
-        ),
+        "panel": panel,
     }
+
+
+def sampled_counts(visits: npt.NDArray[Any], seeds: int) -> SampledCounts | None:
+    """Counts of samples and neighbours among a cycle's visits, dtype `VISIT`; None: no samples.
+
+    ``seeds``: samples that the policy has followed.
+    """
+    changed = visits["outcome"] == CHANGED
+    samples, neighbours = visits["kind"] == SAMPLE, visits["kind"] == NEIGHBOUR
+    if not samples.any() and not neighbours.any():
+        return None
+    return {
+        "samples": int(samples.sum()),
+        "samples_changed": int(np.count_nonzero(samples & changed)),
+        "seeds": seeds,
+        "neighbours": int(neighbours.sum()),
+        "neighbours_changed": int(np.count_nonzero(neighbours & changed)),
+    }
+
+
+def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
+    """Count the pages by `CLASSES`; the counts add up to the known pages."""
+    counts: Counter[str] = Counter()
+    for _, block in store.blocks():
+        stage = stages(block, settings.warmup_visits, settings.gone_after)
+        by_class = (stage.unfetched, stage.warming, stage.settled, stage.gone)
+        for name, pages in zip(CLASSES, by_class, strict=True):
+            counts[name] += int(pages.sum())
+    counts["never fetched"] += store.pages - store.merged_pages  # discovered in the open cycle
+    return {name: counts[name] for name in CLASSES}
+
+
+def collect_stats(stats: StatsCollector, store: PageStore, settings: Settings, record: CycleRecord) -> None:
+    """Put into Scrapy's statistics what `scrapy gp4c status` would say of a finished cycle now."""
+    values: dict[str, float | None] = {
+        name: record[name] for name in ("judged", "changed", "change_rate", "known")
+    }
+    counts = page_counts(store, settings)
+    values |= {f"pages/{name.replace(' ', '_')}": count for name, count in counts.items()}
+    if (panel := record["panel"]) is not None:
+        values["panel/judged"] = panel["judged"]
+        for name in ("changed_share", "freshness"):
+            values[f"panel/{name}"] = panel[name]["estimate"]
+            values |= {f"panel/{name}_{end}": panel[name][end] for end in ("low", "high")}
+    if "gained" in record:
+        values["gained_ppm"] = record["gained"][1]
+    for name, value in values.items():
+        if value is not None:
+            stats.set_value(f"gp4c/{name}", value)

@@ -17,19 +17,25 @@ import numpy as np
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue, SetupRequests, log_first
-from scrapy_gp4c.crawling.clusters import missing
-from scrapy_gp4c.crawling.counting import tell
+from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
+from scrapy_gp4c.crawling.measuring import Measuring, measuring
+from scrapy_gp4c.crawling.neighbourhood import missing_clusters
+from scrapy_gp4c.crawling.reports import collect_stats
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
+from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
+from scrapy_gp4c.store.page_store import PageStore
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +85,7 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
-        for line in (missing(settings, store), messages.other_policy(settings)):
+        for line in (missing_clusters(settings, store), messages.other_policy(settings)):
             if line is not None:
                 logger.warning("%s", line, extra=self.extra)
 
@@ -269,7 +275,7 @@ class Run:
         except Gp4cError as error:
             cycle.failure = error
             return
-        tell(cycle, record)
+        collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
 
     def close_store(self) -> None:
@@ -288,3 +294,52 @@ def run_of(crawler: Crawler) -> Run | None:
     """The run of a crawler; None: it has none."""
     found = runs.get(crawler)
     return None if found is None else found()
+
+
+def open_run(
+    crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
+) -> Run:
+    """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
+    if settings.map_size_bytes is not None:
+        sizes = sizes._replace(map_size=settings.map_size_bytes)
+    store = open_store(settings.store_path(spider.name), sizes=sizes)
+    try:
+        logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
+        index, archive = measuring(store, settings), None
+        try:
+            archive = open_archive(store, settings, spider)
+            assert crawler.stats is not None
+            run = Run(crawler, *_begun(store, settings, crawler.stats, index), spider, enqueue)
+            run.cycle.archive = archive
+            return run
+        except BaseException:
+            store.before_commit(lambda: None)
+            for beside in (index, archive):
+                if beside is not None:
+                    beside.close()
+            raise
+    except BaseException:
+        store.close()
+        raise
+
+
+def _begun(
+    store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None
+) -> tuple[Cycle, array[int]]:
+    """Begin a cycle, or resume the one that is open; with the pages that it still has to visit.
+
+    Raises PolicyError, ScoreError or StoreError.
+    """
+    cycle = Cycle(store, settings, stats, measuring)
+    remaining = cycle.remaining()
+    if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
+        cycle.finish("resumed with nothing left to visit")
+        cycle = Cycle(store, settings, stats, measuring)
+        remaining = cycle.remaining()
+    return cycle, remaining
+
+
+def _is_untouched(cycle: Cycle) -> bool:
+    """Tell whether a run was killed before anything came of its cycle: then the next run is its first."""
+    is_empty = not cycle.planned and not len(cycle.store.open_visits())
+    return is_empty and cycle.record["plan"]["known"] == cycle.store.pages

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scrapy import Spider
 
 from scrapy_gp4c.commands import import_file
-from scrapy_gp4c.crawling.frontier import host_of
+from scrapy_gp4c.crawling.feeding import host_of
 from scrapy_gp4c.crawling.requests import check_stored, from_stored
 from scrapy_gp4c.errors import Gp4cError, ImportFileError
 from scrapy_gp4c.store.credentials import Credentials

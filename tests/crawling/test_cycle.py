@@ -1,4 +1,4 @@
-"""What the ``GP4C_*`` settings do over several cycles, in real crawls of a loopback site."""
+"""Settings over several cycles, in real crawls of a loopback site; the plan of a cycle by page."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_twisted
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.page_state.outcomes import KINDS
+from scrapy_gp4c.crawling.cycle import PlannedPages
+from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -322,3 +325,20 @@ async def test_a_clock_that_steps_back_within_a_cycle_costs_nothing(
         assert len(ends) == len(urls)
     with Store(store_path) as store:
         assert store.verify() == []
+
+
+PLANNED = st.lists(st.integers(0, 2**32 - 1), unique=True, max_size=40)
+
+
+@given(PLANNED, st.lists(st.integers(0, 2**32 - 1), max_size=5), st.integers(0, 40))
+def test_every_page_is_found_where_it_is(pages: list[int], others: list[int], cut: int) -> None:
+    """In the order of the plan, whatever the order of numbers, and in how many rounds; others nowhere."""
+    plan = np.zeros(len(pages), PLAN)
+    plan["page"], plan["kind"] = pages, np.arange(len(pages)) % len(KINDS)
+    plan["score"] = np.arange(len(pages)) / 2
+    planned = PlannedPages([plan[:cut], plan[cut:]])
+    assert planned.pages.tolist() == pages
+    for place, page in enumerate(pages):
+        assert planned.position(page) == place
+        assert planned.kind_and_score(place) == (KINDS[place % len(KINDS)], place / 2)
+    assert all(planned.position(page) is None for page in set(others) - set(pages))

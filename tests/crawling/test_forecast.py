@@ -12,9 +12,15 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.forecast import forecast, forecasts, is_shut_out, pages_before, standing
-from scrapy_gp4c.crawling.imagined import InMemory
-from scrapy_gp4c.crawling.past import past
+from scrapy_gp4c.crawling.forecast import (
+    PagesInMemory,
+    forecast,
+    forecasts,
+    is_shut_out,
+    pages_before,
+    standing,
+    visit_history,
+)
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
@@ -117,7 +123,7 @@ def test_a_cycle_under_way_is_taken_for_finished(tmp_path: Path) -> None:
         pages, number = pages_before(store)
         assert (number, pages.merged_pages) == (CYCLES + 2, PAGES)
         following = set(forecast(pages, number, settings).plan["page"].tolist())
-        assert isinstance(pages, InMemory)
+        assert isinstance(pages, PagesInMemory)
         assert pages.state["last_attempt"][planned].tolist() == [CYCLES + 1] * len(planned)
         assert pages.state["failures"][planned[0]] == 1
     assert following.isdisjoint(planned[1:])
@@ -128,7 +134,7 @@ def test_the_last_cycles_are_explained(tmp_path: Path) -> None:
     settings = loaded(SCORE_FUNCTION="t * (X + 0.5)")
     crawled(tmp_path / "store", settings)
     with open_store(tmp_path / "store", readonly=True) as store:
-        told = {page: past(store, page, settings, 3) for page in range(PAGES)}
+        told = {page: visit_history(store, page, settings, 3) for page in range(PAGES)}
         for cycle in range(CYCLES - 2, CYCLES + 1):
             ((_, visits),) = store.visits(cycle, cycle)
             visited = dict(zip(visits["page"].tolist(), visits, strict=True))

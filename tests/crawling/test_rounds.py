@@ -16,7 +16,7 @@ from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request
 
-from scrapy_gp4c.crawling.begun import as_begun, record_of
+from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.planning import RANKED, Planner
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among
@@ -191,10 +191,10 @@ def test_a_cycle_of_what_this_version_does_not_know_is_one_error(
     settings = Settings.load(ScrapySettings(SETTINGS))
     with Store(tmp_path / "s") as store:
         store.add_pages(pages(3))
-        record = record_of(settings, store) | {"policy": "rounds(rounds=2)", "formula": "t"} | amended
+        record = new_record(settings, store) | {"policy": "rounds(rounds=2)", "formula": "t"} | amended
         store.begin_cycle(record)
         with pytest.raises(Gp4cError) as raised:
-            as_begun(settings, store.cycles()[-1])
+            recorded_settings(settings, store.cycles()[-1])
         assert store.open_cycle == 1
     message = str(raised.value)
     assert message.startswith("cycle 1 was begun with the policy ")

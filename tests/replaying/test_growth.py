@@ -17,10 +17,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.crawling.surroundings import NOTHING, Surroundings
+from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies import table
+from scrapy_gp4c.policies.base import NO_VISITS_YET
 from scrapy_gp4c.scoring import hints, terminals
 from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.scoring.functions import load
@@ -75,8 +76,8 @@ def claims_in(store: Store) -> npt.NDArray[np.void]:
 def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
     """Page of the web -> its terminals in the next cycle."""
     cycle = store.last_cycle + 1
-    surroundings = Surroundings(store, cycle, terminals.columns_of(NAMES))
-    related = surroundings.seen_by(NOTHING, 0.0)
+    neighbourhood = Neighbourhood(store, cycle, terminals.columns_of(NAMES))
+    related = neighbourhood.seen_by(NO_VISITS_YET, 0.0)
     told: dict[int, tuple[float, ...]] = {}
     for _, block in store.blocks():
         state = RoundState(block, slice(None), related, lambda rows: np.zeros(1, np.uint64))

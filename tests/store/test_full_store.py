@@ -15,7 +15,7 @@ import pytest
 import pytest_twisted
 from scrapy import Spider
 
-from scrapy_gp4c.crawling.opening import open_run
+from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import Sizes

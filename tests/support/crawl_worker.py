@@ -22,7 +22,7 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
-from scrapy_gp4c.crawling.opening import open_run
+from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store import plans

@@ -13,7 +13,7 @@ from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import CycleRecord
 
 
-def record_of(settings: Settings, store: PageStore | None) -> CycleRecord:
+def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
     """What the record of a cycle begins with: all that its plan follows from.
 
     ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
@@ -36,7 +36,7 @@ def record_of(settings: Settings, store: PageStore | None) -> CycleRecord:
     }
 
 
-def as_begun(settings: Settings, record: CycleRecord) -> Settings:
+def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
     """The settings by which the rounds of a resumed cycle are planned: those of its record.
 
     What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises

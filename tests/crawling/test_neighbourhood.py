@@ -1,4 +1,4 @@
-"""Clusters in a crawl: descriptions of copies, clusters made of them, and the policies that ask for these."""
+"""Neighbourhood of pages in a crawl: the tree of directories, clusters of copies, and their policies."""
 
 from __future__ import annotations
 
@@ -10,23 +10,58 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_twisted
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.commands import cluster
+from scrapy_gp4c.crawling import neighbourhood
+from scrapy_gp4c.crawling.control_group import LeaveOneOut, PanelVisits
 from scrapy_gp4c.crawling.forecast import forecasts
-from scrapy_gp4c.crawling.shadows import Apart, OwnVisits
+from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
+from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
-from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories
+from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories, place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
 from scrapy_gp4c.page_state.related import Clustered, RecentVisits, Related, SiteSums
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.page_store import PageStore
 from scrapy_gp4c.store.records import SHADOW, StoredGroups
 from scrapy_gp4c.words.descriptions import unpack
 from tests.support import live_replay
 from tests.support.loopback import Site, crawl
+
+PATHS = st.lists(st.sampled_from("ab"), max_size=2).map(lambda names: "".join(f"{name}/" for name in names))
+SITES = st.sampled_from(["x.example", "y.example"])
+
+
+@given(st.lists(st.tuples(SITES, PATHS), min_size=1, max_size=30), st.sampled_from([1, 3, 1_000]))
+@settings(max_examples=25, deadline=None)
+def test_the_tree_of_a_store_is_that_of_its_urls(
+    tmp_path_factory: pytest.TempPathFactory, places: list[tuple[str, str]], size: int
+) -> None:
+    """Of one page of each directory: the first one, wherever a slice of the pages or a block ends."""
+    urls = [f"http://{site}/{path}{page}.html" for page, (site, path) in enumerate(places)]
+    path = Path(tmp_path_factory.mktemp("tree"), "store")
+    with pytest.MonkeyPatch.context() as patch, Store(path, sizes=Sizes(block_rows=4)) as store:
+        patch.setattr(neighbourhood, "REQUESTS", size)
+        store.add_pages((page + 1, {"url": url}) for page, url in enumerate(urls))
+        found = Neighbourhood(store, 1, ()).grouping("tree")
+    told = [place_of_url(url) for url in urls]
+    known = list(dict.fromkeys(told))
+    number = np.array([known.index(place) for place in told])
+    expected = groupings.tree_of_directories(number, [(place.site, place.directory) for place in known])
+    assert found.number.tolist() == expected.number.tolist()
+    assert found.groups == expected.groups
+    for page in range(len(urls)):
+        for d in (-3, 3):
+            rings = [[ring.tolist() for ring in one.rings(page, d)] for one in (found, expected)]
+            assert rings[0] == rings[1]
+
 
 TOPICS = ("bread flour yeast oven crust", "star orbit comet moon planet", "sail mast keel harbour wind")
 PAGES_OF_TOPIC = 12
@@ -198,9 +233,9 @@ def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
     shadows = np.zeros(3, SHADOW)
     for name, bits in {"judged": 0b11, "changed": 0b01, "visited": 0b10, "outdated": 0b10}.items():
         shadows[name] = bits
-    own = OwnVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
+    own = PanelVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
     state = {"cluster": np.array([0, 1, NOWHERE]), "group": np.zeros(3, np.intp)}
-    apart = Apart(related, shadows, own, 9)
+    apart = LeaveOneOut(related, shadows, own, 9)
     recent = [(4 - 1 + 1 + 0.1) / (10 - 2 + 1 + 1), (5 - 1 + 1 + 0.1) / (5 - 2 + 1 + 1), 0.1]
     assert apart.column("cluster_recent", state, 3).tolist() == recent
     expected = [(2 - 1 + recent[0]) / (3 - 1 + 1), recent[1], 0.1]

@@ -32,7 +32,7 @@ LOST_AFTER: Final = 3
 
 
 @dataclass(frozen=True)
-class Leaver:
+class RemovableHost:
     """A host whose pages are visited in vain."""
 
     host: str
@@ -112,7 +112,7 @@ def _goes_anywhere(request: StoredRequest) -> bool:
     return bool(request.get("dont_filter") or request.get("meta", {}).get("allow_offsite"))
 
 
-def leavers(store: PageStore, is_offsite: IsOffsite) -> list[Leaver]:
+def removable_hosts(store: PageStore, is_offsite: IsOffsite) -> list[RemovableHost]:
     """Hosts all of whose pages fail, and those with pages that a rule keeps out; with most pages first."""
     sites, number = _sites(store)
     excluded = np.bincount(number[kept_out(store, is_offsite)], minlength=len(sites))
@@ -123,10 +123,10 @@ def leavers(store: PageStore, is_offsite: IsOffsite) -> list[Leaver]:
     found = []
     for site, host in enumerate(sites):
         if visited[site] and failing[site] == visited[site]:
-            found.append(Leaver(host, int(pages[site]), "vanished"))
+            found.append(RemovableHost(host, int(pages[site]), "vanished"))
         elif excluded[site]:
-            found.append(Leaver(host, int(excluded[site]), "excluded"))
-    return sorted(found, key=lambda leaver: (-leaver.pages, leaver.host))
+            found.append(RemovableHost(host, int(excluded[site]), "excluded"))
+    return sorted(found, key=lambda one: (-one.pages, one.host))
 
 
 def _by_block(

@@ -21,8 +21,8 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.panel import SCENARIOS, Visited, coverage
 from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
 from scrapy_gp4c.commands import status
-from scrapy_gp4c.crawling import panel
-from scrapy_gp4c.crawling.estimates import Tally, describe, estimates, predict
+from scrapy_gp4c.crawling import control_group
+from scrapy_gp4c.crawling.control_group import Tally, describe_estimates, estimates, predict
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ, is_changed
 from scrapy_gp4c.page_state.columns import in_panel
@@ -95,7 +95,7 @@ def test_estimates_are_shares_within_their_intervals(
     if not others:
         assert found["changed_share"]["low"] == found["changed_share"]["high"] == changed / judged
         assert found["freshness"]["low"] == 1.0
-    assert "%" in describe(found)
+    assert "%" in describe_estimates(found)
 
 
 def make(**given_settings: Any) -> Settings:
@@ -241,7 +241,7 @@ def test_the_panel_speaks_for_weight(rows: list[tuple[int, int, float]], bits: i
     with tempfile.TemporaryDirectory() as place, Store(place) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(len(rows)))
         store.weights.put(np.arange(len(rows)), weight)
-        found = panel.weighted_freshness(store, shadows, bits)
+        found = control_group.weighted_freshness(store, shadows, bits)
     current = [(one ^ other).bit_count() < bits for one, other, _ in rows]
     if not weight.any() or (weight == 1.0).all():
         assert found is None
@@ -308,7 +308,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
         visits["fingerprint"] = text
-        shadows, tally = panel.advance(Visited(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
+        shadows, tally = control_group.advance(Visited(visits), visits, shadows, record, 0, 3)  # type: ignore[arg-type]
         assert tally == Tally(1, 1, outdated)
 
 
@@ -424,7 +424,7 @@ def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Pat
     visits = np.empty(0, VISIT)
     store: Any = Visited(visits)
     for formula, visited in (("t", [True, False]), ("t * X", [False, True])):
-        choice = panel.choose(store, visits, shadows, {**record, "formula": formula}, 2)
+        choice = control_group.choose_shadows(store, visits, shadows, {**record, "formula": formula}, 2)
         assert choice.visited.tolist() == visited
 
 
@@ -443,11 +443,14 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
         store.begin_cycle({})
         visits = store.open_visits()
         with pytest.raises(ScoreError, match="only settings may name"):
-            panel.choose(store, visits, shadows, record, 2, functions.load("t"))
-        assert panel.close_cycle(store, record, 0.5, 2, 3) is None
+            control_group.choose_shadows(store, visits, shadows, record, 2, functions.load("t"))
+        assert control_group.close_cycle(store, record, 0.5, 2, 3) is None
         assert not (tmp_path / "ran").exists()
         own = functions.load("planted.score")
-        assert panel.choose(store, visits, shadows, record, 2, own).visited.tolist() == [False, False]
+        assert control_group.choose_shadows(store, visits, shadows, record, 2, own).visited.tolist() == [
+            False,
+            False,
+        ]
 
 
 @pytest_twisted.ensureDeferred

@@ -12,7 +12,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.sampled import sampled
+from scrapy_gp4c.crawling.reports import sampled_counts
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE, VISIT
 from scrapy_gp4c.scoring.functions import load
@@ -27,12 +27,12 @@ def test_visits_are_counted_by_why_they_were_made() -> None:
     visits = np.zeros(7, VISIT)
     visits["kind"] = [SAMPLE, SAMPLE, NEIGHBOUR, NEIGHBOUR, NEIGHBOUR, 0, KINDS.index("new")]
     visits["outcome"] = [2, 1, 2, 2, 1, 2, 0]
-    found = sampled(visits, seeds=1)
+    found = sampled_counts(visits, seeds=1)
     assert found == {
         "samples": 2, "samples_changed": 1, "seeds": 1, "neighbours": 3, "neighbours_changed": 2,
     }  # fmt: skip
     assert samples_of({"sampled": found}) == "2 samples (1 changed, 1 followed), 3 neighbours (2 changed)"
-    assert sampled(visits[5:], seeds=0) is None
+    assert sampled_counts(visits[5:], seeds=0) is None
     assert samples_of({}) == ""
 
 

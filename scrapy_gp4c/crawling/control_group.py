@@ -1,0 +1,481 @@
+"""Control group: a fixed random share of the pages (``GP4C_PANEL``), and what it tells about the others.
+
+A crawl that visits the pages most likely to have changed cannot tell what happens on the others. Pages of the
+control group can: each is visited in every cycle, and each keeps beside its real state a *shadow*, the state
+that it would have as an ordinary page: visited only in cycles in which its score, computed from that state
+and from what a round could know of related pages, reaches the cut of that round's ranking. The group is a
+simple random sample of all pages, so the shadows that a cycle leaves unvisited are a simple random sample of
+the pages that it leaves unvisited, and the share of them whose copy is out of date estimates the share out
+there. docs/closing-the-loop.md explains both with an example.
+
+Related pages of a shadow must leave out its own page, which is visited in every cycle: the shadow would
+otherwise be visited just when its page has changed, and the others would seem too good. Its visits as an
+ordinary page take that place (`LeaveOneOut`).
+
+Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and statistical inference", JASA
+22, with the effective sample size of a prediction from m sampled pages to M others, m * M / (m + M).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.crawling.evidence import Draws
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.planning import has_cut, ranks_all
+from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.fingerprint.sketches import differ
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.blocks import EXTRAS
+from scrapy_gp4c.page_state.claims import KINDS_OF
+from scrapy_gp4c.page_state.columns import Columns, in_panel
+from scrapy_gp4c.page_state.groupings import NOWHERE
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED, among
+from scrapy_gp4c.page_state.related import (
+    WINDOW_CYCLES,
+    Floats,
+    Level,
+    Related,
+    RoundColumns,
+    RoundState,
+    Sums,
+    near,
+    share,
+    so_far,
+    surprise,
+)
+from scrapy_gp4c.policies.base import CycleVisits
+from scrapy_gp4c.policies.table import TOP_K, columns_read
+from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, terminals, weights
+from scrapy_gp4c.scoring.draws import draw_salt
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.records import SHADOW, CycleRecord
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+Z_95: Final = 1.959963984540054
+"""97.5% quantile of the normal distribution."""
+
+
+class Interval(NamedTuple):
+    """A share of pages with its 95% interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def predict(found: int, sampled: int, others: int) -> Interval | None:
+    """Share of `others` pages that are like `found` of the `sampled` ones, drawn at random with them.
+
+    The sample's share p and that of the others differ with variance p (1 - p) (1 / m + 1 / M): Wilson's
+    interval with the effective size m * M / (m + M). None without a sample or without others.
+    """
+    if not sampled or not others:
+        return None
+    share = found / sampled
+    n = sampled * others / (sampled + others)
+    centre = (share + Z_95**2 / (2.0 * n)) / (1.0 + Z_95**2 / n)
+    half = Z_95 / (1.0 + Z_95**2 / n) * math.sqrt(share * (1.0 - share) / n + (Z_95 / (2.0 * n)) ** 2)
+    # Rounding must not take the estimate out of its own interval, nor this out of [0, 1].
+    return Interval(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
+
+
+class Tally(NamedTuple):
+    """What a cycle found on the panel, and how many pages that speaks for."""
+
+    judged: int
+    """Panel pages whose visit told whether they changed."""
+    unchosen: int
+    """Those of them whose shadow the cycle would not have visited."""
+    outdated: int
+    """Those of these whose shadow's copy is out of date."""
+
+
+def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> dict[str, Any] | None:
+    """Estimates for the whole store, as the cycle record holds them; None without a sample.
+
+    ``copies``: pages with a copy, and not gone, before the cycle; ``judged``: its visits that told
+    whether a page changed, ``changed``: those that found a change; ``first``: first visits.
+
+    ``changed_share``: share of the pages with a copy that had changed since their last visit, before the
+    visits of the cycle. ``freshness``: share of the copies that are current after them. What was visited is
+    known; the panel speaks for the others.
+    """
+    others = max(0, copies - judged)
+    share = predict(tally.outdated, tally.unchosen, others)
+    if not copies or (others and share is None):
+        return None
+    outdated = Interval(*(others * value for value in share or (0.0, 0.0, 0.0)))
+    before = Interval(*((changed + pages) / copies for pages in outdated))
+    after = [1.0 - pages / (copies + first) for pages in outdated]
+    return {
+        **tally._asdict(),
+        "changed_share": before._asdict(),
+        "freshness": Interval(after[0], after[2], after[1])._asdict(),
+    }
+
+
+def describe_estimates(estimated: Mapping[str, Any] | None) -> str:
+    """`estimates` in words, to go on a line; empty for None."""
+    if estimated is None:
+        return ""
+
+    def percent(share: Mapping[str, float]) -> str:
+        return f"{share['estimate']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
+
+    return (
+        f"; by a panel of {estimated['judged']} pages, {percent(estimated['changed_share'])} of the pages "
+        f"had changed since our last visit, and {percent(estimated['freshness'])} of the copies are current"
+    )
+
+
+def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
+    """Shadows of pages visited as panel pages for the first time, equal to the pages themselves.
+
+    ``pages``: uint32 ``[S]``; ``state``: their columns ``[S]``. Dtype `SHADOW` ``[S]``.
+    """
+    shadows = np.zeros(len(pages), SHADOW)
+    shadows["page"] = pages
+    for name in ("key", *terminals.STATE):
+        shadows[name] = state[name]
+    shadows["current"] = shadows["copy"] = state["fingerprint"]
+    return shadows
+
+
+class PanelVisits(NamedTuple):
+    """What the pages of shadows were visited for in the open cycle, each ``[S]``."""
+
+    state: Mapping[str, Array]
+    """Columns of the pages themselves."""
+    judged: Bools
+    changed: Bools
+    predicted: npt.NDArray[np.float64]
+    """Chance of that before the visit; 0 without one."""
+
+    def only(self, seen: Bools) -> PanelVisits:
+        """Those that a round has seen."""
+        return PanelVisits(self.state, self.judged & seen, self.changed & seen, self.predicted * seen)
+
+
+def panel_visits(
+    pages: KnownPages, shadows: Array, visits: Array, cycle: int
+) -> tuple[PanelVisits, npt.NDArray[np.intp]]:
+    """What the open cycle visited the pages of shadows for, and each visit's place (none: behind all)."""
+    ids = np.ascontiguousarray(shadows["page"])
+    order = np.argsort(ids)
+    place_of = np.argsort(order)
+    state = {name: column[place_of] for name, column in pages.columns_of(ids[order]).items()}
+    places = np.flatnonzero(among(visits["outcome"], JUDGED))
+    _, rows, found = np.intersect1d(ids, visits["page"][places], assume_unique=True, return_indices=True)
+    judged, changed = np.zeros((2, len(ids)), np.bool_)
+    judged[rows] = True
+    changed[rows] = visits["outcome"][places[found]] == CHANGED
+    position = np.full(len(ids), len(visits))
+    position[rows] = places[found]
+    predicted = rates.whole_units(terminals.change_probability(state, cycle)) * judged
+    return PanelVisits(state, judged, changed, predicted), position
+
+
+class LeaveOneOut:
+    """What related pages tell the shadows in a round."""
+
+    def __init__(self, related: Related, shadows: Array, own: PanelVisits, cycle: int) -> None:
+        """Take what they tell all others, and the visits to the shadows' pages that the round has seen."""
+        self._related = related
+        self._shadows = shadows
+        self._own = own
+        self._cycle = cycle
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As of all others."""
+        return self._related.names
+
+    def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
+        """One column of all shadows, see `Related.column`."""
+        groups = state["group"]
+        if name == "near":
+            parts = (
+                self._window("directory", groups),
+                self._window("site", groups),
+                self._window(None, groups),
+            )
+            return near(*parts)
+        if name in ("near_dir", "near_site"):
+            return share(*self._window("directory" if name == "near_dir" else "site", groups))
+        if name in ("surprise_dir", "surprise_site"):
+            return surprise(self._since("directory" if name == "surprise_dir" else "site", state))
+        if name in ("site_now", "directory_now"):
+            return self._so_far("site" if name == "site_now" else "directory", groups)
+        if name in terminals.CLUSTERED:
+            return self._of_clusters(state["cluster"], begun=name == "cluster_now")
+        if name == "site_rate":
+            return self._site_rate(groups)
+        return self._related.column(name, state, rows)
+
+    def _rows(self, level: Level, groups: Array) -> Array:
+        return groups if level == "directory" else self._related.sites_of(groups)
+
+    def _window(self, level: Level | None, groups: Array) -> Sums:
+        """With the shadows' visits for those of their pages; None: of the whole crawl."""
+        if level is None:
+            found, visits = self._related.crawl
+        else:
+            rows = self._rows(level, groups)
+            found, visits = (one[rows] for one in self._related.window(level))
+        found = found + self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)
+        visits = visits + self._last("visited", WINDOW_CYCLES) - self._last("judged", WINDOW_CYCLES)
+        return Sums(found - self._own.changed, visits - self._own.judged)
+
+    def _so_far(self, level: Level, groups: Array) -> Floats:
+        begun, rows = self._related.begun(level), self._rows(level, groups)
+        now = Sums(begun.found[rows] - self._own.changed, begun.tried[rows] - self._own.judged)
+        return so_far(now, self._window(level, groups))
+
+    def _of_clusters(self, clusters: Array, begun: bool) -> Floats:
+        """As of all others, with the shadows' visits for those of their pages, which a cluster counts."""
+        now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
+        counted = clusters != NOWHERE
+        outdated, changed, visited, judged = (
+            counted * self._last(name, WINDOW_CYCLES).astype(np.float64)
+            for name in ("outdated", "changed", "visited", "judged")
+        )
+        recent = Sums(recent.found + outdated - changed, recent.tried + visited - judged)
+        if not begun:
+            return share(*recent)
+        now = Sums(now.found - counted * self._own.changed, now.tried - counted * self._own.judged)
+        return so_far(now, Sums(now.found + recent.found, now.tried + recent.tried))
+
+    def _last(self, name: str, cycles: int | Array) -> Array:
+        """How many of the last finished cycles set the bit."""
+        bits = np.left_shift(1, cycles) - 1
+        return np.asarray(np.bitwise_count(self._shadows[name] & bits))
+
+    def _since(self, level: Level, state: Mapping[str, Array]) -> Sums:
+        """Without their pages' visits; shadows have none since their last."""
+        sums = self._related.since(level)
+        cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.found.shape[1] - 1)
+        at = self._rows(level, state["group"]), cycles
+        predicted = self._own.predicted.copy()
+        for n in range(1, KEPT_CYCLES + 1):
+            predicted += self._shadows[f"predicted_{n}"] * (cycles >= n)
+        return Sums(
+            sums.found[at] - self._last("changed", cycles) - self._own.changed, sums.tried[at] - predicted
+        )
+
+    def _site_rate(self, groups: Array) -> Array:
+        sums, rows = self._related.site_sums(), self._related.sites_of(groups)
+        own = self._own.state
+        return rates.rate_of_group(
+            sums.expected[rows] - own["E"] + self._shadows["E"],
+            sums.cycles[rows] - own["T"] + self._shadows["T"],
+        )
+
+
+def remember_cycle(shadows: Array, own: PanelVisits | None, visited: Array, outdated: Array) -> None:
+    """Add a cycle to what the shadows know of the last ones, in place.
+
+    ``own``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows that
+    the cycle would have visited, and of those of them that it would have found changed.
+    """
+    for name in ("judged", "changed", "visited", "outdated"):
+        shadows[name] <<= 1
+    for n in range(KEPT_CYCLES, 1, -1):
+        shadows[f"predicted_{n}"] = shadows[f"predicted_{n - 1}"]
+    shadows["predicted_1"] = 0.0
+    if own is not None:
+        shadows["judged"] |= own.judged
+        shadows["changed"] |= own.changed
+        shadows["visited"][visited] |= 1
+        shadows["outdated"][outdated] |= 1
+        shadows["predicted_1"] = own.predicted
+
+
+class ShadowChoice(NamedTuple):
+    """Which shadows a cycle would have visited."""
+
+    visited: Bools
+    """``[S]``."""
+    own: PanelVisits | None = None
+    """What it visited their pages for; None: nobody asked for related pages."""
+
+
+def choose_shadows(
+    pages: KnownPages,
+    visits: Array,
+    shadows: Array,
+    record: CycleRecord,
+    warmup_visits: int,
+    own: ScoreFunction | None = None,
+) -> ShadowChoice:
+    """Tell which shadows the open cycle, of `record` and not yet folded, would have visited.
+
+    ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
+    left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
+    if settings have changed since the cycle was planned. ``own``: see `functions.recorded`, as for what it
+    raises.
+    """
+    plan, cycle = record["plan"], record["cycle"]
+    visited = np.asarray(shadows["n"] < warmup_visits)
+    if ranks_all(plan):
+        return ShadowChoice(np.ones(len(shadows), np.bool_))
+    if not plan["ranked"]:
+        return ShadowChoice(visited)
+    function = functions.recorded(record["formula"], own).on_clock(record["clock"])
+    needed = ("n", *columns_read(function, TOP_K))
+    neighbourhood = Neighbourhood(pages, cycle, needed)
+    columns = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
+    own_pages = None
+    if neighbourhood.is_needed:
+        own_pages, position = panel_visits(pages, shadows, visits, cycle)
+        columns["group"] = own_pages.state["group"]
+        columns = dict(neighbourhood.columns(columns, shadows["page"]))
+    columns |= _growth(pages, shadows["page"], needed)
+    found = CycleVisits.of(visits)
+    draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
+    for (score, tie), seen, spent in _rounds(record):
+        related = neighbourhood.seen_by(found.first(seen), spent)
+        told: RoundColumns = related
+        if own_pages is not None:
+            told = LeaveOneOut(related, shadows, own_pages.only(position < seen), cycle)
+        state = RoundState(columns, slice(None), told, draw)
+        scores = function.scores(state, cycle)
+        visited |= (scores > score) | ((scores == score) & (state["draw"] <= np.uint64(tie)))
+    return ShadowChoice(visited, own_pages)
+
+
+def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
+    """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
+    not."""
+    names = [
+        name for name in (*discovery.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS) if name in needed
+    ]
+    if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
+        names += EXTRAS
+    if not names:
+        return {}
+    order = np.argsort(pages)
+    state = known.columns_of(pages[order])
+    return {name: state[name][np.argsort(order)] for name in names if name in state}
+
+
+class _Ranking(NamedTuple):
+    """A round that chose pages."""
+
+    cut: tuple[float, int]
+    seen: int
+    """Visits that it saw."""
+    spent: float
+    """Share of the budget that the rounds before used."""
+
+
+def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
+    plan = record["plan"]
+    beside = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
+    planned = 0
+    for cut, counts in zip(plan["cuts"] or (), record["rounds"], strict=False):
+        if cut is not None:
+            spent = max(0, planned - beside)
+            yield _Ranking(cut, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0)
+        planned += counts["planned"]
+
+
+def advance(
+    pages: KnownPages,
+    visits: Array,
+    shadows: Array,
+    record: CycleRecord,
+    warmup_visits: int,
+    distance_bits: int,
+    own: ScoreFunction | None = None,
+) -> tuple[Array, Tally]:
+    """Take the shadows through a cycle that is over and not yet folded, whose record has all rounds.
+
+    ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
+    left them; ``own``: as for `choose`.
+    A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
+    stays as it is; the next judged visit covers the time since.
+    """
+    judged_visits = visits[["page", "outcome", "fingerprint"]][np.isin(visits["outcome"], JUDGED)]
+    _, rows, of_visit = np.intersect1d(
+        shadows["page"], judged_visits["page"], assume_unique=True, return_indices=True
+    )
+    current = np.ascontiguousarray(shadows["current"])
+    compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
+    current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
+    outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
+    choice = choose_shadows(pages, visits, shadows, record, warmup_visits, own)
+    visited = choice.visited[rows]
+    tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
+
+    shadows = shadows.copy()
+    shadows["current"] = current
+    remember_cycle(shadows, choice.own, rows[visited], rows[visited & outdated])
+    rows, outdated = rows[visited], outdated[visited]
+    state = {name: shadows[name][rows] for name in terminals.STATE}
+    terminals.observe(state, outdated, record["cycle"])
+    for name, values in state.items():
+        shadows[name][rows] = values
+    shadows["copy"][rows] = current[rows]
+    return shadows, tally
+
+
+def close_cycle(
+    store: PageStore,
+    record: CycleRecord,
+    share: float,
+    warmup_visits: int,
+    distance_bits: int,
+    own: ScoreFunction | None = None,
+) -> dict[str, Any] | None:
+    """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
+
+    None where there is no panel, no cut, or no function that the formula of the record may be taken for.
+
+    Call it before the cycle is folded, with its record. The shadows of the cycle before are kept
+    besides, so that a cycle that is resumed after a kill is closed from where it began.
+    """
+    plan = record.get("plan")
+    if share <= 0.0 or plan is None or not has_cut(plan):
+        return None
+    cycle, visits = record["cycle"], store.open_visits()
+    shadows = store.shadows(cycle - 1)
+    shadows = shadows[in_panel(np.ascontiguousarray(shadows["key"]), share)]
+    entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
+    shadows = np.concatenate((shadows, new_shadows(entering, store.columns_of(entering))))
+    try:
+        shadows, tally = advance(store, visits, shadows, record, warmup_visits, distance_bits, own)
+    except (ScoreError, ExpressionError):
+        return None
+    store.keep_shadows(cycle, shadows)
+    outcome = visits["outcome"]
+    judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
+    found = estimates(tally, plan["copies"], judged, changed, first)
+    freshness = weighted_freshness(store, shadows, distance_bits)
+    if found is not None and freshness is not None:
+        found["weighted_freshness"] = freshness
+    return found
+
+
+def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:
+    """Share of weight whose copy is current (Olston & Najork 2010, WF); None: all pages weigh 1, or nothing.
+
+    ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.
+    """
+    pages = shadows["page"].astype(np.uint32)
+    order = np.argsort(pages)
+    weight = store.columns_of(pages[order])["weight"]
+    current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
+    is_current = ~differ(current, copy, distance_bits)
+    if not weight.any() or not (weight != weights.DEFAULT_WEIGHT).any():
+        return None
+    return float(weight[is_current].sum()) / float(weight.sum())

@@ -1,0 +1,262 @@
+"""Neighbourhood of pages as a cycle sees it: what related pages, clusters and sites tell its rounds.
+
+A store without clusters knows of no pages that are near: its pages are sampled, and nothing is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache, cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.blocks import EXTRAS
+from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, pages_with_claims
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns
+from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, Name, by_place
+from scrapy_gp4c.page_state.groups import (
+    KEPT_CYCLES,
+    NO_VISITS,
+    Directories,
+    count_changes,
+    count_visits,
+    directories,
+    place_of_url,
+)
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, RecentVisits, Related, SiteSums
+from scrapy_gp4c.policies.base import NO_VISITS_YET, CycleVisits, Pages
+from scrapy_gp4c.scoring import discovery, terminals, weights
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.page_store import SiteTrust
+from scrapy_gp4c.store.records import StoredGroups, StoredRequest
+
+Array = npt.NDArray[Any]
+
+UNRELATED: Final = frozenset(
+    (*terminals.STATE, *discovery.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")
+)
+"""Columns that do not depend on other pages."""
+PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
+"""Columns that follow from the columns that every page has, and from its directory."""
+REQUESTS: Final = 4_096
+"""Requests in memory at a time, where one of every directory is read."""
+
+
+class KnownPages(Protocol):
+    """The pages that planning reads: a store's, or a copy of them in memory."""
+
+    @property
+    def merged_pages(self) -> int:
+        """P, number of pages."""
+
+    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
+        """Yield the columns of all pages, in blocks; ``names``: at least these; None: all."""
+
+    def columns_of(self, pages: Pages, names: Collection[str] | None = None) -> Columns:
+        """Columns of some pages; ``names``: at least these; None: all."""
+
+    def directories(self) -> Array:
+        """Directories of all pages, dtype `GROUP`."""
+
+    def group_visits(self, cycle: int) -> Array:
+        """Visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
+
+    @property
+    def hints(self) -> SiteTrust:
+        """Claims of sites, and how far these can be trusted."""
+
+    def requests(self, pages: Array) -> list[StoredRequest]:
+        """Stored requests of some pages."""
+
+    def clusters(self) -> StoredGroups | None:
+        """Clusters of pages and links between pages; None: nobody made any."""
+
+    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Visits of finished cycles."""
+
+
+class Clusters:
+    """Clusters, links and popularity in the open cycle, read from the store once, when asked for."""
+
+    def __init__(self, known: KnownPages, cycle: int) -> None:
+        self._known, self._cycle = known, cycle
+
+    @cached_property
+    def _stored(self) -> StoredGroups | None:
+        return self._known.clusters()
+
+    @cached_property
+    def number(self) -> npt.NDArray[np.intp]:
+        """Cluster of each page, ``[P]``; `NOWHERE` of pages that became known since clusters were made."""
+        number = np.full(self._known.merged_pages, NOWHERE)
+        if self._stored is not None:
+            known = self._stored.groups.cluster[: len(number)]
+            number[: len(known)] = known
+        return number
+
+    @property
+    def clusters(self) -> int:
+        """How many there are."""
+        return 0 if self._stored is None else len(self._stored.groups.order)
+
+    def grouping(self, name: Name) -> Grouping:
+        """The pages by cluster, or each on its own among links."""
+        pages = len(self.number)
+        if name == "cluster":
+            order = np.empty((0, 0), np.int32) if self._stored is None else self._stored.groups.order
+            return Grouping(self.number, self.clusters, ClusterRanks(order))
+        nothing = np.empty(0, np.intp)
+        links = Links(nothing, nothing, pages)
+        if self._stored is not None:
+            links = self._stored.groups.links
+            links = Links(links.source, links.target, pages)
+        return Grouping(np.arange(pages), pages, links)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """From 0 to 10, ``[P]``; 0 of pages that nothing is known of."""
+        popularity = np.zeros(self._known.merged_pages, np.uint8)
+        if self._stored is not None:
+            known = self._stored.popularity[: len(popularity)]
+            popularity[: len(known)] = known
+        return popularity
+
+    def seen_by(self, visits: CycleVisits) -> Clustered:
+        """Visits to clusters for a round that has seen these visits of the cycle."""
+        return Clustered(self.clusters, self._finished, self._counted(visits.pages, visits.outcomes))
+
+    @cached_property
+    def _finished(self) -> list[Array]:
+        """Visits to clusters in the finished cycles that count, newest first."""
+        first = max(1, self._cycle - WINDOW_CYCLES)
+        parts: dict[int, list[Array]] = {cycle: [] for cycle in range(self._cycle - 1, first - 1, -1)}
+        for cycle, visits in self._known.visits(first, self._cycle - 1):
+            parts[cycle].append(visits[["page", "outcome"]])
+        none = np.empty(0, [("page", np.uint32), ("outcome", np.uint8)])
+        of_cycles = [np.concatenate([none, *visits]) for visits in parts.values()]
+        return [self._counted(visits["page"], visits["outcome"]) for visits in of_cycles]
+
+    def _counted(self, pages: Array, outcomes: Array) -> Array:
+        counts = among(outcomes, JUDGED) & (pages < len(self.number))
+        return count_changes(self.number[pages[counts]], outcomes[counts] == CHANGED)
+
+
+class Neighbourhood:
+    """What related pages tell the rounds of the open cycle, read from the store once, when it is needed."""
+
+    def __init__(self, known: KnownPages, cycle: int, columns: Collection[str]) -> None:
+        """Prepare for a cycle; ``columns``: all that policy and score function read."""
+        self._known = known
+        self._cycle = cycle
+        self.is_needed = not UNRELATED.issuperset(columns)
+        """Whether a column depends on other pages."""
+        looks_back = any(name.startswith("surprise") for name in columns)
+        self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
+        self._last: tuple[CycleVisits, Array] = NO_VISITS_YET, NO_VISITS
+        self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
+        beside = ("group", "last_cycle") if self.is_needed else ()
+        self.of_pages = {"key", *beside, *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
+        """Columns of the pages themselves that are read; None: any may be."""
+        self.clusters = Clusters(known, cycle)
+        self._groupings: dict[Name, Grouping] = {}
+
+    def seen_by(self, visits: CycleVisits = NO_VISITS_YET, spent: float = 0.0) -> Related:
+        """Columns of related pages for a round that has seen these visits of the cycle.
+
+        ``spent``: share of the cycle's budget that the rounds before have used.
+        """
+        recent = self._recent(visits)._replace(spent=spent)
+        known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
+        clustered = self.clusters.seen_by(visits) if self._is_clustered else None
+        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle))
+        return Related(known, recent, lambda: self._site_sums, clustered, claims)
+
+    def _recent(self, visits: CycleVisits) -> RecentVisits:
+        if not self.is_needed:
+            return RecentVisits(self._cycle, [])
+        if self._last[0] is not visits:
+            self._last = visits, self._counted(visits)
+        return RecentVisits(self._cycle, self._finished, self._last[1])
+
+    def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
+        """The columns of some pages, with their clusters where these are read."""
+        return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
+
+    def grouping(self, name: Name) -> Grouping:
+        """Groups of all pages of `blocks`; pages that the cycle discovers are in none."""
+        if name not in self._groupings:
+            self._groupings[name] = self._grouped(name)
+        return self._groupings[name]
+
+    def _grouped(self, name: Name) -> Grouping:
+        if name in ("cluster", "links"):
+            return self.clusters.grouping(name)
+        parts = (columns["group"] for _, columns in self._known.blocks({"group"}))
+        group = np.concatenate([*parts, np.empty(0, np.uint32)])
+        return self._tree(group) if name == "tree" else by_place(group, self._directories, name)
+
+    def _tree(self, group: Array) -> Grouping:
+        """Directories as a tree. The store has their keys alone: a URL in each says where it is."""
+        _, first, position = np.unique(group, return_index=True, return_inverse=True)
+        parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
+        requests = (stored for part in parts for stored in self._known.requests(part))
+        places = (place_of_url(stored["url"]) for stored in requests)
+        parents = ((place.site, place.directory) for place in places)
+        return groupings.tree_of_directories(position.astype(np.uint32), parents)
+
+    @cached_property
+    def _directories(self) -> Directories:
+        return directories(self._known.directories()["site"])
+
+    @cached_property
+    def _finished(self) -> list[Array]:
+        """Visits to directories in the finished cycles that count, newest first."""
+        last = self._cycle - 1
+        return [
+            self._known.group_visits(cycle) for cycle in range(last, max(0, last - self._kept_cycles), -1)
+        ]
+
+    @cached_property
+    def _site_sums(self) -> SiteSums:
+        number, sites = self._directories.site, self._directories.sites
+        sums = SiteSums(np.zeros(sites), np.zeros(sites))
+        for _, columns in self._known.blocks({"group", "E", "T"}):
+            site = number[columns["group"]]
+            np.add.at(sums.expected, site, columns["E"])
+            np.add.at(sums.cycles, site, columns["T"].astype(np.float64))
+        return sums
+
+    @cached_property
+    def _site_claims(self) -> tuple[Array, Array]:
+        """Counts of the claims of sites in finished cycles, and how many pages have any."""
+        keys, number = np.unique(self._known.directories()["site"], return_inverse=True)
+        rows = self._known.hints.trust()
+        counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
+        counts[np.searchsorted(keys, rows["site"])] = rows["counts"]
+        parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
+        return counts, pages_with_claims(parts, len(keys), self._cycle)
+
+    def _counted(self, visits: CycleVisits) -> Array:
+        """Visits of this cycle to directories, counted as its fold will count them."""
+        judged = among(visits.outcomes, JUDGED) & (visits.pages < self._known.merged_pages)
+        pages, outcomes = visits.pages[judged], visits.outcomes[judged]
+        if not len(pages):
+            return NO_VISITS
+        order = np.argsort(pages)
+        state = self._known.columns_of(pages[order], ("group", *terminals.PREDICTED))
+        predicted = terminals.change_probability(state, self._cycle)
+        return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
+
+
+def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
+    """Log line for a crawl that asks for clusters which its store has not; None: nothing is missing."""
+    if not settings.asks_for_clusters or known.clusters() is not None:
+        return None
+    return (
+        "The store has no clusters of its pages and no links between them, which the policy or the score "
+        "function asks for: pages are sampled, and none is followed. Once they have been fetched, "
+        "`scrapy gp4c cluster SPIDER` makes clusters of the descriptions of copies that are kept from now on"
+    )
