@@ -1,14 +1,13 @@
-"""How often to visit pages whose change rates are known: three objectives, each solved under a budget.
+"""Baselines: policies of other crawlers and papers, which remember the outcomes of their visits.
 
-Visits cost the same, so at the optimum every page that is visited at all, and not in every cycle already,
-gains as much by a little more frequent visits as every other (the Lagrange condition). `allocate` finds that
-common gain, the price, at which the visits add up to the budget. No page is visited more than once a cycle.
+Each plans visits per cycle, or an interval, for every page. The replay's budget goes to the most overdue
+pages: those with the most visits due, visits per cycle x cycles since the last visit. So all of them spend
+exactly the budget, whatever their own bookkeeping would have spent.
 
-Policies of other crawlers and papers, for replays: they remember what their visits found.
-
-Each plans visits per cycle, or an interval, for every page, and the replay's budget goes to the pages that
-are most overdue by it: those with the most visits due, visits per cycle x cycles since the last visit. So all
-of them spend exactly the budget, whatever their own bookkeeping would have spent.
+Three plan the optimum of an objective for known change rates. Visits cost the same. So at the optimum every
+page that is visited at all, and not in every cycle already, gains as much by a little more frequent visits as
+every other (the Lagrange condition). `allocate` finds that common gain, the price, at which the visits add up
+to the budget. No page is visited more than once a cycle.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Objective(NamedTuple):
-    """What visits are to bring; both functions take and return float64 ``[P]``."""
+    """Objective of visits; both functions take and return float64 ``[P]``."""
 
     gain: Callable[[Floats, Floats], Floats]
-    """``gain(change_rates, visits)``: what a little more of ``visits`` per cycle, above 0, would bring."""
+    """``gain(change_rates, visits)``: marginal gain of ``visits`` per cycle, above 0."""
     visits: Callable[[Floats, float], Floats]
-    """``visits(change_rates, price)``: visits per cycle where the gain is the price; 0 where it never is."""
+    """``visits(change_rates, price)``: visits per cycle with that marginal gain; 0: there are none."""
 
 
 def _poisson_freshness_gain(change_rates: Floats, visits: Floats) -> Floats:
@@ -76,22 +75,22 @@ POISSON_FRESHNESS: Final = Objective(_poisson_freshness_gain, _poisson_freshness
 """Share of current copies, visits coming at random: visits / (visits + rate) (Azar et al. 2018, "Tractable
 near-optimal policies for crawling", PNAS 115)."""
 HARMONIC: Final = Objective(_harmonic_gain, _harmonic_visits)
-"""Harmonic staleness, visits coming at random: ln((visits + rate) / visits) is to be small (Kolobov, Peres,
-Lu & Horvitz, NeurIPS 2019, LambdaCrawl where no change is observed but by visits)."""
+"""Harmonic staleness ln((visits + rate) / visits), visits coming at random (Kolobov et al. 2019, NeurIPS;
+LambdaCrawl where only visits observe changes)."""
 REGULAR_FRESHNESS: Final = Objective(_regular_freshness_gain, _regular_freshness_visits)
 """Share of current copies, visits at regular intervals: visits / rate * (1 - exp(-rate / visits))
 (Cho & Garcia-Molina 2003, "Effective page refresh policies for web crawlers", ACM TODS 28)."""
 
 
 STEP: Final = 1e-11
-"""Of the price's logarithm: what the search for it leaves open, and more."""
+"""Upper bound of the error that the search leaves in the price's logarithm."""
 
 
 def allocate(objective: Objective, change_rates: Floats, budget: float) -> Floats:
     """Visits per cycle of every page, from 0 to 1, that add up to ``budget``: float64 ``[P]``.
 
-    ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle. All pages are visited
-    in every cycle where the budget is P or more.
+    ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle. From P on, all pages
+    are visited in every cycle.
     """
     if budget >= len(change_rates):
         return np.ones(len(change_rates))
@@ -121,25 +120,23 @@ Bools = npt.NDArray[np.bool_]
 
 
 class ObservingPolicy(Policy, Protocol):
-    """A policy that is told what every cycle found."""
+    """Policy that observes the visits of every cycle."""
 
     def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
-        """Take a cycle's visits, all judged: page numbers, and whether each had changed, ``[visits]``."""
+        """Observe a cycle's visits: page numbers, and whether each had changed, ``[visits]``."""
 
 
 class _Overdue:
-    """Visits the pages that are most overdue."""
+    """Policy that visits the most overdue pages."""
 
     rounds = 1
 
     def __init__(self, name: str, pages: int, columns: Sequence[str] = ("last_cycle",)) -> None:
-        """Know nothing yet of ``pages`` pages; ``columns``: of their state, those to keep."""
         self.name = name
         everything = terminals.new_state(pages)
         self.state = {column: everything[column] for column in columns}
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Rank by visits due since the last one."""
         due = self.visits_per_cycle() * (round.cycle - self.state["last_cycle"])
 
         def overdue(block: Block) -> Floats:
@@ -148,7 +145,6 @@ class _Overdue:
         return best_candidates(overdue, round.remaining, evidence)
 
     def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
-        """Add the visits to the state of their pages."""
         seen = {name: values[pages] for name, values in self.state.items()}
         terminals.observe(seen, found, cycle)
         for name, values in seen.items():
@@ -160,31 +156,30 @@ class _Overdue:
 
 
 class Allocated(_Overdue):
-    """Visits pages as often as an objective allots to the change rates known so far."""
+    """Policy that visits pages as often as an objective allocates to their observed change rates."""
 
     def __init__(self, name: str, objective: Objective, pages: int, k: int) -> None:
-        """Know nothing yet of ``pages`` pages, k of which are visited per cycle."""
         super().__init__(name, pages, ("E", "T", "last_cycle"))
         self._objective, self._k = objective, k
 
     def visits_per_cycle(self) -> Floats:
-        """The optimum of the objective for the change rates that the terminal ``rate`` gives."""
+        """Optimum of the objective for the change rates of the terminal ``rate``."""
         return allocate(self._objective, rates.rate(self.state["E"], self.state["T"]), self._k)
 
 
 class IntervalSteps(NamedTuple):
-    """How an interval follows what a visit found, and within what bounds."""
+    """Steps of an adaptive interval, and its bounds."""
 
     unchanged: float
-    """Factor after a visit that found no change."""
+    """Factor after a visit without a change."""
     changed: float
-    """Factor after a visit that found one."""
+    """Factor after a visit with a change."""
     shortest: float
-    """Bound, in parts of the interval that all pages begin with; at least one cycle."""
+    """Lower bound as a share of the first interval; at least one cycle."""
     longest: float
-    """The other bound, likewise."""
+    """Upper bound as a multiple of the first interval."""
     slowing: bool = False
-    """Whether it is the distance from the shortest interval that ``changed`` shrinks."""
+    """Whether ``changed`` shrinks the distance to the shortest interval."""
 
 
 NUTCH: Final = IntervalSteps(1.4, 0.8, 60 / (30 * 86_400), 365 / 30)
@@ -198,14 +193,13 @@ FIXED: Final = IntervalSteps(1.0, 1.0, 1.0, 1.0)
 
 
 class Adaptive(_Overdue):
-    """Lengthens a page's interval by every visit without a change, and shortens it by every one with one.
+    """Policy that lengthens a page's interval without a change, and shortens it with one.
 
-    All pages begin with the interval at which the budget would visit them all in turn, P / k cycles; this
+    All pages begin with the interval at which the budget would visit them all in turn, P / k cycles. It
     stands for the crawler's own first interval, and its bounds are scaled with it.
     """
 
     def __init__(self, name: str, steps: IntervalSteps, pages: int, k: int) -> None:
-        """Begin with equal intervals for ``pages`` pages, k of which are visited per cycle."""
         super().__init__(name, pages)
         first = max(1.0, pages / k)
         self._steps = steps
@@ -214,7 +208,6 @@ class Adaptive(_Overdue):
         """Cycles between two visits: ``[P]``."""
 
     def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
-        """Note the visits, and move the intervals of their pages."""
         super().observe(cycle, pages, found)
         before = self.intervals[pages]
         floor = self._shortest if self._steps.slowing else 0.0
@@ -223,17 +216,15 @@ class Adaptive(_Overdue):
         self.intervals[pages] = np.clip(after, self._shortest, self._longest)
 
     def visits_per_cycle(self) -> Floats:
-        """One per interval."""
         return np.asarray(1.0 / self.intervals)
 
 
 class Baseline(NamedTuple):
-    """A policy of others, ready to be made."""
+    """Baseline by name."""
 
     text: str
-    """What it is called."""
     make: Callable[[PreparedHistory], ObservingPolicy]
-    """For a replay of this history."""
+    """Policy for the replay of a prepared history."""
     source: str
     meaning: str
 
@@ -280,4 +271,4 @@ BASELINES: Final[dict[str, Baseline]] = {
         _adaptive("fixed", FIXED, "common practice", "the same interval for every page"),
     )
 }
-"""Name -> policy of others, which a replay knows besides score functions."""
+"""Name -> baseline, which replays know besides score functions."""

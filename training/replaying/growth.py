@@ -1,12 +1,8 @@
-"""How a replayed crawl of a web that grows spends its visits.
+"""Replay of growth: an unknown page is visited only after a page that leads to it.
 
-What sites claimed of pages, in a replay: told cycle by cycle as the crawl was, and trusted as far as it
-held.
-
-Replay of growth: unknown pages are not visited until a page that leads to them is.
-
-The rule is that of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by
-the policy; warm-up and first visits outside it. What a visit brings is fetched in the same cycle.
+The rule is that of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by the
+policy; warm-up and first visits outside it. New pages of a visit are fetched in the same cycle. Claims of
+sites arrive cycle by cycle as in the crawl, and count as far as the site was right before.
 """
 
 from __future__ import annotations
@@ -55,29 +51,29 @@ from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
 
 HUBS: Final = "brought * t"
-"""What a crawl ranks hubs by unless it is told otherwise."""
+"""Default score function of hubs."""
 
 
 @dataclass(frozen=True)
 class GrowthCrawl:
-    """How the replayed crawl spends its visits."""
+    """Parameters of a replayed crawl of a growing web."""
 
     budget: float
-    """A share of the known pages (float) or a count (int)."""
+    """Share of the known pages (float) or a count (int)."""
     score_function: ScoreFunction
     policy: PolicyChoice
     hub_function: ScoreFunction
     discovery: float = 0.1
     """Share of the budget for hubs."""
     warmup: int = 2
-    """Judged visits that every page gets outside the budget."""
+    """Judged visits of every page outside the budget."""
     seed: int = 0
 
 
 def growth_crawl(
     score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
 ) -> GrowthCrawl:
-    """A crawl by texts; ``policy`` None: the one that the score function's name brings along, else ``top_k``.
+    """Crawl by texts; ``policy`` None: that of the score function's name, else ``top_k``.
 
     ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
     """
@@ -97,21 +93,20 @@ Array = npt.NDArray[Any]
 
 
 class ReplayedClaims:
-    """The claims of a history, and what visits have told of them so far."""
+    """Claims of a history, and the trust in each site so far."""
 
     def __init__(self, claims: Array, directories: Directories) -> None:
         """``claims``: dtype `training.histories.growth.DATED_CLAIM`."""
         self._claims = claims
         self._site = directories.site
         self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
-        """How often each site was right: see `hints.lifts`."""
+        """Counts of right and wrong claims by site: see `hints.lifts`."""
 
     def begin(self, state: Columns, known: Array) -> None:
-        """Do to the columns what was claimed before cycle 1, of the pages that are known."""
+        """Apply the claims before cycle 1 to the columns of known pages."""
         apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
 
     def _of_cycles(self, chosen: Array, known: Array) -> Array:
-        """Claims about known pages, dtype `CLAIM`."""
         own = self._claims[chosen & known[self._claims["page"]]]
         claimed = np.zeros(len(own), CLAIM)
         for name in ("page", "kind", "value"):
@@ -121,10 +116,10 @@ class ReplayedClaims:
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
     ) -> ClaimVisits:
-        """Do to the columns what comes before the visits of a cycle.
+        """Update the columns before the visits of a cycle.
 
         ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
-        changed; ``known``: of all pages; ``new``: those that the cycle has found.
+        changed; ``known``: of all pages; ``new``: pages discovered in this cycle.
         """
         claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
@@ -137,7 +132,7 @@ class ReplayedClaims:
         return visited
 
     def site_claims(self, state: Columns, cycle: int) -> SiteClaims:
-        """What claims are worth in a cycle, by what the cycles before it have told."""
+        """Claims of a cycle with their sites' trust by earlier cycles."""
         pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
         return SiteClaims(self.trust, pages, cycle)
 
@@ -146,11 +141,11 @@ class ClaimVisits:
     """Visits of a cycle, and its claims."""
 
     def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
-        """Take what `before_visits` takes."""
+        """Parameters as for `before_visits`."""
         self.rows, self.outcome, self._claimed = rows, outcome, claimed
 
     def after(self, state: Columns, cycle: int) -> None:
-        """Do to the columns what comes after the visits, which have dated ``last_cycle``."""
+        """Update the columns after the visits, which have dated ``last_cycle``."""
         after_visits(state, self.rows, self.outcome, self._claimed, cycle, np.zeros(len(self.rows)))
 
 
@@ -159,24 +154,24 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class GrowthResult:
-    """What a replay of growth found; arrays have one entry per cycle after the warm-up but for `delay`."""
+    """Result of a replay of growth; one entry per cycle after the warm-up, but for `delay`."""
 
     delay: npt.NDArray[np.int64]
-    """``[new pages]``: cycles between birth and first visit; of a page never found, those until the end."""
+    """``[new pages]``: cycles from birth to first visit, or to the end without one."""
     missed: int
-    """New pages that were never found."""
+    """New pages without a visit."""
     visited: npt.NDArray[np.int64]
     """Visits to hubs and ranked pages."""
     changed: npt.NDArray[np.int64]
-    """Those of them that found a change."""
+    """Visits to hubs and ranked pages that found a change."""
     changed_weight: npt.NDArray[np.float64]
-    """Summed weight of the pages of these."""
+    """Summed weight of the pages with a change."""
     hubs: npt.NDArray[np.int64]
-    """Visits that were for discovery."""
+    """Visits for discovery."""
     coverage: npt.NDArray[np.float64]
-    """Share of the existing pages that are known, after the cycle."""
+    """Share of the existing pages that are known after the cycle."""
     current: npt.NDArray[np.float64]
-    """Weighted share of the existing pages whose current copy is held; unknown ones count as missing."""
+    """Weighted share of the existing pages with a current copy; unknown pages have none."""
 
     @property
     def change_rate(self) -> float:
@@ -190,7 +185,7 @@ class GrowthResult:
 
 
 def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
-    """Replay a crawl of a web that grows.
+    """Replay a crawl of a growing web.
 
     Raises PolicyError for a policy that breaks its contract, ScoreError for a score that cannot be computed.
     """
@@ -216,10 +211,10 @@ _KEPT: Final = ("group", "found_by", *hints.COLUMNS, *weights.COLUMNS)
 
 
 class GrowthReplay:
-    """The pages, what the crawl knows of them, and what it cannot see."""
+    """Growing web and its crawl: pages, known columns, and hidden changes."""
 
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
-        """Begin before the first cycle: what was there from the start is known, and has copies."""
+        """Start before the first cycle: the first pages are known, and have copies."""
         self._grown, self._crawl = grown, crawl
         own = grown.history
         pages = own.pages
@@ -240,7 +235,7 @@ class GrowthReplay:
         self.claimed.begin(self.state, self.known)
 
     def open(self, cycle: int) -> None:
-        """Turn to a cycle in which nothing was visited yet."""
+        """Start a cycle without visits."""
         self._number = cycle
         self._salt = draw_salt(self._crawl.seed, cycle)
         self._visited: list[Array] = []
@@ -275,7 +270,7 @@ class GrowthReplay:
         return len(chosen), changed, weight, hubs, self.known.sum() / max(1, exists.sum()), current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
-        """Let a policy choose from the open pages, all its rounds; returns its visits."""
+        """Let a policy choose from the open pages in all its rounds; returns its visits."""
         planner: Policy = policy.make(PolicySettings(function, self._crawl.seed))
         start, self._budget = len(self._seen()), budget
         for number in rounds_of(planner) if budget > 0 and self._open.any() else ():
@@ -295,7 +290,7 @@ class GrowthReplay:
         return np.concatenate([np.empty(0, np.int64), *self._visited])
 
     def candidates(self) -> Iterator[Block]:
-        """Yield the pages that may be chosen now: the evidence of a round."""
+        """Pages that may be chosen now."""
         yield self._block(np.flatnonzero(self._open))
 
     def _block(self, rows: npt.NDArray[np.intp]) -> Block:
@@ -313,7 +308,7 @@ class GrowthReplay:
         )
 
     def visits(self) -> CycleVisits:
-        """Return what the cycle has visited so far."""
+        """Visits of the cycle so far."""
         pages = self._told
         kinds = np.concatenate([*self._kinds, np.full(len(self._beside), WARMUP, np.uint8)])
         return CycleVisits(
@@ -323,25 +318,25 @@ class GrowthReplay:
         )
 
     def planned(self) -> Planned:
-        """Return what the policy's rounds before have chosen."""
+        """Selections of the policy's rounds so far."""
         kinds = np.concatenate([np.empty(0, np.uint8), *self._kinds])
         return Planned(self._seen()[self._begin :].astype(np.uint32), kinds[self._begin :])
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Tell which of some pages may be chosen now."""
+        """Whether each of some pages may be chosen now."""
         known = np.minimum(pages, len(self._open) - 1)
         return np.asarray(self._open[known] & (pages == known))
 
     def rows(self, pages: Pages) -> Block:
-        """Return the columns of some pages."""
+        """Columns of some pages."""
         return self._block(pages.astype(np.intp))
 
     def grouping(self, name: Name) -> Grouping:
-        """Return how all pages fall into groups."""
+        """Groups of all pages by name."""
         return self._grown.history.neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return how popular each page is."""
+        """Popularity of each page."""
         return self._grown.history.neighbours.popularity()
 
     def _site_sums(self) -> SiteSums:
@@ -358,7 +353,7 @@ class GrowthReplay:
         return count_visits(self.state["group"][pages], self._outdated[pages], predicted)
 
     def _discover(self, visited: Array, exists: Bools) -> npt.NDArray[np.int64]:
-        """Fetch what visits lead to, and what that leads to; returns how many pages each page has brought."""
+        """Fetch the new pages that visits lead to, recursively; returns new pages per page."""
         finder = self._grown.finder
         shown = np.zeros(len(finder) + 1, np.bool_)
         shown[visited] = shown[NO_FINDER] = True
@@ -371,7 +366,7 @@ class GrowthReplay:
         return brought
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
-        """Do to the columns what the visits did, and claims, as a crawl's fold does it."""
+        """Apply visits and claims to the columns, as a crawl's fold does."""
         judged = visited[known_before[visited]]
         new = np.flatnonzero(self.known & ~known_before)
         visits = self.claimed.before(

@@ -1,15 +1,12 @@
-"""Staleness- and embarrassment-based refreshing: how often to refresh each page, and in which cycles.
+"""Baselines that know all updates beforehand: SBR and EBR, as Pandey & Olston 2005 replay them.
 
-SBR (Cho & Garcia-Molina 2000) and EBR (Wolf et al. 2002) as Pandey & Olston 2005, section 6.1, compare them:
-pages change as Poisson processes; x_p refreshes of page p in T cycles leave its copy current for the share
-x / (lambda T) (1 - exp(-lambda T / x)) of the time. `allocate_visits` makes the weighted sum of these most,
-exactly; `timetable` turns the numbers into cycles (the transportation problem of Wolf et al., section 4).
-
-SBR and EBR as policies of a replay: they know all updates beforehand, as Pandey & Olston 2005 let them.
-
-Section 6.1.1, staleness-based: pages are current as often as can be, an update counting if it differs by at
-least tau. Section 6.1.2, embarrassment-based: a page weighs by its clicks and by how many of its updates
-differ so much. Both plan all refreshes at once (`refreshing`); what they leave over goes by age.
+SBR (Cho & Garcia-Molina 2000; section 6.1.1) keeps as many copies current as possible, an update counting if
+it differs by at least tau. EBR (Wolf et al. 2002; section 6.1.2) weighs a page by its clicks and by the share
+of its updates that differ so much. Pages change as Poisson processes: x_p refreshes of page p in T cycles
+keep its copy current for the share x / (lambda T) (1 - exp(-lambda T / x)) of the time. `allocate_visits`
+maximizes the weighted sum of these shares, exactly; `timetable` turns the numbers into cycles (the
+transportation problem of Wolf et al., section 4). The rest of the budget goes to the pages visited longest
+ago.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
-    """Poisson rates of pages with so many updates in ``cycles`` cycles, each looked at: ``[P]``.
+    """Poisson rates of pages with so many updates in ``cycles`` observed cycles: ``[P]``.
 
     lambda = -ln((T - X + 0.5) / (T + 0.5)), without bias where changes are many or none (Cho & Garcia-Molina
     2003, "Estimating frequency of change", section 4.2).
@@ -52,10 +49,11 @@ def current_share(visits: Floats, changes: Floats) -> Floats:
 
 
 def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) -> Ints:
-    """Visits of every page, ``budget`` a cycle in all, that make the weighted current share most.
+    """Visits of every page that maximize the weighted current share, ``budget`` a cycle in all: int64
+    ``[P]``.
 
-    Exact by greedy choice: each further visit of a page gains less. No page has more than one a cycle; what
-    gains nothing is left over. ``rates``, ``weights``: ``[P]``; the result ``[P]``.
+    Exact by greedy choice: each further visit of a page gains less. No page has more than one a cycle, and
+    visits without gain are not made. ``rates``, ``weights``: ``[P]``.
     """
     visits = np.zeros(len(rates), np.int64)
     some = np.flatnonzero((rates > 0.0) & (weights > 0.0))
@@ -73,12 +71,12 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
 
 
 def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
-    """Pages to visit in every cycle, at most ``budget`` of them, as near as can be to even intervals.
+    """Pages to visit in every cycle, at most ``budget`` of them, close to even intervals.
 
     The j-th visit of page p is wanted at (j - u_p) T / x_p with the drawn phase u_p in [0, 1): in cycle
-    ceil(that). The least total shift that keeps the budget is found by a linear program of the visits made up
-    to each cycle; visits keep the order of their wanted cycles. A page that came to stand twice in a cycle
-    changes places with another one in the nearest cycle that has neither.
+    ceil(that). A linear program finds the least total shift that keeps the budget; visits keep the order of
+    their wanted cycles. A page that would stand twice in a cycle changes places with another one in the
+    nearest cycle that has neither.
     """
     page = np.repeat(np.arange(len(visits)), visits)
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
@@ -90,7 +88,7 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
 
 
 def _visits_made(wanted: Ints, budget: int) -> Ints:
-    """Visits made up to the end of every cycle: the total shift is the sum of |made - wanted so far|."""
+    """Visits up to the end of every cycle with the least sum of |made - wanted so far|."""
     cycles, total = len(wanted), int(wanted.sum())
     if (wanted <= budget).all():
         return np.asarray(np.cumsum(wanted))
@@ -116,7 +114,7 @@ def _visits_made(wanted: Ints, budget: int) -> Ints:
 
 
 def _told_apart(rows: list[Ints]) -> list[Ints]:
-    """No page twice in a cycle, as many visits in each as before."""
+    """Timetable without a page twice in a cycle, as many visits in each as before."""
     sets = [set(row.tolist()) for row in rows]
     for cycle, row in enumerate(rows):
         seen: set[int] = set()
@@ -129,7 +127,7 @@ def _told_apart(rows: list[Ints]) -> list[Ints]:
 
 
 def _swapped(rows: list[Ints], sets: list[set[int]], cycle: int, page: int) -> int:
-    """Put a page into the nearest cycle that lacks it, for one of its pages that is not here."""
+    """Move a page to the nearest cycle that lacks it, in exchange for a page that this cycle lacks."""
     for other in sorted(range(len(rows)), key=lambda other: (abs(other - cycle), other)):
         free = sets[other] - sets[cycle]
         if page not in sets[other] and free:
@@ -151,22 +149,22 @@ MEANINGS: Final = {
     "sbr": "as often as keeps most copies current, by updates that differ by tau; knows all updates",
     "ebr": "the same where users look, by the clicks of a search; knows all updates",
 }
-"""Name -> what a policy puts first."""
+"""Name -> objective in a sentence."""
 _PARAMETERS: Final = {"tau": share(0.0)}
 _ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
 
 
 class UpdateHistory(NamedTuple):
-    """What is known of P pages."""
+    """All updates of P pages."""
 
     page: Ints
     """``[updates]``: page of each update, ascending."""
     difference: Floats
-    """``[updates]``: share of the shingles in which it differs."""
+    """``[updates]``: share of the shingles that differ."""
     clicks: Floats
-    """``[P]``: how often users look at each page."""
+    """``[P]``: clicks on each page."""
     cycles: int
-    """In which these are all updates."""
+    """Cycles of these updates."""
 
 
 def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
@@ -189,12 +187,12 @@ def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int,
 
 
 def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
-    """The pages to refresh in each cycle, ``visits`` times each; the phases are drawn once."""
+    """Timetable of ``visits``, with phases drawn from the seed."""
     return timetable(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
 
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
-    """Planned pages, and those visited longest ago up to the budget; ``last``: last visits, ``[P]``."""
+    """Planned pages, filled up to the budget with those visited longest ago; ``last``: ``[P]``."""
     left = budget - len(planned)
     if left <= 0:
         return planned[:budget]
@@ -204,23 +202,21 @@ def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
 
 
 class Timetable:
-    """Visits the pages of a timetable; the rest of the budget goes by age."""
+    """Policy that follows a timetable; the rest of the budget goes by age."""
 
     rounds = 1
 
     def __init__(self, name: str, rows: list[Ints], first: int, pages: int) -> None:
-        """Take the pages of every cycle from `first` on."""
+        """``rows``: pages of every cycle from `first` on."""
         self.name = name
         self._rows, self._first = rows, first
         self._last = np.zeros(pages, np.int64)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """The cycle's row."""
         chosen = with_oldest(self._rows[round.cycle - self._first], self._last, round.remaining)
         return Selection(chosen.astype(np.uint32), np.full(len(chosen), np.nan), None)
 
     def observe(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
-        """Note the visits."""
         self._last[pages] = cycle
 
 
@@ -242,7 +238,7 @@ def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) ->
 
 
 def is_oracle_baseline(given: str) -> bool:
-    """Tell whether a policy's text is one of these, which no crawl has."""
+    """Whether a policy's text names an oracle baseline, which no crawl has."""
     return given.partition("(")[0].strip() in MEANINGS
 
 

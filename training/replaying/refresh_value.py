@@ -1,9 +1,8 @@
-"""Which pages the texts of others link to: a stand-in for the importance that a search engine knows.
+"""Refresh values: delta-Q_A of every refresh of a replay, for all pairs of versions of all pages.
 
-delta-Q_A of every refresh that a replay may make: all pairs of versions of all pages, computed once.
-
-F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`); then what a refresh is worth
-depends on nothing but the page's old and new text.
+F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`). The value of a refresh then
+depends on the page's old and new text alone. The importance of pages, which a search engine knows, is read
+from a file or stood in for by the links between pages.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _INDEXES: Final = ("index", "_index", "readme")
 
 
 def link_importance(contents: ContentHistory) -> npt.NDArray[np.float64]:
-    """1 + pages of the same site that link to each page in cycle 0: ``[P]``."""
+    """Importance by links: 1 + pages of the same site that link to each page in cycle 0, ``[P]``."""
     history = contents.history
     assert history.page_names is not None
     sites, names = history.site.tolist(), list(history.page_names)
@@ -65,7 +64,7 @@ def _links(text: str) -> Iterator[str]:
 
 
 def _places(page: str, path: str) -> tuple[str, ...]:
-    """Where a link of a page may lead: beside it, below it as its own directory, or from the root."""
+    """Possible targets of a link: beside the page, below it as a directory, or from the root."""
     if path.startswith("/"):
         return (_place(path.lstrip("/")), _place(posixpath.join("docs", path.lstrip("/"))))
     folder = posixpath.dirname(page)
@@ -76,7 +75,7 @@ def _places(page: str, path: str) -> tuple[str, ...]:
 
 
 def _place(name: str) -> str:
-    """A page's name as links have it: no ending, no index file, no slash at the end."""
+    """Page name as links have it: no ending, no index file, no slash at the end."""
     name = name.rstrip("/").lower()
     ending = next((ending for ending in _ENDINGS if name.endswith(ending)), "")
     name = name.removesuffix(ending)
@@ -89,20 +88,20 @@ Ints = npt.NDArray[np.int64]
 
 
 class QualityMeasure(NamedTuple):
-    """How quality is measured, but for the texts."""
+    """Parameters of quality, without the texts."""
 
     workload: Workload
     scoring: str = "tfidf"
     """A name of `scrapy_gp4c.search.measuring.SCORINGS`."""
     importance: Floats | None = None
-    """Of every page, above 0, for ``inlinks``: ``[P]``."""
+    """Importance of every page, above 0, for ``inlinks``: ``[P]``."""
     pieces: int = PIECES
     cycle: int = 0
-    """When F_q, idf and mean length are taken."""
+    """Cycle of F_q, idf and mean length."""
 
 
 def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
-    """What the estimator knows at a refit; ``corpus``: of the workload's terms."""
+    """Estimator after a refit; ``corpus``: of the workload's terms."""
     live = corpus.contents.version[how.cycle]
     live = live[corpus.exists[live]]
     held = np.zeros(len(corpus.length), np.bool_)
@@ -127,7 +126,7 @@ def _postings(
 
 
 def refresh_values(corpus: Corpus, how: QualityMeasure, found: VersionSearch) -> Impact:
-    """All pairs of versions, and the exact quality by ``found``; ``corpus``: of the workload's terms."""
+    """Values of all pairs of versions, with the exact quality; ``corpus``: of the workload's terms."""
     contents = corpus.contents
     estimator = estimator_of(corpus, how)
     versions = np.diff(contents.first_version)
@@ -182,11 +181,11 @@ def _gains(
 def refitted_values(
     corpus: Corpus, how: QualityMeasure, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
 ) -> Floats:
-    """delta-Q_A of updates refreshed at once, F_q, idf and mean length learnt anew every so many cycles.
+    """delta-Q_A of updates refreshed at once, with a refit every ``refit_cycles``: ``[U]``.
 
     ``page``, ``cycle``, ``version`` (from the page's first) of each update: ``[U]``. An update of cycle c is
-    measured by what was learnt at the end of the last cycle before c that is a multiple of ``refit_cycles``,
-    as a crawl measures it (`GP4C_REFIT_CYCLES`); in ppm of the ideal of that cycle.
+    measured by the refit at the end of the last cycle before c that is a multiple of ``refit_cycles``, as in
+    a crawl; in ppm of the ideal of that cycle.
     """
     found = np.zeros(len(page))
     learnt = (cycle - 1) // refit_cycles * refit_cycles
@@ -205,7 +204,7 @@ def with_refresh_values(
     importance: Path | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ChangeHistory:
-    """The history of some contents, with what refreshes are worth; ``advance``: see `corpus.count`.
+    """History of some contents, with refresh values; ``advance``: see `count`.
 
     ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `link_importance`.
     """
@@ -218,9 +217,9 @@ def with_refresh_values(
 
 
 def read_importance(path: Path, history: ChangeHistory) -> Floats:
-    """Read ``site<TAB>page<TAB>number`` a line, a number above 0 for every page: ``[P]``.
+    """Importance of every page from a file, ``site<TAB>page<TAB>number`` a line: ``[P]``.
 
-    Raises HistoryError for a broken line or a page without a number.
+    Raises HistoryError for a broken line or a page without a number above 0.
     """
     given: dict[tuple[str, str], float] = {}
     try:

@@ -1,9 +1,8 @@
-"""All versions of all pages as counts of terms: what search, estimator and workloads are computed from.
+"""Search over the versions of all pages: exact quality of any copies, cycle by cycle.
 
-The answers to a workload over the versions of all pages: exact quality of any copies, week by week.
-
-`scrapy_gp4c.search.measuring` has the definitions (Pandey & Olston 2005, section 3). Here every version that
-an answer may have is scored and sorted once; which of them is a copy, and which is live, makes the answer.
+`scrapy_gp4c.search.measuring` has the definitions (Pandey & Olston 2005, section 3). A `Corpus` counts the
+terms of every version. `VersionSearch` scores and sorts once every version that an answer may have; the
+copies and the live versions of a cycle select the answer.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Occurrences of terms in V versions, by version: E of them."""
+    """Occurrences of terms in V versions, sorted by version: E of them."""
 
     contents: ContentHistory
     number: dict[str, int]
     """Term -> its number; all terms of all versions."""
     start: Ints
-    """``[V + 1]``: where each version's occurrences begin."""
+    """``[V + 1]``: first occurrence of each version."""
     term: npt.NDArray[np.int32]
     """``[E]``"""
     tf: npt.NDArray[np.int32]
@@ -47,7 +46,7 @@ class Corpus:
 
     @cached_property
     def version(self) -> npt.NDArray[np.int32]:
-        """``[E]``: the version of each occurrence."""
+        """``[E]``: version of each occurrence."""
         return np.repeat(np.arange(len(self.length), dtype=np.int32), np.diff(self.start))
 
     @cached_property
@@ -56,7 +55,7 @@ class Corpus:
         return np.array([text is not None for text in self.contents.texts])
 
     def of(self, workload: Workload) -> Corpus:
-        """The occurrences of a workload's terms, which have the numbers that they have there."""
+        """Occurrences of a workload's terms, with the workload's numbers."""
         mapped = np.full(len(self.number) + 1, -1, np.int32)
         mapped[[self.number.get(term, -1) for term in workload.terms]] = np.arange(len(workload.terms))
         term = mapped[self.term]
@@ -75,7 +74,7 @@ class Corpus:
 
 
 def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None) -> Corpus:
-    """Cut every version into tokens and count them; ``advance`` is called after each."""
+    """Count the terms of every version; ``advance`` is called after each."""
     number: dict[str, int] = {}
     terms: list[npt.NDArray[np.int32]] = []
     tfs: list[npt.NDArray[np.int32]] = []
@@ -102,7 +101,7 @@ def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None
 
 
 def _resemblance(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> float:
-    """Shared part of two sets of shingles (Broder et al. 1997); 1 where both are empty."""
+    """Jaccard resemblance of two sets of shingles (Broder et al. 1997); 1 for empty sets."""
     shared = len(np.intersect1d(one, other, assume_unique=True))
     return shared / max(len(one) + len(other) - shared, 1) if len(one) or len(other) else 1.0
 
@@ -119,9 +118,9 @@ class VersionSearch:
     page_of_version: Versions
     """``[V]``"""
     live: Versions
-    """``[D + 1, P]``: the version that each page has in cycles 0..D."""
+    """``[D + 1, P]``: version of each page in cycles 0..D."""
     start: npt.NDArray[np.int64]
-    """``[Q + 1]``: where each query's entries begin."""
+    """``[Q + 1]``: first entry of each query."""
     version: Versions
     """``[E]``: versions that have every term of the query."""
     score: Floats
@@ -129,7 +128,6 @@ class VersionSearch:
 
     @property
     def pages(self) -> int:
-        """P."""
         return int(self.live.shape[1])
 
     @cached_property
@@ -142,7 +140,6 @@ class VersionSearch:
 
     @cached_property
     def _queries_of_page(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where each page's queries begin, and the queries."""
         query = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         pairs = np.unique(self._page.astype(np.int64) * len(self.start) + query)
         page, query = np.divmod(pairs, len(self.start))
@@ -167,7 +164,7 @@ class VersionSearch:
     def usefulness(self, copies: Versions, live: Versions) -> Floats:
         """Usefulness of searching copies in every cycle (eq. 3): ``[C]``; parameters as for `quality`.
 
-        From one cycle to the next only answers with a page that moved are told anew.
+        From one cycle to the next only answers with a moved page are computed anew.
         """
         first, queries = self._queries_of_page
         found = np.zeros(len(self.start) - 1)
@@ -192,19 +189,19 @@ class VersionSearch:
         return out
 
     def rank_in(self, query: int, page: int, copies: Versions) -> int:
-        """Rank of a page in the answer to a query; 0: it is not in it. ``copies``: versions ``[P]``."""
+        """Rank of a page in the answer to a query; 0: not in it. ``copies``: versions ``[P]``."""
         rows = slice(self.start[query], self.start[query + 1])
         answer = self._page[rows][np.isin(self.version[rows], copies)]
         found = np.flatnonzero(answer == page)
         return int(found[0]) + 1 if len(found) else 0
 
     def queries_of(self, page: int) -> npt.NDArray[np.int64]:
-        """Queries whose answer the page was ever in."""
+        """Queries with the page in any answer."""
         first, queries = self._queries_of_page
         return queries[first[page] : first[page + 1]]
 
     def clicks(self, last: int) -> Floats:
-        """How often users look at each page where copies are in sync, mean over cycles 1..last: ``[P]``."""
+        """Clicks on each page with copies in sync, mean over cycles 1..last: ``[P]``."""
         clicked = np.zeros(self.pages)
         for versions in self.live[1 : last + 1]:
             is_copy = np.zeros(len(self.page_of_version), np.bool_)
@@ -223,7 +220,7 @@ class VersionSearch:
 
 
 def statistics_of(corpus: Corpus, cycle: int = 0) -> Statistics:
-    """What scores need of the pages as they were in a cycle; ``corpus``: of a workload's terms."""
+    """Statistics of the pages in a cycle, for scores; ``corpus``: of a workload's terms."""
     live = corpus.contents.version[cycle]
     live = live[corpus.exists[live]]
     held = np.zeros(len(corpus.length), np.bool_)
@@ -247,7 +244,7 @@ def search(
 ) -> VersionSearch:
     """Score and sort all versions for all queries; ``corpus``: of the workload's terms.
 
-    ``cycle``: when idf and mean length are taken.
+    ``cycle``: cycle of idf and mean length.
     """
     statistics = statistics_of(corpus, cycle)
     single = single_scores(corpus, scoring, statistics, importance)

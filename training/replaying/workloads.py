@@ -1,7 +1,7 @@
-"""Workloads drawn from contents: queries that people might ask who look for these pages.
+"""Workloads drawn from contents: queries of people who look for these pages.
 
 There is no public log of queries about the pages of a public history. Titles and headings are what authors
-expect people to look for; a page's heading weighs by how long it stood, not by having changed.
+expect people to look for. A heading weighs by how long it stood, not by having changed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from training.histories.contents import ContentHistory
 Floats = npt.NDArray[np.float64]
 
 LENGTHS: Final = (1, 2, 3)
-"""Terms of a query."""
+"""Numbers of terms in a query."""
 LENGTH_CHANCES: Final = (0.4, 0.4, 0.2)
 TRIES: Final = 50
-"""Draws for every query wanted: then the texts have no more."""
+"""Draws per wanted query before drawing ends."""
 _STOP: Final = """
 a about an and are as at be by can do does for from has have how i if in into is it its more my new no not of
 on or our that the their then there these this to was we what when where which why will with you your
@@ -36,11 +36,11 @@ _TITLE: Final = re.compile(r"""title:\s*["']?(.+?)["']?\s*$""", re.I)
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`*+#<>:.])\1{2,}\s*$")
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
 _FRONT_LINES: Final = 40
-"""Lines of a text in which its title may stand as a field."""
+"""First lines of a text, in which a title field counts."""
 
 
 def headings(text: str) -> list[str]:
-    """Return titles and headings: ``title:`` fields at the head, ``#`` and underlined lines outside code."""
+    """Titles and headings: ``title:`` fields at the head, ``#`` and underlined lines outside code."""
     found = []
     before, fenced = "", False
     for number, line in enumerate(text.split("\n")):
@@ -58,20 +58,20 @@ def headings(text: str) -> list[str]:
 
 
 class WorkloadPlan(NamedTuple):
-    """How queries are drawn."""
+    """Parameters of a drawn workload."""
 
     queries: int = 5_000
-    """Distinct ones wanted."""
+    """Distinct queries."""
     zipf: float = 0.8
     """Exponent of their frequencies: f ~ rank^-zipf."""
     seed: int = 1
 
 
 def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
-    """Draw queries: page and cycle uniformly, a heading it had then, stop words dropped, a run of its tokens.
+    """Draw queries: a page, a cycle, a heading of it, and a run of its tokens without stop words.
 
-    Frequencies fall with the rank in a drawn order of the distinct queries. Raises QueryLogError where the
-    texts have no headings.
+    Page and cycle are uniform. Frequencies fall with the rank in a drawn order of the distinct queries.
+    Raises QueryLogError for texts without headings.
     """
     rng = np.random.default_rng(plan.seed)
     counts = {
@@ -93,7 +93,7 @@ def _shuffled(queries: list[tuple[str, ...]], rng: np.random.Generator) -> list[
 def _distinct(
     contents: ContentHistory, plan: WorkloadPlan, rng: np.random.Generator
 ) -> Iterator[tuple[str, ...]]:
-    """Distinct sets of terms, in the order in which they are drawn."""
+    """Distinct sets of terms in the order of their draws."""
 
     @cache
     def candidates(version: int) -> list[list[str]]:
@@ -120,10 +120,10 @@ def _distinct(
 
 
 def knee(values: Floats) -> float:
-    """Return the value at the knee of the falling curve of log values: farthest from its chord.
+    """Value at the knee of the falling curve of log values: farthest from its chord.
 
     The paper filters queries at "a knee in the distribution" of their summed TF-IDF (section 6). ``values``:
-    at least 0; those of 0 are left out. 0 where there are fewer than three.
+    at least 0; zeros are left out. 0 for fewer than three values.
     """
     falling = np.sort(np.log(values[values > 0]))[::-1]
     if len(falling) < 3 or falling[0] == falling[-1]:

@@ -1,14 +1,14 @@
-"""Compiled inner loops of the grouped replay engine: choose pages, visit them, rank them, regroup them.
+"""Compiled loops of the replay engines.
 
-Everything here works on pages of *slots*. A slot holds one group: the pages in equal observed state,
+The grouped engine works on pages of *slots*. A slot holds one group: the pages in equal observed state,
 listed in ``arena[start : start + length]``. A cycle takes *runs* of pages off the lists of the best slots to
-``picked``, judges them, and lists them anew, by state, at the arena's end: nearly all memory is read and
-written in order. Only a class of ties far larger than its share of the budget is picked from page
-by page (`choice._walk`). Its slots are *tracked* from then on: ``group_of[page]`` tells which pages they
-hold, and so which of the listed ones are still there. Pages of other slots are nowhere.
+``picked``, judges them, and lists them by their new state at the arena's end. So nearly all memory is read
+and written in order. Only a class of ties far larger than its share of the budget is picked from page by page
+(`choice._walk`). Its slots are *tracked* from then on: ``group_of[page]`` names the slot of a page, and so
+which listed pages are still there.
 
-Loops are short, so that the compiler makes vector instructions of them, and without branches where
-the processor could not predict them. Page numbers are unsigned: numba looks for negative indices else.
+Loops are short, so that the compiler makes vector instructions of them, and without branches that a processor
+cannot predict. Page numbers are unsigned: numba looks for negative indices else.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from scrapy_gp4c.scoring import draws
 
 
 def drop_stale_code(folder: Path, *others: Path) -> None:
-    """Remove the compiled code of a folder's modules if one of them, or of `others`, has changed since.
+    """Remove compiled code of a folder's modules if one of them, or of `others`, has changed.
 
-    Numba's cache looks at the file of the function itself alone, yet compiles in what that calls.
+    Numba's cache looks at the file of the function alone, but compiles in the functions that it calls.
     """
     cache = folder / "__pycache__"
     sources = ((path.name, path.stat()) for path in sorted((*folder.glob("*.py"), *others)))

@@ -1,4 +1,4 @@
-"""Answers to a workload, query by query: the same as `scrapy_gp4c.search.measuring`, for many cycles."""
+"""Answers to a workload, query by query, as `scrapy_gp4c.search.measuring` defines them, for many cycles."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -8,15 +8,15 @@ from __future__ import annotations
 from numba import njit
 
 LIVE, COPY = 1, 2
-"""What a version may be, both of them added."""
+"""Flags of a version."""
 
 
 @njit(cache=True, nogil=True)
 def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, found, wanted):
-    """Usefulness of every wanted query's answer, into `found`; `is_now`: what each version is.
+    """Write the usefulness of every wanted query's answer to `found`; `is_now`: flags of each version.
 
-    Memory for each page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not
-    live: what their pages are worth may stand further down.
+    Scratch by page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not live:
+    the scores of their live versions may stand further down.
     """
     for query in range(len(start) - 1):
         if not wanted[query]:
@@ -45,7 +45,7 @@ def usefulness(start, version, page, score, looks, is_now, truth, scored, waitin
 
 @njit(cache=True, nogil=True)
 def clicks(start, version, page, looks, frequency, is_copy, clicked):
-    """Add to `clicked`, one for each page, how often users of all queries look at it."""
+    """Add to `clicked`, by page, how often users of all queries look at it."""
     for query in range(len(start) - 1):
         rank = 0
         for entry in range(start[query], start[query + 1]):

@@ -19,7 +19,7 @@ ONE = np.uint64(1)
 
 @intrinsic
 def trailing_zeros(typingctx, word):
-    """Zero bits below the lowest one of a word that is not 0."""
+    """Zero bits below the lowest set bit of a word that is not 0."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], context.get_constant(types.boolean, True))
@@ -29,7 +29,7 @@ def trailing_zeros(typingctx, word):
 
 @intrinsic
 def ones(typingctx, word):
-    """Number of bits that are set."""
+    """Number of set bits."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])
@@ -75,7 +75,7 @@ def bits_of(number):
 
 @outer
 def fill_keys(pages, salt, by_draw, keys):
-    """Write to `keys` what orders `pages` among ties: distinct numbers."""
+    """Write distinct numbers that order `pages` among ties to `keys`."""
     if by_draw:
         for i in range(pages.size):
             keys[i] = mix(mix(np.uint64(pages[i]) + GOLDEN) ^ salt)

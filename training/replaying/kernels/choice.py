@@ -1,6 +1,7 @@
-"""The order of groups: the foremost of them by score, and which score functions agree about these.
+"""Choice of the k pages of a cycle: groups in order of score, then pages within one class of ties.
 
-Choose the k pages of a cycle: whole groups while the budget lasts, then pages of one class of ties.
+Whole groups are taken while the budget lasts. Score functions that choose alike are told apart by
+`label_by_choice`.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -34,10 +35,10 @@ from training.replaying.kernels.memory import (
 
 @inner
 def foremost(scores, sizes, k, orders):
-    """The slots of the k pages with the highest scores, and those that tie with the last: best first.
+    """Slots of the k pages with the highest scores, and of those that tie with the last: best first.
 
     `k`: at least 1. `sizes`: pages by slot; empty slots are left out, equal ones in order. `orders`: int64
-    ``[2, slots]``, overwritten; what is returned is a part of it.
+    ``[2, slots]``, overwritten; the result is a part of it.
     """
     heap = orders[0]
     order = orders[1]
@@ -61,7 +62,7 @@ def foremost(scores, sizes, k, orders):
 
 @inner
 def _sink(heap, n, at, scores):
-    """Let an entry of `heap[:n]` sink to its place below those that come before it."""
+    """Let an entry of `heap[:n]` sink below those that come before it."""
     own = heap[at]
     while True:
         child = 2 * at + 1
@@ -82,11 +83,11 @@ def _sink(heap, n, at, scores):
 
 @outer
 def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
-    """Tell score functions apart by what they choose; label them with numbers from 0 on.
+    """Label score functions with numbers from 0 on; equal labels choose alike.
 
     `scores[f, g]`: of function f for group g of `sizes[g]` pages. Equal labels: the same classes of ties in
-    the same order, up to the one in which the k-th page is found. `labels`: int64 ``[functions]``, written.
-    For work: `chosen` (int32, as `scores`), `lengths` (as `labels`, zeros), and `orders`, see `foremost`.
+    the same order, up to the one with the k-th page. `labels`: int64 ``[functions]``, written. Scratch:
+    `chosen` (int32, as `scores`), `lengths` (as `labels`, zeros), and `orders`, see `foremost`.
     """
     known = 0
     for f in range(len(scores)):
@@ -116,8 +117,8 @@ def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
     """Choose the k pages of a cycle: runs, class by class.
 
-    `order`: what `order.foremost` gave; slots of equal score are one class of ties, within which
-    draws (or page numbers) decide. `drawn`: pages in drawn order, as far as known.
+    `order`: result of `foremost`; slots of equal score are one class of ties, within which draws (or page
+    numbers) decide. `drawn`: pages in drawn order, as far as known.
     """
     sizes = work.sizes
     runs = work.runs
@@ -260,7 +261,7 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
 
 @flat
 def _spread(n, slots, work):
-    """Put the pages gathered by a walk into the runs of their slots, which begin at `TAKEN`."""
+    """Put the gathered pages of a walk into the runs of their slots, which begin at `TAKEN`."""
     picked = work.picked
     rank_of = work.rank_of
     gathered = work.gathered
@@ -288,14 +289,14 @@ def _track(slot, slots, work):
 
 @inner
 def _forget(pages, group_of):
-    """Pages that leave a tracked slot are nowhere."""
+    """Clear `Work.group_of` of pages that leave a tracked slot."""
     for page in pages:
         group_of[page] = NOWHERE
 
 
 @inner
 def clean(slot, slots, arena, group_of):
-    """Rid the list of a slot of pages that left."""
+    """Remove the pages that left from the list of a slot."""
     kept = np.uint64(slots[START, slot])
     stop = kept + np.uint64(slots[COUNT, slot])
     i = kept
@@ -309,7 +310,7 @@ def clean(slot, slots, arena, group_of):
 
 @inner
 def _compact(slots, work):
-    """Rid the arena of entries that are no longer used."""
+    """Remove unused entries from the arena."""
     arena = work.arena
     gathered = work.gathered
     at = np.int64(0)
@@ -328,7 +329,7 @@ def _compact(slots, work):
 
 @flat
 def _bucket(keys, width, heads):
-    """Count keys of `width` bits by their highest, few keys to a bucket; returns the bits to drop."""
+    """Count keys of `width` bits by their highest bits, few keys to a bucket; returns the bits to drop."""
     bits = min(bits_of(keys.size) + 1, MAX_BITS, width)
     drop = np.uint64(width - bits)
     heads[: (1 << bits) + 1] = 0

@@ -1,19 +1,15 @@
-"""How the loops are compiled, so that whoever waits for it waits little.
+"""Decorators of compiled loops, which keep compile time short, and a log line during compilation.
 
-Numba compiles a function with all that it calls, makes machine code of it, and does so again for each of its
-callers; besides, it makes what hands arguments over from Python and from C, which is long for bundles of
-arrays. Three kinds of functions spare most of that:
+Numba compiles a function with all that it calls, and again for each of its callers. It also makes entries
+from Python and from C, which takes long for bundles of arrays. Three decorators spare most of that:
 
-- `outer` ones are called from Python;
-- `inner` ones by other loops alone: a call from Python would end the process, and a test looks for one;
-- `flat` ones become part of their callers before anything is compiled. They save the most, but not those that
-  are called in several places, nor short loops that the processor spends its time in: in a long function the
-  compiler makes worse code of these.
+- `outer`: functions called from Python;
+- `inner`: functions called by other loops alone (a call from Python ends the process; a test looks for it);
+- `flat`: functions inlined into their caller before compilation. They save the most, but not with several
+  callers, nor for the hot short loops: in a long function the compiler makes worse code of these.
 
-Literals have types of their own until numba has seen all assignments to a variable, and what is called with
-them is compiled for these too: hence ``np.int64(0)`` where a variable is handed on.
-
-A line for whoever waits while numba compiles, which it does once per installation and kind of history.
+Literals have types of their own until numba has seen all assignments to a variable, and callees are compiled
+for these too: hence ``np.int64(0)`` where a variable is handed on.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -37,21 +33,19 @@ flat = njit(cache=True, no_cfunc_wrapper=True, inline="always")
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 3.0
-"""Seconds spent in compilation before somebody is told."""
+"""Seconds of compilation before the log line."""
 
 
 class CompileNotice(event.Listener):
-    """Adds up the time in compilation; tells once, while it lasts, when that is too long."""
+    """Listener that sums up compile time, and logs one line when that becomes long."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        """Take how long nobody needs to be told."""
         self._left_s = patience_s
         self._depth = 0
         self._began_s = 0.0
         self._timer: threading.Timer | None = None
 
     def on_start(self, started: Any) -> None:
-        """A function is compiled; those that it calls are compiled within."""
         self._depth += 1
         if self._depth == 1 and self._left_s > 0.0:
             self._began_s = monotonic()
@@ -60,7 +54,6 @@ class CompileNotice(event.Listener):
             self._timer.start()
 
     def on_end(self, ended: Any) -> None:
-        """It is compiled, or could not be."""
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
@@ -73,7 +66,7 @@ class CompileNotice(event.Listener):
 
 
 def announce_compilation(patience_s: float = PATIENCE_S) -> CompileNotice:
-    """Tell of compilations in this process from now on; returns who listens."""
+    """Log long compilations in this process from now on; returns the listener."""
     teller = CompileNotice(patience_s)
     event.register("numba:compile", teller)  # type: ignore[no-untyped-call]
     return teller

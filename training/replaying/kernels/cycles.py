@@ -1,4 +1,4 @@
-"""Whole cycles: order the groups, choose and visit pages, and put these into groups anew."""
+"""Whole cycles: order the groups, choose and visit pages, and regroup these."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -31,9 +31,10 @@ from training.replaying.kernels.visits import visit
 
 @flat
 def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used):
-    """Choose and visit the pages of a cycle; `order`: what `foremost` made of `scores`, of every slot in use.
+    """Choose and visit the pages of a cycle; `order`: result of `foremost` for `scores`, of every slot in
+    use.
 
-    Returns how many moves pages made, and writes these to `used`.
+    Returns the number of moves of pages, written to `used`.
     """
     choose(cycle, order, scores, salt, drawn, facts, slots, work)
     visit(cycle, salt, facts, slots, work, counts)
@@ -49,10 +50,10 @@ def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
 def replay_cycle(
     cycle, scores, salt, drawn, facts, slots, work, counts, used, keys, orders, states, after, begin
 ):
-    """Replay a cycle of which the states are not listed; `scores`: of every slot in use.
+    """Replay a cycle whose states are not listed; `scores`: of every slot in use.
 
     `after`: states after visits without a change, then after those with one, of the slots from number `begin`
-    on; nothing where groups are not needed. `states`: see `settle`. `used`, `keys`, `orders`: for work.
+    on; empty where groups are not needed. `states`: see `settle`. Scratch: `used`, `keys`, `orders`.
     """
     order = foremost(scores, slots[COUNT], facts.k, orders)
     moved = advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
@@ -91,12 +92,12 @@ def replay_states(
 ):
     """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
 
-    Returns how far it came: it stops early when it needs more slots.
+    Returns the cycles done: fewer than `stop` if it needs more slots.
 
-    `after[s, o]`: the state that a visit with outcome o leads to from state s; `scores[score_at[s] + t - 1]`
-    its score t cycles after the last visit (not `aged`: `scores[score_at[s]]` whatever t is). `state_of`:
-    int64 ``[1, slots]``, state by slot. For work: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of`
-    and `by_slot` (int64 and float64 ``[slots]``). `trail`: see `write_prefix`; empty: not wanted.
+    `after[s, o]`: state after a visit with outcome o in state s; `scores[score_at[s] + t - 1]`: its score t
+    cycles after the last visit (not `aged`: `scores[score_at[s]]` for all t). `state_of`: int64 ``[1,
+    slots]``, state by slot. Scratch: `used`, `keys` (int64 ``[1, moves]``), `orders`, `row_of` and `by_slot`
+    (int64 and float64 ``[slots]``). `trail`: see `write_prefix`; empty: not wanted.
     """
     for i in range(done, stop):
         cycle = facts.warmup + 1 + i
@@ -131,8 +132,8 @@ def replay_states(
 def settle(cycle, used, keys, states, slots, work):
     """Put the visited pages into new groups, merging moves that end in equal state.
 
-    `used`: the moves that pages made; `keys[:, u]`: the state after move `used[u]`, as int64 bits.
-    `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
+    `used`: moves of pages; `keys[:, u]`: state after move `used[u]`, as int64 bits. `states[:, slot]` becomes
+    the state of each new group. There must be room for as many slots as moves.
     """
     sizes = work.sizes
     runs = work.runs
@@ -195,7 +196,7 @@ def settle(cycle, used, keys, states, slots, work):
 
 @inner
 def _part(slots, work):
-    """Append the pages of every run to the lists of the groups that their outcomes lead to."""
+    """Append the pages of every run to the lists of the groups of their outcomes."""
     runs = work.runs
     moves = work.moves
     target = work.target

@@ -1,4 +1,4 @@
-"""What the compiled loops work on: the facts of a replay, its memory, and the names of rows and places."""
+"""Memory of the compiled loops: constants of a replay, arrays, and the names of rows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy.typing as npt
 Array = npt.NDArray[np.generic]
 
 MAX_BITS = 16
-"""Binary logarithm of the most buckets that keys are spread over."""
+"""Binary logarithm of the most buckets of keys."""
 MAX_FIELD = 22
 """Binary logarithm of the most bits of a field; its 64-bit words are counted in `Work.heads`, so at most
 MAX_BITS + 6."""
 LANES = 4
-"""Histograms kept side by side, so that equal neighbours do not wait for each other."""
+"""Histograms side by side, so that equal neighbours do not wait for each other."""
 
 
 class Facts(NamedTuple):
-    """What stays the same in a replay; see `truth.PreparedHistory`."""
+    """Constants of a replay; see `PreparedHistory`."""
 
     words: Array
     """``[P * width]``: `PreparedHistory.words`, page after page"""
@@ -78,7 +78,7 @@ class Work(NamedTuple):
 
 
 NOWHERE = 0
-"""The slot that is never used."""
+"""Slot that is never used."""
 TOP, FREES, TAIL, RUNS, CLASSES, TRACKING, SIZES = range(7)
 """Slots ever used, free slots on the stack, entries of the arena in use, runs and classes of this cycle,
 whether any slot was ever tracked."""

@@ -1,4 +1,4 @@
-"""PrefixCache of replays: what decided, cycle by cycle, which groups were chosen; and who follows which."""
+"""Trails of replays: the order of groups that decided each cycle, and the trail that a function follows."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -10,18 +10,22 @@ import numpy as np
 from training.replaying.kernels.compiling import inner, outer
 
 CHOSEN, LIVE, FIRST = range(3)
-"""In a cycle of a trail: how many groups are foremost, how many there are; then the rows of their states, the
-foremost ones first and in order. A row that ties with the one before is written as ``-1 - row``."""
+"""Entries of a cycle of a trail: number of foremost groups, number of groups, then rows of their states.
+
+The foremost ones come first and in order. A row that ties with the one before is written as ``-1 - row``.
+"""
 LEAVES, CHILD, NEXT, LINKS = range(4)
-"""By trail: the cycle in which it leaves the one that it is a branch of, the branch of it that came last, and
-the branch of the same that came before; -1: there is none."""
+"""Rows by trail; -1: there is none.
+
+The cycle in which it leaves its parent, its last branch, and the branch of its parent before it.
+"""
 
 
 @inner
 def write_prefix(order, others, row_of, scores, trail):
-    """Write a cycle of a trail. `order`: what `order.foremost` gave, `others`: the slots of all other groups.
+    """Write a cycle of a trail. `order`: result of `foremost`, `others`: the slots of all other groups.
 
-    `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; where there are more, `LIVE` is -1.
+    `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; for more groups `LIVE` is -1.
     """
     live = order.size + others.size
     trail[CHOSEN] = order.size
@@ -39,10 +43,11 @@ def write_prefix(order, others, row_of, scores, trail):
 
 @outer
 def follow(scores, rows, starts, links):
-    """The trail that agrees longest with a function of these `scores`, by row, and for how many cycles.
+    """Trail that agrees longest with the `scores` of a function, by row, and the cycles of agreement.
 
-    `rows`: all trails, as `write_prefix` writes them. `starts[trail, cycle]`: where in `rows` a cycle
-    is, from that on in which the trail leaves another. `links`: int32 ``[LINKS, trails]``.
+    `rows`: all trails, as `write_prefix` writes them. `starts[trail, cycle]`: start of a cycle in `rows`,
+    from the one on in which the trail leaves its parent. `links`: int32 ``[LINKS, trails]``. All branch off
+    the first.
     """
     path = 0
     cycle = _agreed(scores, rows, starts[0], np.int64(0))
@@ -64,7 +69,7 @@ def follow(scores, rows, starts, links):
 
 @inner
 def _agreed(scores, rows, starts, cycle):
-    """How many cycles a function goes along with a trail, given that it does before `cycle`."""
+    """Cycles up to which a function agrees with a trail, given that it does before `cycle`."""
     while cycle < starts.size:
         begin = starts[cycle] + FIRST
         chosen = begin + rows[starts[cycle] + CHOSEN]

@@ -1,4 +1,4 @@
-"""The arithmetic of score functions on few rows, where calls would take longer than the numbers."""
+"""Arithmetic of score functions on few rows, where NumPy's calls take longer than the numbers."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -11,18 +11,17 @@ from scrapy_gp4c.scoring.primitives import TINY
 from training.replaying.kernels.compiling import inner, outer
 
 ADD, SUBTRACT, MULTIPLY, DIVIDE, OTHER, TERMINAL, CONSTANT = range(7)
-"""What a step of a program does; the last two put a row on the stack, the one whose number is given."""
+"""Kinds of steps of a program; the last two push the row of a number."""
 MOST = np.finfo(np.float64).max
 
 
 @outer
 def run(program, step, constants, values, begin, stack, height):
-    """Run a program from a step on until one that is `OTHER`, or to the end; returns step and height.
+    """Run a program from a step on to the next `OTHER` one, or to the end; returns step and height.
 
-    `program`: int64 ``[2, steps]``, what each does and the number that goes with it. `values`: float64
-    ``[terminals, rows]``, of which those from `begin` on are meant, as many as `stack`, float64 ``[heights,
-    rows]``, has; `height`: rows on the stack. The left operand is the one on top. The numbers are those of
-    `scrapy_gp4c.scoring.primitives`.
+    `program`: int64 ``[2, steps]``, kind and number of each. `values`: float64 ``[terminals, rows]``, of
+    which those from `begin` on count, as many as `stack`, float64 ``[heights, rows]``, has; `height`: rows on
+    the stack. The left operand is on top. The numbers are those of `scrapy_gp4c.scoring.primitives`.
     """
     rows = stack.shape[1]
     while step < program.shape[1]:
@@ -45,7 +44,7 @@ def run(program, step, constants, values, begin, stack, height):
 
 @inner
 def _apply(kind, left, right):
-    """Write what an operator makes of both to `right`."""
+    """Write the result of an operator to `right`."""
     if kind == ADD:
         for i in range(right.size):
             right[i] = _finite(left[i] + right[i])

@@ -1,4 +1,4 @@
-"""A cycle of the policies that sample, page by page, as `scrapy_gp4c.policies` states it for any evidence.
+"""Cycles of sampling policies, page by page, as `scrapy_gp4c.policies` defines them for any evidence.
 
 Draws are distinct, so that sorting by them leaves nothing open.
 """
@@ -23,7 +23,7 @@ _GOLDEN = np.uint64(GOLDEN)
 
 @njit(cache=True, nogil=True)
 def draw(salt, drawn):
-    """Draws of all pages into `drawn`, uint64 ``[P]``: as `draws.salted_draws` of their numbers."""
+    """Write the draws of all pages to `drawn`, uint64 ``[P]``, as `draws.salted_draws` of their numbers."""
     for page in range(len(drawn)):
         drawn[page] = mix(mix(np.uint64(page) + _GOLDEN) ^ salt)
 
@@ -32,10 +32,10 @@ def draw(salt, drawn):
 def follow(turns, follows, drawn, places, rings, choices, visits):
     """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.sampling`; returns the number of visits.
 
-    ``turns``: pages in the order of their turns as samples; ``follows``: which of them are followed, bool;
-    ``places``: group of each page, pages by group, and where each group begins; ``rings``: groups by
-    ring, and where each ring of each group begins, ``[groups * rings of a group + 1]``; ``choices``: visits,
-    samples in flight, rings of a group; ``visits``: pages and kinds, written to.
+    ``turns``: pages in the order of their draws as samples; ``follows``: whether each is followed, bool;
+    ``places``: group of each page, pages by group, and start of each group; ``rings``: groups by ring, and
+    start of each ring of each group, ``[groups * rings of a group + 1]``; ``choices``: visits, samples in
+    flight, rings of a group; ``visits``: pages and kinds, written.
     """
     group, pages, begin = places
     near, ring_begin = rings
@@ -79,7 +79,7 @@ def follow(turns, follows, drawn, places, rings, choices, visits):
 
 @njit(cache=True, nogil=True)
 def _order(key):
-    """As `np.argsort`, by sorting numbers that carry their positions: half the time."""
+    """`np.argsort` by sorting numbers that carry their positions: half the time."""
     bits = np.uint64(0)
     while len(key) >> bits:
         bits += np.uint64(1)
@@ -97,7 +97,7 @@ def _order(key):
 
 @njit(cache=True, nogil=True)
 def _take(found, drawn, k, count, is_open, visited, kinds):
-    """Visit pages in the order in which they draw as neighbours, as far as the budget lasts."""
+    """Visit pages in the order of their draws as neighbours, as far as the budget lasts."""
     key = np.empty(len(found), np.uint64)
     for row in range(len(found)):
         key[row] = mix(drawn[found[row]] + _NEIGHBOUR)
@@ -111,9 +111,9 @@ def _take(found, drawn, k, count, is_open, visited, kinds):
 
 @njit(cache=True, nogil=True)
 def earliest(each, drawn, places):
-    """The first pages of every group, at most so many, in the order of their turns as samples.
+    """First pages of every group, at most `each`, in the order of their draws as samples.
 
-    Returns the pages; where each group begins that has any, and their number; numbers of these groups.
+    Returns the pages; the start of each group with any, and their number; numbers of these groups.
     """
     pages, begin = places
     groups = np.flatnonzero(begin[1:] > begin[:-1])
@@ -128,10 +128,10 @@ def earliest(each, drawn, places):
 
 @njit(cache=True, nogil=True)
 def greedy(each, k, drawn, missed, places, visits):
-    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.sampling`; visits.
+    """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.sampling`; number of visits.
 
-    ``each``: pages to sample of a group; ``missed``: changes that the copy of each page has missed;
-    ``places``: pages by group, and where each group begins; ``visits``: pages and kinds, written to.
+    ``each``: pages to sample of a group; ``missed``: missed changes of each page's copy; ``places``: pages by
+    group, and start of each group; ``visits``: pages and kinds, written.
     """
     pages, begin = places
     visited, kinds = visits
@@ -164,7 +164,7 @@ def greedy(each, k, drawn, missed, places, visits):
 
 @njit(cache=True, nogil=True)
 def _earliest(pages, drawn, first):
-    """The pages that draw the highest numbers, in order, into `first`."""
+    """Write the pages of the highest draws, in order, to `first`."""
     if len(first) > 32:
         first[:] = pages[_order(~drawn[pages])][: len(first)]
         return
@@ -177,7 +177,7 @@ def _earliest(pages, drawn, first):
 
 @njit(cache=True, nogil=True)
 def _above(pages, drawn, least, first):
-    """The pages that draw the highest numbers, none below `least`, into `first`; how many there are."""
+    """Write the pages of the highest draws, none below `least`, to `first`; returns their number."""
     held = 0
     for page in pages:
         own = drawn[page]

@@ -1,6 +1,6 @@
-"""The DCG of a cycle: gains of the ranks at which changes were found, ties in drawn order.
+"""Visits to the chosen pages: outcomes, dates of changes, and their tallies.
 
-Visit the chosen pages: what had changed, when it had, and what that counts for.
+The DCG of a cycle sums the gains of the ranks of changed pages, ties in drawn order.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -47,7 +47,6 @@ SPARSE = 6
 
 @flat
 def rank(salt, facts, work):
-    """DCG of the cycle: the summed gains of the ranks at which a change was found."""
     sums = facts.gain_sums
     again = work.again
     width = 64 if facts.by_draw else bits_of(facts.pages) + 1
@@ -75,10 +74,10 @@ def rank(salt, facts, work):
 
 @inner
 def gain(keys, width, gains, work):
-    """Gains of the odd ones among `keys`, ranked in ascending order.
+    """Sum of gains of the odd ones among `keys`, ranked in ascending order.
 
-    Every key sets the bit of a field that its highest bits name: its rank is the number of bits set
-    before. Where two keys met on one bit, the keys of that word are ranked by putting them in order.
+    Every key sets the bit of a field that its highest bits name: its rank is the number of bits set before.
+    Keys of a word in which two keys met on one bit are sorted.
     """
     field = work.field
     below = work.heads
@@ -208,7 +207,7 @@ def _judge_long(cycle, before, pages, facts, again):
 
 @inner
 def _count_again(cycle, again, lanes, again_count):
-    """Count the pages by the cycle in which they change again; those who do not count after the last."""
+    """Count pages by the cycle of their next change; changes after the last cycle do not count."""
     lanes[:] = 0
     for r in range(again.size):
         lanes[again[r] * np.uint64(LANES) + np.uint64(r & (LANES - 1))] += 1
@@ -219,7 +218,7 @@ def _count_again(cycle, again, lanes, again_count):
 
 @flat
 def _weigh(cycle, facts, slots, work, counts):
-    """Sum up weights, and when the changes found had happened."""
+    """Sum the weights of changed pages, and the cycles of their first missed changes."""
     weight = 0
     diverged = 0
     for q in range(work.sizes[RUNS]):
@@ -239,8 +238,8 @@ def _weigh(cycle, facts, slots, work, counts):
 def _penalise(page, before, cycle, facts, work):
     """Account for the changes that a page missed in (before, cycle), now that the interval is over.
 
-    Until its first visit after the warm-up a page is accounted for in `PreparedHistory.untouched`, to the
-    end: then the rest is taken back instead.
+    Until its first visit after the warm-up `PreparedHistory.untouched` accounts for the page, to the end:
+    that visit takes the rest back.
     """
     change = work.penalty_change
     untouched = before == facts.warmup
@@ -268,7 +267,7 @@ def _penalise(page, before, cycle, facts, work):
 
 @outer
 def penalise_rest(facts, slots, work):
-    """Account for what the pages visited after the warm-up missed from their last visit to the end."""
+    """Account for the changes missed after the last visits of the visited pages."""
     for slot in range(work.sizes[TOP]):
         before = np.int64(slots[LAST, slot])
         if before != facts.warmup and slots[COUNT, slot]:
