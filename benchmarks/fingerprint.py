@@ -23,9 +23,9 @@ from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
 from scrapy_gp4c.fingerprint import fingerprint, fingerprint_of_text
+from scrapy_gp4c.fingerprint.answers import MAX_TEXT_CHARACTERS, page_text
 from scrapy_gp4c.fingerprint.sketches import distance
-from scrapy_gp4c.fingerprint.text import page_text
-from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise
+from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import shingle_hashes
 
 THRESHOLD = 3
@@ -196,7 +196,7 @@ def speed() -> None:
 
 def hostile() -> bool:
     """Print the time of each hostile text, and what doubling it costs; tell whether both targets hold."""
-    print(f"\nHostile texts and data of {MAX_BODY_BYTES:,} bytes; beside, how much longer than half of it:")
+    print(f"\nHostile texts of {MAX_TEXT_CHARACTERS:,} bytes; beside, how much longer than half of it:")
 
     def seconds(text: str) -> float:
         begin = time.process_time()
@@ -205,7 +205,7 @@ def hostile() -> bool:
 
     took, doubling = [], []
     for name, hostile_text in HOSTILE.items():
-        half, whole = (hostile_text.text(size) for size in (MAX_BODY_BYTES // 2, MAX_BODY_BYTES))
+        half, whole = (hostile_text.text(size) for size in (MAX_TEXT_CHARACTERS // 2, MAX_TEXT_CHARACTERS))
         pairs = [(seconds(whole), seconds(half)) for _ in range(3)]
         took.append(min(pair[0] for pair in pairs))
         doubling.append(took[-1] / min(pair[1] for pair in pairs))

@@ -1,14 +1,14 @@
-"""The text fingerprint of a page: 64 bits whose Hamming distance says how much the text changed.
+"""Fingerprint of a page: 64 bits whose Hamming distance says how much the page's text changed.
 
-response -> visible text -> times masked -> word 3-shingles -> one 64-bit hash each -> two sketches:
+response -> compared text -> normal form with masks -> hashes of word 3-shingles -> two sketches:
 
-- bits 63..32: SimHash (Charikar 2002; Manku et al. 2007, section 2): which share of the page changed;
-- bits 31..0: odd sketch (Mitzenmacher, Pagh and Pham 2014, section 3): how many shingles changed
-  *in number*, whatever the length of the page.
+- bits 63..32: SimHash (Charikar 2002; Manku et al. 2007, section 2): the share of the page that changed;
+- bits 31..0: odd sketch (Mitzenmacher, Pagh & Pham 2014, section 3): the number of changed shingles,
+  whatever the length of the page.
 
-SimHash alone moves 1.7 of 64 bits when a price changes on a page of 1,000 words, so a threshold of 3
-cannot see it; the odd sketch moves about 9 bits on a page of any length. docs/fingerprint.md has the
-measurements. Nothing here raises on any body.
+SimHash alone moves 1.7 of 64 bits when a price changes on a page of 1,000 words, so that a threshold of 3
+cannot see the change; the odd sketch moves about 10 bits on a page of any length. docs/fingerprint.md has
+the measurements. The SimHash of a page without visible text is 0. Nothing here raises on any body.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import xxhash
-from scrapy.http import Response, TextResponse
+from scrapy.http import Response
 from simhash import Simhash
 
+from scrapy_gp4c.fingerprint.answers import Answer, answer, page_text
 from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
-from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.words.masking import MASK
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import SHINGLE_WORDS, UInt64s, shingle_hashes
 
@@ -30,14 +31,24 @@ Features = Callable[[Response], Sequence[str]]
 
 
 class PageReading(NamedTuple):
-    """What is read of a response."""
+    """Fingerprint of a response, and what it is made of."""
 
     fingerprint: int
-    """uint64; 0 for a page without text."""
+    """uint64; below 2**32 if the page has no visible text, 0 if it has nothing to compare."""
     normal: str | None = None
-    """Its normalised text, if texts were asked for; "" where it is no text."""
+    """Normal form of the compared text if texts are wanted; "" if the response is no text."""
     text: str | None = None
-    """Its text as a visitor reads it, whatever the features; likewise."""
+    """Compared text as a visitor reads it if texts are wanted, whatever the features."""
+    kind: str = "text"
+    """Kind of answer: html, json, csv, xml, pdf, text or bytes; features for the user's own."""
+    words: int = 0
+    """Number of compared words."""
+    masked: int = 0
+    """Number of masked times, dates, tokens and counters."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """Reasons to leave text out, with the number of words."""
+    is_cut: bool = False
+    """Whether only the head of the page is compared."""
 
 
 def features(text: str) -> list[str]:
@@ -63,10 +74,12 @@ def _simhash(names: list[str]) -> int:
     return int(Simhash(names, f=32, hashfunc=xxhash.xxh64_digest).value)
 
 
-def _sketch(hashes: UInt64s) -> int:
+def _sketch(hashes: UInt64s, *, has_text: bool = True) -> int:
     if hashes.size == 0:
         return 0
-    return (sim_half(hashes) << 32 | odd_half(hashes)) or 1
+    if not has_text:
+        return odd_half(hashes) or 1
+    return (sim_half(hashes) or 1) << 32 | odd_half(hashes)
 
 
 def fingerprint_of_text(text: str) -> int:
@@ -75,27 +88,44 @@ def fingerprint_of_text(text: str) -> int:
 
 
 def fingerprint(response: Response, features: Features | None = None) -> int:
-    """Return the fingerprint of a response as uint64; 0 for a page without text.
+    """Return the fingerprint of a response as uint64; 0 if nothing of it can be compared.
 
-    ``features`` names what counts instead of the page's text: one changed string moves about 7 bits. A body
-    that is not text (an image, a PDF) gives its xxHash64, so any other byte is a change.
+    ``features`` names what counts instead of the page's text: one changed string moves about 10 bits. A
+    body without text (an image) gives its xxHash64, so that any other byte is a change.
     """
-    if features is not None:
-        names = [name.encode("utf-8", "replace").decode() for name in features(response)]  # lone surrogates
-        if not names:
-            return 0
-        return (_simhash(names) << 32 | odd_half(feature_hashes(names))) or 1
-    if isinstance(response, TextResponse):
-        return fingerprint_of_text(page_text(response))
-    return (xxhash.xxh64_intdigest(response.body) or 1) if response.body else 0
+    return read(response, features).fingerprint
 
 
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
-    """Return the fingerprint of a response, as `fingerprint` does, and its texts if these are asked for."""
+    """Return the fingerprint of a response and what it is made of, with the texts if they are wanted."""
+    if features is None:
+        found = answer(response)
+        normal = normalise(found.content.text)
+        reading = _reading(found, normal)
+        return reading._replace(normal=normal, text=found.content.text) if with_text else reading
+    names = [name.encode("utf-8", "replace").decode() for name in features(response)]  # lone surrogates
+    value = (_simhash(names) or 1) << 32 | odd_half(feature_hashes(names)) if names else 0
+    reading = PageReading(value, kind="features", words=len(names))
     if not with_text:
-        return PageReading(fingerprint(response, features))
+        return reading
     text = page_text(response)
-    normal = normalise(text)
-    if features is None and isinstance(response, TextResponse):
-        return PageReading(_sketch(shingle_hashes(normal)), normal, text)
-    return PageReading(fingerprint(response, features), normal, text)
+    return reading._replace(normal=normalise(text), text=text)
+
+
+def _reading(found: Answer, normal: str) -> PageReading:
+    kind, content, data, is_cut = found
+    if data is not None:
+        value = (xxhash.xxh64_intdigest(data) or 1) if data else 0
+        return PageReading(value, kind=kind)
+    hashes = shingle_hashes(normal)
+    left_out: dict[str, int] = {}
+    for one in content.left_out:
+        left_out[one.reason] = left_out.get(one.reason, 0) + one.words
+    return PageReading(
+        _sketch(hashes, has_text=content.has_text),
+        kind=kind,
+        words=max(hashes.size - SHINGLE_WORDS + 1, 0),
+        masked=normal.count(MASK),
+        left_out=tuple(left_out.items()),
+        is_cut=is_cut,
+    )

@@ -17,18 +17,19 @@ from typing import Final
 import xxhash
 from scrapy.http import Response, TextResponse
 
-from scrapy_gp4c.fingerprint import Features, main_features, sketches, text
+from scrapy_gp4c.fingerprint import Features, answers, main_features, sketches, text
 from scrapy_gp4c.words import masking, normal, shingles
 
 _KNOWN_FEATURES: Final = (None, main_features)
-_RULES: Final[tuple[ModuleType, ...]] = (text, sketches, normal, masking, shingles)
-_READERS: Final = ("scrapy", "w3lib", "selectolax")
+_RULES: Final[tuple[ModuleType, ...]] = (answers, text, sketches, normal, masking, shingles)
+_READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 
 @cache
 def _rules() -> bytes:
     """Digest of the rules, and of the libraries that read pages: other rules make other checksums."""
-    versions = [f"{name} {metadata.version(name)}" for name in _READERS] + [unicodedata.unidata_version]
+    versions = [f"{name} {metadata.version(name)}" for name in _READERS]
+    versions += [unicodedata.unidata_version, str(answers.READS_PDF)]
     for module in _RULES:
         try:
             versions.append(inspect.getsource(module))

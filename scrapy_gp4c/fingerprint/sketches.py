@@ -22,7 +22,7 @@ def feature_hashes(names: Sequence[str]) -> UInt64s:
 
 # The odd sketch has three blocks of 11, 11 and 10 bits, and a shingle turns one bit of each. An odd number of
 # shingles turns at least one bit a block. Of the six shingles of a changed word fewer than three bits
-# stay turned once in 15,000 times; with two blocks it was once in 1,500, and after a removed word once in 400.
+# stay turned once in 15,000 times; with two blocks it was once in 1,500, after a removed word once in 400.
 _BLOCKS: Final = (11, 11, 10)
 _TOGGLES: Final = np.array(
     [1 << a | 1 << (11 + b) | 1 << (22 + c) for a, b, c in product(*map(range, _BLOCKS))], np.uint32
@@ -80,10 +80,14 @@ _BITS_OF_BYTE: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], ax
 # NumPy 1 has no bitwise_count.
 
 
+_HAS_TEXT: Final = np.uint64(2**32)
+
+
 def differ(a: UInt64s, b: UInt64s, distance_bits: int) -> npt.NDArray[np.bool_]:
     """Return `is_changed` of arrays of fingerprints, bool ``[P]``."""
     bits = _BITS_OF_BYTE[(a ^ b).view(np.uint8)].reshape(-1, 8).sum(axis=1, dtype=np.uint8)
-    return np.asarray((bits >= distance_bits) | ((a == 0) != (b == 0)))
+    appeared = (a >= _HAS_TEXT) != (b >= _HAS_TEXT)
+    return np.asarray((bits >= distance_bits) | appeared | ((a == 0) != (b == 0)))
 
 
 def distance(a: int, b: int) -> int:
@@ -91,6 +95,11 @@ def distance(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
+def has_text(fingerprint: int) -> bool:
+    """Tell whether the page of a fingerprint has visible text."""
+    return fingerprint >= int(_HAS_TEXT)
+
+
 def is_changed(a: int, b: int, threshold: int) -> bool:
     """Tell whether a page changed between two fingerprints; text that appears or vanishes always counts."""
-    return distance(a, b) >= threshold or (a == 0) != (b == 0)
+    return distance(a, b) >= threshold or (a == 0) != (b == 0) or has_text(a) != has_text(b)

@@ -1,67 +1,109 @@
-"""The text of a page: what a visitor reads, in the form that is compared. Nothing here raises on any body."""
+"""Compared text of an HTML page: its main part, without advertisements, menus and other page furniture.
+
+Nothing is left out that holds a third of the page's words or more: a root with ``class="ad"`` or a wrapper
+that a script shows later is the page itself. Nothing here raises on any body.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
+from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
-from scrapy_gp4c.words.normal import MAX_BODY_BYTES
-
-_NEVER_CONTENT: Final = (
-    "script,style,noscript,iframe,svg,nav,[role=navigation],[role=contentinfo],body>footer,body>div>footer,"
-    "[hidden],.adsbygoogle,[aria-label^=advert i],"
-    "[data-ad],[data-ad-slot],[data-ad-client],[data-google-query-id]"
-)
-
-
-# A coarse net; _is_dropped decides.
-_CANDIDATE: Final = "[style*=none]," + ",".join(
-    f"[{attribute}*='{part}' i]"
-    for part in ("ad", "spons", "promo", "dfp", "gpt", "taboola", "outbrain")
-    for attribute in ("class", "id")
-)
-
-
-_SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
-
-
-_AD_NAME: Final = re.compile(
-    r"(?:^|[\s_-])(?:ads?|adverts?|advertisements?|advertising|adsense|adsbygoogle|adslots?|adunits?|adbox"
-    r"|adcontainer|adwrapper|adbanner|sponsor|sponsors|sponsored|sponsorship|promoted|dfp|gpt|taboola|outbrain)"
-    r"(?=$|[\s_-]|[0-9])"
-)
-
-
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-_KEPT: Final = {"html", "body", "main", "article", "head", "title", "h1"}  # class="has-ad" on these is layout
-
-
-_MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
-
-
+MAX_SOURCE_BYTES: Final = 2**24
+"""Longest HTML source that is parsed, without scripts and styles."""
+LITTLE_TEXT_WORDS: Final = 20
+"""Fewer words are the shell of an application: its data in scripts and attributes counts as text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
-
+_NEVER_TEXT: Final = "script,style,noscript,iframe,svg"
+_DATA: Final = "script[type*=json]"
+_LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
+_CANDIDATES: Final = (
+    "nav,[role=navigation],footer,[role=contentinfo],aside,[role=complementary],[hidden],[style*=none i],"
+    "[role=dialog],[role=alertdialog],.adsbygoogle,[aria-label^=advert i],[data-ad],[data-ad-slot],"
+    "[data-ad-client],[data-google-query-id],"
+    + ",".join(
+        f"[{attribute}*='{part}' i]"
+        for part in (
+            "ad",
+            "sponsored",
+            "promoted",
+            "taboola",
+            "outbrain",
+            "cookie",
+            "consent",
+            "gdpr",
+            "onetrust",
+        )
+        for attribute in ("class", "id")
+    )
+)
+"""Coarse net; `_reason` decides."""
+_SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
+# Whole names alone: `ad-listing` has small ads, `no-ads` is a promise, `gpt-4` a product, `sponsors` a list.
+_AD: Final = r"(?:ads?|adverts?|advertisements?|advertising)"
+_AD_PLACE: Final = (
+    r"(?:slots?|units?|containers?|wrap(?:per)?|box|banners?|blocks?|spaces?|placements?|zones?|frames?|labels?|holder"
+    r"|placeholder|leaderboard|skyscraper|rectangle|billboard|area|row|iframe|inner|outer|top|bottom|left|right|side"
+    r"|sidebar|header|footer|inline|sticky|mobile|desktop|native|google|mpu|\d+)"
+)
+_AD_NAME: Final = re.compile(
+    rf"(?:{_AD}|(?:{_AD_PLACE}[-_]?)+{_AD}(?:[-_]?\d+)?|{_AD}(?:[-_]?{_AD_PLACE})+|ad(?:sbygoogle|sense|slot|unit)"
+    r"|div-gpt-ad[-_\w]*|sponsored(?:[-_](?:content|links?|posts?|box|label|ad))?|promoted"
+    r"|(?:taboola|outbrain|ob)[-_](?:widget|below|right|container)[-_\w]*|taboola|outbrain)"
+)
+_CONSENT_NAME: Final = re.compile(
+    r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:\w+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
+    r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
+    r"|container|wrapper|box)(?:[-_]\w+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
+    r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
+)
+_COOKIES: Final = re.compile(
+    "cookie|кук[иа]|クッキー|쿠키|คุกกี้|कुकी|ملفات تعريف|עוגיות|ciastecz"
+    "|galleta|çerez|süti|sušen|kolačić|evästeet|bánh quy",
+    re.I,
+)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
+_MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
 _NESTING: Final = re.compile(
     r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|wbr|p|li|t[dhr]|d[dt]|option)\b)[a-z]",
     re.I,
 )
 
 
-def _is_dropped(node: LexborNode) -> bool:
-    if node.tag in _KEPT:
-        return False
-    attributes = node.attributes
-    name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
-    if _AD_NAME.search(_CAMEL.sub("-", name).lower()) is not None:
-        return True
-    return "display:none" in (attributes.get("style") or "").replace(" ", "").lower()
+class LeftOut(NamedTuple):
+    """Text of a page that is not compared."""
+
+    reason: str
+    """One of `REASONS`."""
+    words: int
+    text: str
+
+
+ADVERTISEMENT: Final = "advertisement"
+HIDDEN: Final = "hidden"
+NAVIGATION: Final = "navigation"
+FOOTER: Final = "footer"
+CONSENT: Final = "cookie notice"
+SIDEBAR: Final = "sidebar"
+OUTSIDE: Final = "outside the main part"
+REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE)
+"""Reasons to leave text out."""
+
+
+class Content(NamedTuple):
+    """Compared text of a page."""
+
+    text: str
+    left_out: tuple[LeftOut, ...] = ()
+    has_text: bool = True
+    """Whether a visitor reads any of it: the title of an empty page is no text."""
 
 
 def without_markup(text: str) -> str:
@@ -83,37 +125,229 @@ def is_too_deep(html: str) -> bool:
 
 
 def html_text(html: str, root: str | None = None) -> str:
-    """Return the visible text of an HTML page without ads, navigation and footer, pieces joined by a space.
+    """Return the compared text of an HTML page, see `html_content`."""
+    return html_content(html, root).text
 
-    ``root`` is a CSS selector: the text of the first element it matches, of the page if none does.
+
+def html_content(html: str, root: str | None = None) -> Content:
+    """Return the compared text of an HTML page, its pieces joined by blanks, and the text that is left out.
+
+    ``root`` is a CSS selector: of the first element that it matches all text counts, if there is any.
     """
     if is_too_deep(html):
-        return without_markup(html)
-    document = content_of(html)
-    if document is None:
-        return ""
-    if root is not None:
-        found = document.css_first(root)
-        if found is not None and (text := found.text(separator=" ")).strip():
-            return text
-    return document.text(separator=" ")
+        text = without_markup(html)
+        return Content(text, (), bool(text.strip()))
+    content = _parsed(html).content
+    if root is not None and (document := _parsed(html).document) is not None:
+        element = document.css_first(root)
+        if element is not None and (text := element.text(separator=" ")).strip():
+            return Content(text)
+    return content
+
+
+class _Parsed(NamedTuple):
+    document: LexborNode | None
+    content: Content
 
 
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
+def _parsed(html: str) -> _Parsed:
+    kept: frozenset[str] = frozenset()
+    while True:
+        document = _document(html)
+        if document is None:
+            return _Parsed(None, Content("", (), has_text=False))
+        left_out = list(_take_out(document, kept))
+        text = document.text(separator=" ")
+        too_much = {reason for reason in {one.reason for one in left_out} if _is_much(reason, left_out, text)}
+        if not too_much:
+            break
+        kept |= too_much
+    if OUTSIDE not in kept:
+        text = _main_part(document, text, left_out)
+    body = document.css_first("body")
+    has_text = body is not None and bool(body.text().strip())
+    if len(text.split(None, LITTLE_TEXT_WORDS)) < LITTLE_TEXT_WORDS:
+        data = " ".join(_data(html))
+        text, has_text = f"{text} {data}", has_text or bool(data.strip())
+        text = " ".join((text, *_labels(document)))
+    return _Parsed(document, Content(text, tuple(left_out), has_text))
+
+
 def content_of(html: str) -> LexborNode | None:
-    """Return what a visitor reads of a page that is not too deep, as a tree; None of one without any.
+    """Return the tree of what is compared of a page that is not too deep; None of an empty page.
 
     The tree is not to be changed: the next to ask for the same page gets it, too.
     """
+    return _parsed(html).document
+
+
+def _document(html: str) -> LexborNode | None:
     document = LexborHTMLParser(html).root
-    if document is None:
-        return None
-    for node in _SELECTOR.find(_NEVER_CONTENT, document):
-        node.decompose()
-    for node in _SELECTOR.find(_CANDIDATE, document):
-        if _is_dropped(node):
+    if document is not None:
+        for node in _SELECTOR.find(_NEVER_TEXT, document):
             node.decompose()
     return document
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+def _is_much(reason: str, left_out: list[LeftOut], rest: str) -> bool:
+    """Tell whether the texts of one reason are a third of the page's words, or the rest says nothing."""
+    of_reason = sum(one.words for one in left_out if one.reason == reason)
+    if not of_reason:
+        return False
+    others = sum(one.words for one in left_out) - of_reason
+    enough = max(2 * of_reason - others, 0)  # more words than these in the rest
+    return len(rest.split(None, enough)) <= enough
+
+
+def _take_out(document: LexborNode, kept: frozenset[str]) -> Iterator[LeftOut]:
+    """Take the outermost elements that are not compared off the tree."""
+    taken: set[int] = set()
+    nodes = []
+    for node in _SELECTOR.find(_CANDIDATES, document):
+        reason = _reason(node)
+        if reason is not None and reason not in kept and not (taken and _is_inside(node, taken)):
+            taken.add(node.mem_id)
+            nodes.append((reason, node))
+    for reason, node in nodes:
+        text = node.text(separator=" ")
+        yield LeftOut(reason, _words(text), text)
+        node.decompose()
+
+
+def _is_inside(node: LexborNode, ids: set[int]) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if parent.mem_id in ids:
+            return True
+        parent = parent.parent
+    return False
+
+
+def _reason(node: LexborNode) -> str | None:
+    """Reason to leave an element out, None if it stays."""
+    tag, attributes = node.tag, node.attributes
+    if tag in _ROOTS:
+        return None
+    role = (attributes.get("role") or "").lower()
+    for name in _names(attributes.get("class"), attributes.get("id")):
+        if _AD_NAME.fullmatch(name):
+            return ADVERTISEMENT
+        if _CONSENT_NAME.fullmatch(name):
+            return CONSENT
+    if (attributes.get("aria-label") or "").lower().startswith("advert") or any(
+        name in attributes for name in ("data-ad", "data-ad-slot", "data-ad-client", "data-google-query-id")
+    ):
+        return ADVERTISEMENT
+    if "hidden" in attributes or "display:none" in (attributes.get("style") or "").replace(" ", "").lower():
+        return HIDDEN
+    if tag == "nav" or role == "navigation":
+        return NAVIGATION
+    if role == "contentinfo" or (tag == "footer" and _is_of_page(node, 2)):
+        return FOOTER
+    if (tag == "aside" or role == "complementary") and not _is_in_main(node):
+        return SIDEBAR
+    if role in ("dialog", "alertdialog") and _COOKIES.search(node.text()):
+        return CONSENT
+    return None
+
+
+def _names(*attributes: str | None) -> Iterator[str]:
+    for attribute in attributes:
+        if attribute:
+            yield from _CAMEL.sub("-", attribute).lower().split()
+
+
+def _is_of_page(node: LexborNode, depth: int) -> bool:
+    """Tell whether an element stands in the body, at most so deep in plain containers."""
+    parent = node.parent
+    for _ in range(depth):
+        if parent is None or parent.tag == "body":
+            return True
+        if parent.tag != "div":
+            return False
+        parent = parent.parent
+    return False
+
+
+def _is_in_main(node: LexborNode) -> bool:
+    """Tell whether an element stands in the page's main part: notes of documentation are asides there."""
+    parent = node.parent
+    while parent is not None:
+        if parent.tag in ("main", "article") or parent.attributes.get("role") == "main":
+            return True
+        parent = parent.parent
+    return False
+
+
+def _main_part(document: LexborNode, text: str, left_out: list[LeftOut]) -> str:
+    """Return the text of the main part, the title and alerts, if they hold two thirds of the page's words."""
+    mains = document.css("main,[role=main]") or document.css("article")
+    if len(mains) != 1:
+        return text
+    title = document.css_first("title")
+    pieces = [] if title is None else [title.text(separator=" ")]
+    pieces += [node.text(separator=" ") for node in document.css(_LOUD) if not _is_in_main(node)]
+    main = " ".join((*pieces, mains[0].text(separator=" ")))
+    words = _words(text)
+    outside = words - _words(main)
+    total = words + sum(one.words for one in left_out)
+    if outside <= 0 or outside * 3 >= total or outside * 2 >= words:
+        return text
+    left_out.append(LeftOut(OUTSIDE, outside, _outside(document, mains[0])))
+    return main
+
+
+def _outside(document: LexborNode, main: LexborNode) -> str:
+    """Text of a page that is not in its main part."""
+    body = document.css_first("body")
+    return "" if body is None else body.text(separator=" ").replace(main.text(separator=" "), " ", 1)
+
+
+def _data(html: str) -> Iterator[str]:
+    """Data that a page brings for its scripts: JSON-LD, state of applications."""
+    root = LexborHTMLParser(html).root
+    if root is not None:
+        for node in root.css(_DATA):
+            yield node.text()
+
+
+def _labels(document: LexborNode) -> Iterator[str]:
+    """Descriptions in attributes of a page with little text."""
+    for node in document.css(
+        "meta[name=description i],meta[property='og:description'],img[alt],input,[role=img]"
+    ):
+        attributes = node.attributes
+        if node.tag == "meta":
+            yield attributes.get("content") or ""
+        elif node.tag == "input":
+            if (attributes.get("type") or "text").lower() not in ("hidden", "password"):
+                yield attributes.get("value") or ""
+        else:
+            yield attributes.get("alt") or attributes.get("aria-label") or ""
+
+
+def without_scripts(html: str) -> str:
+    """Return an HTML source without the contents of its scripts and styles, except data, in linear time."""
+    pieces, done, lower = [], 0, html.lower()
+    if len(lower) != len(html):  # a letter whose lower case is two: positions would be others
+        lower = html
+    for start in _SCRIPT.finditer(lower):
+        if start.start() < done or "json" in start[0]:
+            continue
+        end = lower.find(f"</{start[1]}", start.end())
+        pieces.append(html[done : start.end()])
+        if end < 0:
+            return "".join(pieces)
+        done = end
+    return "".join((*pieces, html[done:]))
+
+
+_SCRIPT: Final = re.compile(r"<(script|style)\b[^>]{0,2000}>")
 
 
 def source_of(response: TextResponse, most_bytes: int) -> str:
@@ -124,19 +358,3 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
         return response.text
     except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
         return response.body.decode("utf-8", "replace")
-
-
-def page_text(response: Response, root: str | None = None) -> str:
-    """Return the text a visitor reads: of HTML what is visible, of XML what is no tag.
-
-    Returns "" for a response that is not text. Only the first `MAX_BODY_BYTES` are looked at. ``root`` as in
-    `html_text`.
-    """
-    if not isinstance(response, TextResponse):
-        return ""
-    text = source_of(response, MAX_BODY_BYTES)
-    if isinstance(response, HtmlResponse):
-        return html_text(text, root)
-    if isinstance(response, XmlResponse):
-        return without_markup(text)
-    return text

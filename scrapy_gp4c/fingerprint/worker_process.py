@@ -18,22 +18,21 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
+import msgspec
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
 from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read
-from scrapy_gp4c.words.normal import MAX_BODY_BYTES
+from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
 
 LARGE_BYTES: Final = 65_536
 """Smaller bodies take a few milliseconds, at most a fifth of a second: less than the wait for the process."""
 TIMEOUT_S: Final = 60.0
 """Time after which the crawl gives up on the process and fingerprints the page itself."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
-_REQUEST: Final = struct.Struct("<BB?BI")
-"""Head of a page: class, features, whether texts are wanted, bytes of the encoding's name and of the body."""
-_ANSWER: Final = struct.Struct("<?QII")
-"""Head of an answer: whether it has a fingerprint, the fingerprint, bytes of the normal text and the text."""
+_SIZE: Final = struct.Struct("<I")
+"""Bytes of the message that follows; 0 is the answer for a page that raises."""
 _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse)
 _FEATURES: Final = (None, main_features)
 
@@ -77,36 +76,33 @@ class FingerprintProcess:
     def _read(
         self, response: TextResponse, encoding: str, features: Features | None, with_text: bool
     ) -> PageReading:
-        kind = next(number for number, one in enumerate(_CLASSES) if isinstance(response, one))
-        name, body = encoding.encode(), response.body[: MAX_BODY_BYTES + 1]
-        head = _REQUEST.pack(kind, _FEATURES.index(features), with_text, len(name), len(body))
+        page = _Page(
+            next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
+            _FEATURES.index(features),
+            with_text,
+            encoding,
+            response.headers.get(b"Content-Type") or b"",
+            response.body[: MAX_SOURCE_BYTES + 1],
+        )
         try:
-            reading = self._ask(head + name + body, with_text)
+            reading = self._ask(_message(page))
         except (OSError, ValueError):  # the process could not start, was killed, or took too long
             self._end()
             reading = None
         return read(response, features, with_text=with_text) if reading is None else reading
 
-    def _ask(self, page: bytes, with_text: bool) -> PageReading | None:
+    def _ask(self, message: bytes) -> PageReading | None:
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(page)
+        process.stdin.write(message)
         process.stdin.flush()
         if not select.select([process.stdout], [], [], TIMEOUT_S)[0]:
             raise TimeoutError
-        answer = process.stdout.read(_ANSWER.size)
-        if len(answer) < _ANSWER.size:
+        answer = _next_message(process.stdout)
+        if answer is None:
             raise ChildProcessError
-        is_read, fingerprint, *sizes = _ANSWER.unpack(answer)
-        texts = [process.stdout.read(size) for size in sizes]
-        if [*map(len, texts)] != sizes:
-            raise ChildProcessError
-        if not is_read:
-            return None
-        return PageReading(
-            fingerprint, *(text.decode("utf-8", "surrogatepass") for text in texts if with_text)
-        )
+        return _unpacked(answer) if answer else None
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -131,21 +127,59 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _serve(pages: BinaryIO, answers: BinaryIO) -> None:
+class _Page(msgspec.Struct, array_like=True):
+    """Page that the process reads."""
+
+    kind: int
+    features: int
+    with_text: bool
+    encoding: str
+    content_type: bytes
+    body: bytes
+
+
+def _message(content: object) -> bytes:
+    packed = msgspec.msgpack.encode(content)
+    return _SIZE.pack(len(packed)) + packed
+
+
+def _next_message(stream: IO[bytes]) -> bytes | None:
+    """Return the next message, None at the end of the stream."""
+    head = stream.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        return None
+    (size,) = _SIZE.unpack(head)
+    message = stream.read(size)
+    return message if len(message) == size else None
+
+
+# Texts may have lone surrogates, which MessagePack's strings may not: they travel as bytes.
+def _packed(reading: PageReading) -> bytes:
+    texts = [
+        None if one is None else one.encode("utf-8", "surrogatepass")
+        for one in (reading.normal, reading.text)
+    ]
+    return _message((texts, reading._replace(normal=None, text=None)))
+
+
+def _unpacked(answer: bytes) -> PageReading:
+    texts, reading = msgspec.msgpack.decode(answer, type=tuple[list[bytes | None], PageReading])
+    normal, text = (None if one is None else one.decode("utf-8", "surrogatepass") for one in texts)
+    return reading._replace(normal=normal, text=text)
+
+
+def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
     """Answer pages until the input ends."""
-    while len(head := pages.read(_REQUEST.size)) == _REQUEST.size:
-        kind, features, with_text, name_bytes, body_bytes = _REQUEST.unpack(head)
-        encoding = pages.read(name_bytes).decode("ascii")
-        body = pages.read(body_bytes)
-        if len(body) < body_bytes:
-            return
+    while (message := _next_message(pages)) is not None:
         try:
-            response = _CLASSES[kind]("http://page/", body=body, encoding=encoding)
-            reading = read(response, _FEATURES[features], with_text=with_text)
-            normal, text = ((one or "").encode("utf-8", "surrogatepass") for one in reading[1:])
-            answer = _ANSWER.pack(True, reading.fingerprint, len(normal), len(text)) + normal + text
+            page = msgspec.msgpack.decode(message, type=_Page)
+            headers = {"Content-Type": page.content_type} if page.content_type else {}
+            response = _CLASSES[page.kind](
+                "http://page/", body=page.body, encoding=page.encoding, headers=headers
+            )
+            answer = _packed(read(response, _FEATURES[page.features], with_text=page.with_text))
         except Exception:  # the crawl reads the page itself then, and logs the error
-            answer = _ANSWER.pack(False, 0, 0, 0)
+            answer = _SIZE.pack(0)
         answers.write(answer)
         answers.flush()
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from scrapy_gp4c.words.masking import mask
 
-MAX_BODY_BYTES: Final = 2**20  # of a longer text body only the head is looked at: bounds the reactor's stall
+MAX_GROWN_CHARACTERS: Final = 2**20
+"""Length up to which a text may grow by normalising: one sign may become 18."""
 
 
 # Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
@@ -57,10 +58,10 @@ def _divided(run: re.Match[str]) -> str:
 def _nfkc(text: str) -> str:
     """Return the text in NFKC, in time linear in its length: long runs of marks are divided.
 
-    One sign may become 18: what grows beyond twice the text's length and `MAX_BODY_BYTES` characters is cut.
+    One sign may become 18: the text is cut at twice its length, or `MAX_GROWN_CHARACTERS`.
     """
     normal = unicodedata.normalize("NFKC", _PERHAPS_MARKS.sub(_divided, text))
-    return normal[: max(2 * len(text), MAX_BODY_BYTES)]
+    return normal[: max(2 * len(text), MAX_GROWN_CHARACTERS)]
 
 
 def normalise(text: str) -> str:

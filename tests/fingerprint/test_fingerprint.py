@@ -13,10 +13,11 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from simhash import Simhash
 
 from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
+from scrapy_gp4c.fingerprint.answers import MAX_TEXT_CHARACTERS, page_text
 from scrapy_gp4c.fingerprint.sketches import distance, feature_hashes, is_changed, sim_half
-from scrapy_gp4c.fingerprint.text import html_text, page_text
+from scrapy_gp4c.fingerprint.text import html_text
 from scrapy_gp4c.words.masking import MASK, mask
-from scrapy_gp4c.words.normal import MAX_BODY_BYTES, normalise
+from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import shingle_hashes
 
 URL = "http://127.0.0.1/"
@@ -61,8 +62,8 @@ def test_hostile_nesting_ends(tag: str) -> None:
 
 
 def test_a_huge_body_is_cut() -> None:
-    """Text behind MAX_BODY_BYTES is not looked at, text before it is."""
-    head = "<p>" + "word " * (MAX_BODY_BYTES // 5)
+    """Text behind MAX_TEXT_CHARACTERS is not looked at, text before it is."""
+    head = "<p>" + "word " * (MAX_TEXT_CHARACTERS // 5)
     assert fingerprint(page(head + "one")) == fingerprint(page(head + "other"))
     assert fingerprint(page("new " + head)) != fingerprint(page(head))
 
@@ -209,8 +210,15 @@ def test_a_price_a_sentence_and_a_headline_count(words: int) -> None:
 )
 def test_ads_do_not_count(name: str) -> None:
     """Elements named as ads by class or id, as whole words in any style, are not text."""
-    assert html_text(f"<p>one</p><div class='{name}'>buy <b>now</b></div>").split() == ["one"]
-    assert html_text(f"<p>one</p><div id='{name}'>buy</div>").split() == ["one"]
+    for attribute in ("class", "id"):
+        ad = f"<div {attribute}='{name}'>buy <b>now</b></div>"
+        assert html_text(f"<p>one two three four five</p>{ad}").split() == [
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -236,11 +244,12 @@ def test_names_that_only_contain_ad_are_content(name: str) -> None:
 def test_what_is_never_content() -> None:
     """Scripts, navigation, the page's footer and hidden elements go; title, header and aside stay."""
     html = (
-        "<title>title</title><style>x</style><nav>x</nav><header>header</header><article>text"
-        "<footer>author</footer></article><aside>aside</aside><p hidden>x</p><p style='display: none'>x</p>"
-        "<noscript>x</noscript><template>x</template><script>x</script><footer>x</footer>"
+        "<title>title</title><style>x</style><nav>x</nav><header>header</header><article>text of an article"
+        "<aside>note</aside><footer>author</footer></article><aside>x</aside><p hidden>x</p>"
+        "<p style='display: none'>x</p><noscript>x</noscript><template>x</template><script>x</script>"
+        "<footer>x</footer>"
     )
-    assert html_text(html).split() == ["title", "header", "text", "author", "aside"]
+    assert html_text(html).split() == ["title", "text", "of", "an", "article", "note", "author"]
 
 
 def test_scripts_without_spaces_are_split() -> None:
@@ -255,7 +264,7 @@ def test_xml_json_and_binary() -> None:
     """XML counts without tags and with CDATA, JSON as it is, anything else byte by byte."""
     feed = "<rss><!-- x --><title><![CDATA[one <b>two</b>]]></title><link>three</link></rss>"
     assert page_text(XmlResponse(URL, body=feed.encode())).split() == ["one", "two", "three"]
-    assert page_text(TextResponse(URL, body=b'{"a": "<b>"}')) == '{"a": "<b>"}'
+    assert page_text(TextResponse(URL, body=b'{"a": "<b>"}')) == '{"a" : "<b>"}'
     blob = gzip.compress(b"one")
     assert fingerprint(Response(URL, body=blob)) != fingerprint(Response(URL, body=blob + b"\0"))
     assert page_text(Response(URL, body=blob)) == ""

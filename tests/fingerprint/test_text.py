@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.words.normal import MAX_BODY_BYTES, MAX_MARKS, normalise
+from scrapy_gp4c.words.normal import MAX_GROWN_CHARACTERS, MAX_MARKS, normalise
 
 MARKS = "\u0301\u0323\u0315\u05ae\u0344\u0f73\uff9e"
 
@@ -36,7 +36,7 @@ def test_marks_beyond_the_bound_are_kept(mark: str) -> None:
 def test_signs_that_grow_are_cut_in_long_texts_only() -> None:
     """One sign may stand for 18: a short text of such is whole, of a long one the head counts."""
     assert len(normalise("\ufdfa" * 5000)) == 18 * 5000
-    assert len(normalise("\ufdfa" * 100_000)) == MAX_BODY_BYTES
+    assert len(normalise("\ufdfa" * 100_000)) == MAX_GROWN_CHARACTERS
     assert len(normalise("…" * 300_000)) == 3 * 300_000
 
 

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from benchmarks.hostile_texts import HOSTILE
 from scrapy_gp4c.fingerprint import PageReading, fingerprint, main_features, read, worker_process
-from scrapy_gp4c.fingerprint.text import page_text
+from scrapy_gp4c.fingerprint.answers import page_text
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
 from scrapy_gp4c.words.normal import normalise
 
@@ -46,7 +46,7 @@ async def made_reads(
 async def made(beside: FingerprintProcess, responses: list[Any], features: Any = None) -> list[int]:
     """Fingerprints of responses, all asked for at once, without their texts."""
     found = await made_reads(beside, responses, features)
-    assert [one[1:] for one in found] == [(None, None)] * len(found)
+    assert [(one.normal, one.text) for one in found] == [(None, None)] * len(found)
     return [one.fingerprint for one in found]
 
 

@@ -1,0 +1,88 @@
+"""Which pairs of pages count as changed? Before and after an edit, labelled by what a person would say.
+
+Run: ``python -m benchmarks.page_pairs DIRECTORY``. The directory has ``index.json`` (a list of objects with
+name, lang, type, edit, ext and changed) and a folder per pair with ``before.EXT`` and ``after.EXT``.
+docs/fingerprint.md has its table.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
+
+from benchmarks.common import verdict
+from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.fingerprint.sketches import is_changed
+
+THRESHOLD = 3
+FOUND_SHARE, FALSE_SHARE = 40 / 41, 4 / 22
+CLASSES = {
+    "html": (HtmlResponse, "text/html"),
+    "json": (JsonResponse, "application/json"),
+    "xml": (XmlResponse, "application/rss+xml"),
+    "csv": (TextResponse, "text/csv"),
+    "ndjson": (TextResponse, "application/x-ndjson"),
+    "txt": (TextResponse, "text/plain"),
+    "pdf": (Response, "application/pdf"),
+}
+
+
+def response(path: Path) -> Response:
+    """Return a page as a server sends it."""
+    kind, content_type = CLASSES.get(path.suffix[1:], (Response, "application/octet-stream"))
+    url = f"http://127.0.0.1/{path.name}"
+    return kind(url, body=path.read_bytes(), headers={"Content-Type": content_type})
+
+
+def judge(folder: Path, extension: str) -> bool:
+    """Tell whether a page counts as changed between its two versions."""
+    before, after = (
+        read(response(folder / f"{when}.{extension}")).fingerprint for when in ("before", "after")
+    )
+    return is_changed(before, after, THRESHOLD)
+
+
+def main() -> int:
+    """Print the table by language and type; return 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("directory", type=Path)
+    directory = parser.parse_args().directory
+    pairs = json.loads((directory / "index.json").read_text())
+    counts: Counter[tuple[str, str, bool, bool]] = Counter()
+    wrong = []
+    for pair in pairs:
+        judged = judge(directory / pair["name"], pair["ext"])
+        counts[pair["lang"], pair["type"], pair["changed"], judged] += 1
+        if judged != pair["changed"]:
+            wrong.append(f"{'missed' if pair['changed'] else 'false alarm'}: {pair['name']}")
+    print("| language | type | changes found | false alarms |\n|---|---|---|---|")
+    for language, kind in sorted({key[:2] for key in counts}):
+        found, missed, false, right = (
+            counts[language, kind, changed, judged]
+            for changed, judged in ((True, True), (True, False), (False, True), (False, False))
+        )
+        print(f"| {language} | {kind} | {found} of {found + missed} | {false} of {false + right} |")
+    changes = sum(number for key, number in counts.items() if key[2])
+    still = len(pairs) - changes
+    found = sum(number for key, number in counts.items() if key[2] and key[3])
+    false = sum(number for key, number in counts.items() if not key[2] and key[3])
+    print(f"| all | all | {found} of {changes} | {false} of {still} |")
+    print(*wrong, sep="\n")
+    holds = verdict(
+        "share of changes found",
+        found / max(changes, 1),
+        min(FOUND_SHARE, 1 - 1 / max(changes, 1)),
+        at_least=True,
+    )
+    return (
+        0
+        if verdict("share of false alarms", false / max(still, 1), FALSE_SHARE, at_least=False) and holds
+        else 1
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
