@@ -15,17 +15,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
 import xxhash
 from scrapy.http import Response
 from simhash import Simhash
 
 from scrapy_gp4c.fingerprint.answers import Answer, answer, page_text
 from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
-from scrapy_gp4c.words.masking import MASK
+from scrapy_gp4c.words.masking import MASK, RELATIVE_WORDS, mask_relative
 from scrapy_gp4c.words.normal import normalise
-from scrapy_gp4c.words.shingles import SHINGLE_WORDS, UInt64s, shingle_hashes
+from scrapy_gp4c.words.shingles import (
+    SHINGLE_WORDS,
+    UInt64s,
+    Words,
+    hashes_of,
+    hashes_of_words,
+    word_hashes,
+    words_in,
+)
 
 Features = Callable[[Response], Sequence[str]]
 
@@ -56,7 +65,7 @@ def features(text: str) -> list[str]:
 
     The text is padded on both sides, so that every word is part of three shingles; "" has none.
     """
-    words = re.split("[\x00-\x20]+", normalise(text))
+    words = re.split("[\x00-\x20]+", _shingles(normalise(text))[0])
     words = [word for word in words if word]
     if not words:
         return []
@@ -84,7 +93,7 @@ def _sketch(hashes: UInt64s, *, has_text: bool = True) -> int:
 
 def fingerprint_of_text(text: str) -> int:
     """Return the fingerprint of a text as uint64; 0 if and only if it has no words."""
-    return _sketch(shingle_hashes(normalise(text)))
+    return _sketch(_shingles(normalise(text))[1])
 
 
 def fingerprint(response: Response, features: Features | None = None) -> int:
@@ -100,8 +109,7 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
     """Return the fingerprint of a response and what it is made of, with the texts if they are wanted."""
     if features is None:
         found = answer(response)
-        normal = normalise(found.content.text)
-        reading = _reading(found, normal)
+        reading, normal = _reading(found)
         return reading._replace(normal=normal, text=found.content.text) if with_text else reading
     names = [name.encode("utf-8", "replace").decode() for name in features(response)]  # lone surrogates
     value = (_simhash(names) or 1) << 32 | odd_half(feature_hashes(names)) if names else 0
@@ -112,16 +120,58 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
     return reading._replace(normal=normalise(text), text=text)
 
 
-def _reading(found: Answer, normal: str) -> PageReading:
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: spreads the hashes of short words
+_RELATIVE: Final = word_hashes(
+    " ".join(word + end for word in RELATIVE_WORDS for end in ("", ".", ",", ")", ":")).encode()
+)
+_RELATIVE_HASHES: Final = frozenset(_RELATIVE.tolist())
+_MAY_BE_RELATIVE: Final = np.zeros(2**16, bool)
+_MAY_BE_RELATIVE[_RELATIVE * _SPREAD >> np.uint64(48)] = True
+
+
+def _shingles(normal: str) -> tuple[str, UInt64s]:
+    """Return a normal form without relative times in words, and the hashes of its shingles."""
+    words = words_in(normal.encode("utf-8", "surrogatepass"))
+    hashes = hashes_of(words)
+    # The hashes say in a few microseconds whether the text has any word of these times, and where.
+    places = _MAY_BE_RELATIVE[hashes * _SPREAD >> np.uint64(48)].nonzero()[0].tolist()
+    places = [place for place in places if int(hashes[place]) in _RELATIVE_HASHES]
+    if places and (masked := _without_relative_times(words, places)) is not None:
+        return masked, hashes_of_words(word_hashes(masked.encode("utf-8", "surrogatepass")))
+    return normal, hashes_of_words(hashes)
+
+
+def _without_relative_times(words: Words, places: list[int]) -> str | None:
+    """Mask relative times around some words; None if there are none."""
+    text, count = words.padded.tobytes(), len(words.starts)
+    pieces: list[bytes] = []
+    done = 1  # behind the padding
+    for number in places:
+        if words.starts[number] < done:
+            continue
+        start = max(int(words.starts[max(number - 3, 0)]), done)
+        last = min(number + 3, count - 1)
+        end = int(words.starts[last] + words.sizes[last])
+        window = text[start:end].decode("utf-8", "surrogatepass")
+        masked = mask_relative(window)
+        if masked != window:
+            pieces += (text[done:start], masked.encode("utf-8", "surrogatepass"))
+            done = end
+    if not pieces:
+        return None
+    return b"".join((*pieces, text[done:])).decode("utf-8", "surrogatepass").rstrip()
+
+
+def _reading(found: Answer) -> tuple[PageReading, str]:
     kind, content, data, is_cut = found
     if data is not None:
         value = (xxhash.xxh64_intdigest(data) or 1) if data else 0
-        return PageReading(value, kind=kind)
-    hashes = shingle_hashes(normal)
+        return PageReading(value, kind=kind), ""
+    normal, hashes = _shingles(normalise(content.text))
     left_out: dict[str, int] = {}
     for one in content.left_out:
         left_out[one.reason] = left_out.get(one.reason, 0) + one.words
-    return PageReading(
+    reading = PageReading(
         _sketch(hashes, has_text=content.has_text),
         kind=kind,
         words=max(hashes.size - SHINGLE_WORDS + 1, 0),
@@ -129,3 +179,4 @@ def _reading(found: Answer, normal: str) -> PageReading:
         left_out=tuple(left_out.items()),
         is_cut=is_cut,
     )
+    return reading, normal

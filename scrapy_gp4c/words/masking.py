@@ -1,160 +1,379 @@
-"""What differs from fetch to fetch without any change of a page: times, dates, tokens, counters of views.
+"""Masks of what differs from fetch to fetch without a change of the page: times, dates, tokens, counters.
 
-`mask` replaces each by one sign, so that "3 minutes ago" and "2026-11-21 02:03" are the same text.
-docs/fingerprint.md lists what is masked and what is not.
+`mask` replaces each by one sign, so that "3 minutes ago" and "2026-11-21 02:03" are the same text. A number
+that could be something else is masked only where the words before it say time or token: "Rp 1510000000" is a
+price, "9:00-17:00" are hours of opening. docs/fingerprint.md lists what is masked.
 
-The time is linear in the length of any text: what repeats is possessive, so that no try goes back over what
-it took, and a try that may fail at each word of a text takes in a bounded number of words.
+Names of months and days and words of relative times are those of Unicode's CLDR (``tools/date_words.py``).
+The time is linear in the length of any text: repeats are possessive, and a try that may fail takes in a
+bounded number of words.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
+from importlib.resources import files
 from typing import Final
 
 MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
 
-# Month and weekday names, full and short: English, German, French, Spanish, Portuguese, Italian, Dutch.
-_MONTHS: Final = re.findall(
-    r"\w+",
-    """january february march april may june july august september october november december jan feb
-    mar apr jun jul aug sep sept oct nov dec januar jänner februar märz mär mai juni juli oktober
-    okt dezember dez janvier janv février févr fév mars avril avr juin juillet juil août aout
-    septembre octobre novembre décembre déc enero ene febrero marzo abril abr mayo junio julio
-    agosto ago septiembre setiembre octubre noviembre diciembre dic janeiro fevereiro fev março maio
-    junho julho setembro set outubro out novembro dezembro gennaio gen febbraio aprile maggio mag
-    giugno giu luglio lug settembre ottobre ott dicembre januari februari maart mrt mei augustus""",
+_DATA: Final = files(__package__)
+_TABLE: Final = json.loads(_DATA.joinpath("date_words.json").read_text(encoding="utf-8"))
+_WORDS: Final = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
+_UNIT_AFTER: Final = frozenset(map(tuple, _TABLE["unit_after"]))
+_BEFORE_UNIT: Final = frozenset(map(tuple, _TABLE["before_unit"]))
+
+# The patterns see each word of the tables as one character, whose low bits say what the word may be.
+_STRONG, _WEAK, _DAY_NAME, _UNIT, _AFTER, _BEFORE, _VIEW = (1 << bit for bit in range(7))
+_FIRST: Final = 0x10FF00  # end of the last private plane, where no font of icons is
+_MARKS: Final[dict[str, int]] = {}
+for _bit, _words in (
+    (_STRONG, _TABLE["months"]),
+    (_WEAK, _TABLE["weak_months"]),
+    (_DAY_NAME, _TABLE["weekdays"]),
+    (_UNIT, [unit for unit, _ in _UNIT_AFTER] + [unit for _, unit in _BEFORE_UNIT]),
+    (_AFTER, [after for _, after in _UNIT_AFTER]),
+    (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
+    (_VIEW, _WORDS["views"].split()),
+):
+    for _word in set(_words) - {"k", "st", "an", "th", "nd", "rd"}:
+        _MARKS[_word] = _MARKS.get(_word, 0) | _bit
+
+
+def _any_of(*bits: int) -> str:
+    """Class of the characters that stand for words with one of these bits."""
+    wanted = sum(bits)
+    return "[" + "".join(chr(_FIRST + number) for number in range(1, 128) if number & wanted) + "]"
+
+
+# A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words.
+_WORD: Final = re.compile(
+    r"(?<!\w)([0-9]*+)([^\W\d_](?:[^\s\d!-/:-@\[-`{-~·。、，：；（）「」『』！？-]|['’](?=\w))*+)(?![\w])"
 )
-_MONTH: Final = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
-_WEEKDAY: Final = (
-    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
-    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|sonnabend|mo|di|mi|do|fr|sa|so"
-    r"|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lun|mer|jeu|ven|sam|dim"
-    r"|lunes|martes|mi[ée]rcoles|jueves|viernes|s[áa]bado|domingo|mi[ée]|jue|vie|s[áa]b|dom"
-    r"|(?:segunda|ter[çc]a|quarta|quinta|sexta)(?:-feira)?"
-)
+_ANY_MARK: Final = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + 127)}]")
+_MONTH: Final = rf"{_any_of(_STRONG, _WEAK)}\.?"
+_STRONG_MONTH: Final = rf"{_any_of(_STRONG)}\.?"
+_WEEKDAY: Final = rf"{_any_of(_DAY_NAME)}(?:-feira)?"
 _ZONE: Final = (
-    r"(?:\s?(?:z|utc|gmt|[ecmp][sd]t|cest|cet|eet|eest|bst|jst|msk)\b)?(?:\s?[+-](?:0\d|1[0-4]):?[0-5]\d\b)?"
+    r"(?:\s?\(?(?:z|utc|gmt|[ecmp][sd]t|cest|cet|eet|eest|bst|jst|msk|ist)\b\)?)?"
+    r"(?:\s?[+-](?:0\d|1[0-4]):?[0-5]\d\b)?"
 )
 _CLOCK: Final = (
     r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d++)?)?(?!:?\d)"
     r"(?:\s?[ap]\.?m\b\.?)?(?:\s?uhr\b)?" + _ZONE
 )
-_OF: Final = r"(?:st|nd|rd|th|er|º|ª|°)?\.?,?[\s-]{1,3}(?:of |de |del |den )?"
-_YEAR: Final = r"(?:19|20)\d\d"
+_OF: Final = r"(?:st|nd|rd|th|er|º|ª|°|-?(?:го|е))?\.?,?[\s/-]{1,3}(?:of |de |d['’]|del |den |ta['’] )?"
+_YEAR: Final = r"(?:(?:19|20)\d\d|25[5-9]\d|1[34]\d\d)(?!\d)"
+_PLAIN_YEAR: Final = r"(?:19|20)\d\d"
+_AFTER_YEAR: Final = rf"(?:\s?(?:г\.?|р\.|року|ж\.|m\.|g\.|{_any_of(_UNIT)}\.?)(?!\w))?"
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
+_SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
+_WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
 _DAY_FIRST: Final = "|".join(
     (
-        *(rf"{_YEAR}{sign}(?:0?[1-9]|1[0-2]){sign}{_DAY}(?!\d)" for sign in ("-", "/", r"\.")),
-        rf"{_YEAR}\s?[年년]\s?\d\d?\s?[月월](?:\s?\d\d?\s?[日일])?",
+        *(rf"{_PLAIN_YEAR}{sign}(?:0?[1-9]|1[0-2]){sign}{_DAY}(?!\d)\.?" for sign in ("-", "/", r"\.\s?")),
+        rf"(?:{_PLAIN_YEAR}|25\d\d)\s?[年년]\s?\d\d?\s?[月월](?:\s?\d\d?\s?[日일])?",
         r"\d\d?\s?[月월]\s?\d\d?\s?[日일]",
-        *(rf"\d\d?{sign}\d\d?{sign}{_YEAR}(?!\d)" for sign in ("-", "/", r"\.")),
+        *(rf"\d\d?{sign}\d\d?{sign}(?:{_PLAIN_YEAR}|25[5-9]\d)(?!\d|\.\d)" for sign in ("-", "/", r"\.\s?")),
         r"\d\d?/\d\d?/\d\d(?![\d/])",
-        rf"{_DAY}{_OF}{_MONTH}(?:,?[\s-]{{1,3}}(?:de |del )?{_YEAR}\b)?",
+        rf"{_DAY}{_OF}(?:{_STRONG_MONTH}{_SECOND}(?:{_WITH_YEAR})?|{_MONTH}{_WITH_YEAR})(?!\w)",
+        rf"{_YEAR}\.?(?:\s(?:m\.|е\.))?[\s-]{{1,2}}{_STRONG_MONTH}[\s-]{_DAY}(?!\d)(?:\sd\.|\.)?",
     )
 )
 _MONTH_FIRST: Final = (
-    rf"{_MONTH}[\s-]{{1,3}}{_DAY}(?:st|nd|rd|th)?\b(?![.,]?\d)(?:,?[\s-]{{1,3}}{_YEAR}\b)?"
-    rf"|{_MONTH}[\s-]{{1,3}}(?:de )?{_YEAR}\b"
+    rf"{_MONTH}[\s-]{{1,3}}{_DAY}(?:st|nd|rd|th)?(?!\w)(?![.,:]?\d)(?:,?[\s-]{{1,3}}{_PLAIN_YEAR}\b)?"
+    rf"|{_MONTH}[\s-]{{1,3}}(?:de |del )?{_PLAIN_YEAR}\b"
 )
-_SPAN: Final = (
-    r"(?:s|sec|secs|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?|months?|mos?|y|yrs?|years?"
-    r"|sekunden?|minuten?|stunden?|tag(?:en)?|wochen?|monat(?:en)?|jahr(?:en)?"
-    r"|secondes?|heures?|jours?|semaines?|mois|ans?|segundos?|minutos?|horas?|d[íi]as?|semanas?|mes(?:es)?|a[ñn]os?|anos?)"
+_THEN: Final = (  # the clock and the weekday after a date
+    rf"(?:\s*+[,(]?\s?{_WEEKDAY}(?!\w)\)?)?"
+    r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|\()\s*+)?"
+    rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?)?"
 )
-_THEN: Final = (  # the clock after a date
-    r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|-|–|\||·|\()\s*+)?"
-    rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b))?"
-)
-_NUMBER: Final = r"\d++(?:[.,]\d++)*+"
-# What a try may begin with is bounded: in a list without spaces there is a try at each number.
-_FIRST_NUMBER: Final = r"[0-9]++(?:[.,][0-9]++){0,8}+"
+_NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
+_GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
 _VIEWS: Final = (
-    r"(?:(?:page ?)?views|impressions|aufrufe|vues|visualizaciones|visualizações"
-    r"|(?:users?|visitors?|guests?|members?) online)\b"
+    rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}|(?:users?|visitors?|guests?|members?) online)(?!\w)"
 )
+_CJK_VIEWS: Final = (
+    "(?:阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
+    "|จำนวนผู้อ่าน)"
+)
+_SHORT_UNIT: Final = (
+    r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
+    r"|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
+)
+_UNITS: Final = _any_of(_UNIT)
+_AGO: Final = _any_of(_AFTER)
+_COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
 _DIGIT_FIRST: Final = "|".join(
     (
-        rf"(?:{_DAY_FIRST}){_THEN}",
-        _CLOCK,
-        r"(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)",
-        r"(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b",
-        r"(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b",
-        r"\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?(?![前전])",
-        rf"[0-9]++\+?\s?{_SPAN}(?:(?:\s|,\s| and )[0-9]++\s?{_SPAN})?\s(?:ago|earlier|atr[áa]s)\b",
-        r"[0-9]++\s?(?:秒|分钟?|小?时|時間|小時|天|日|週間|か月|年|초|분|시간|일)\s?[前전]",
-        r"1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"{_FIRST_NUMBER}\s?[km]?\s{_VIEWS}",
+        rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
+        rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
+        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)?\s{_AGO})(?!\w)",
+        r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])",
+        rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
+        r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
+        r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
+        rf"(?P<views>{_GROUPED}\+?\s?(?:[km万萬만천]|тыс\.|mil|tis\.|tys\.)?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?\s?{_CJK_VIEWS}))",
+        rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
-_LETTER_FIRST: Final = "|".join(
+_MARK_FIRST: Final = "|".join(
     (
-        rf"(?:{_WEEKDAY})\b[.,]*+\s{{1,3}}(?:{_DAY_FIRST}|{_MONTH_FIRST}){_THEN}",
-        rf"(?:{_MONTH_FIRST}){_THEN}",
-        rf"(?:vor|il y a|hace|h[áa])\s(?:etwa |environ |cerca de )?\d++\s?{_SPAN}\b",
-        r"(?:generated|rendered|loaded|created|built|served|processed|executed|completed|took|generiert|erstellt"
-        rf"|g[ée]n[ée]r[ée]e?|generado|gerado)\b(?:\s\w++){{0,2}}?\s(?:in|en|em)?:?\s?{_NUMBER}"
-        r"\s?(?:ms|msecs?|milliseconds?|[µμ]s|s|secs?|seconds?|sekunden|secondes|segundos)\b",
-        r"(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf\w{0,64}+|nonce)\s?[=:]\s?[\w%+/-]++",
-        rf"{_VIEWS}\s?:\s?{_NUMBER}",
+        rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:{_DAY_FIRST}|{_MONTH_FIRST}){_THEN})",
+        rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
+        rf"(?P<before>{_any_of(_BEFORE)}\s(?:[^\W\d]{{2,9}}\s)?(?:de )?[0-9]++\s?{_UNITS})(?!\w)",
+        rf"(?P<counted>{_VIEWS}\s?[:：]\s?{_COUNT})",
+        rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
+        rf"(?P<mark>{_ANY_MARK.pattern})",
     )
+)
+_TOKEN: Final = (
+    r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf\w{0,64}+|xsrf\w{0,64}+|nonce|(?:ray|request|trace"
+    r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?))"
+    r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/-]{0,64}\d)[\w%+/-]{1,200}+)"
+)
+_HEX: Final = (
+    r"(?P<hex>(?=[0-9a-f]{8})(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
+    r"|(?=[a-f]*+\d)[0-9a-f]{16,}+\b))"
 )
 _NUMERIC: Final = re.compile(
-    # Only at the start of a word, the first character choosing the half: five times as fast.
-    r"(?<![0-9a-z])(?:(?=[0-9a-f]{8})(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
-    r"|(?=[a-f]*+\d)[0-9a-f]{16,}+\b)"
-    rf"|(?=[0-9])(?:{_DIGIT_FIRST})|(?=[^\W\d])(?:{_LETTER_FIRST}))"
+    # Only at the start of a word, the first character choosing the alternatives: five times as fast.
+    rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
+    rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
+    rf"|(?=[acjnprstx]){_TOKEN}"
+    rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
+    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
-_WORDED: Final = re.compile(rf"\b(?:just now|(?:an?|one|a few|few seconds?) {_SPAN} ago|few seconds ago)\b")
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b)*"
 )  # asctime's year comes after its clock
+_RANGE: Final = (
+    r"(?:-|–|—|~|～|/|to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|till|do|から|至|到|ถึง|đến|and|und|et|y|hasta"
+    r"|الى|إلى)"
+)
+_RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?\d")
+_RANGE_BEFORE: Final = re.compile(rf"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h)?\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?$")
+_HAS_SECONDS: Final = re.compile(r":[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[+-]\d\d:?\d\d$|[秒초]")
+_LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
+_SAYS_TIME: Final = frozenset(_WORDS["time"].split())
+_TIME_SIGNS: Final = re.compile(
+    "更新|发布|發布|发表|發表|時間|时间|現在|现在|今天|昨天"
+    "|今日|昨日|投稿|公開"
+    "|업데이트|수정|작성|등록|현재|오늘|어제|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
+)
+_SAYS_RUN: Final = frozenset(_WORDS["run_time"].split())
+_RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
+_SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
+_VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
+_CHECKSUMS: Final = re.compile(
+    r"\b(?:sha-?[1235]\d{0,2}|md5|blake[23]\w?|check-?sums?|prüfsummen?|hash(?:es|wert)?|digests?|commits?"
+    r"|git|revisions?|changesets?|fingerprints?|somme de contrôle|sum[ae] (?:de verificación|kontrolna"
+    r"|di controllo)|soma de verificação|controlesom|контрольн\w{1,9}|хеш\w{0,9}|public key|integrity|etag)\b"
+    r"|校验|校驗|哈希|雜湊|チェックサム|ハッシュ|コミット|체크섬|해시|커밋"
+)
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
 _CLUSTER: Final = re.compile(rb"1(?:0{0,16}+1)*+")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
+_CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
-    r"[0-9](?::[0-5][0-9]|[-/.][0-9][0-9]?[-/.][0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|\s?\w{0,2}[年月日時时点點秒년월일시초前전])"
+    r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
+    r"|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
 _TOKEN_LENGTH: Final = 16
-_HINTS: Final = frozenset(_MONTHS) | frozenset(
-    re.findall(
-        r"\w+",
-        """ago earlier atrás atras uhr vor hace há ha il generated rendered loaded created built
-        served processed executed completed took generiert erstellt généré générée generado gerado
-        views pageviews impressions aufrufe vues visualizaciones visualizações online sid session
-        sessionid phpsessid jsessionid csrf csrftoken nonce""",
+_HINTS: Final = frozenset(
+    (
+        *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
+        *_TABLE["unspaced"],
+        *(
+            "online",
+            "sid",
+            "session",
+            "sessionid",
+            "phpsessid",
+            "jsessionid",
+            "csrf",
+            "csrftoken",
+            "nonce",
+            "ray",
+        ),
+        *("request", "trace", "tháng"),
     )
 )
+_SPLITS: Final = "=:-/#\"'"
+_HANGING_HINT: Final = re.compile(_CJK_VIEWS)
+# Common words of other languages, which would make every text of these be tried at each of them.
+_COMMON: Final = {
+    "a",
+    "for",
+    "n",
+    "pre",
+    "minute",
+    "ore",
+    "ani",
+    "zile",
+    "luni",
+    "secunde",
+    "sen",
+    "shin",
+    "saa",
+}
+RELATIVE_WORDS: Final = (
+    frozenset(after for _, after in _UNIT_AFTER) | frozenset(before for before, _ in _BEFORE_UNIT)
+) - _COMMON
+"""Words of relative times: "ago", "vor", "назад"."""
 
 
 def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
-    if " ago" in text or "just now" in text:
-        text = _WORDED.sub(MASK, text)
+    if "just now" in text:
+        text = text.replace("just now", MASK)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
     done = 0
+    masks = _Masks(text)
     for cluster in _CLUSTER.finditer(digits):
         first, last = cluster.span()
         if last <= done:
             continue
-        words = text[max(first - _REACH, done) : last + _REACH].replace("=", " ").replace(":", " ").split()
+        around = text[max(first - _REACH, done) : last + _REACH]
+        for sign in _SPLITS:
+            if sign in around:
+                around = around.replace(sign, " ")
+        words = around.split()
         if (
-            _SHAPE.search(text, first, last + 6) is None
+            _SHAPE.search(text, first, last + 8) is None
             and max(map(len, words)) < _TOKEN_LENGTH
-            and _HINTS.isdisjoint([word.strip("(),.:;[]|=-") for word in words])
+            and _HINTS.isdisjoint([word.strip("(),.;[]|「」（）") for word in words])
+            and (around.isascii() or _HANGING_HINT.search(around) is None)
         ):
             continue
         # Whole words only: a window that cut one would let \b match inside it.
         start = max(done, text.rfind(" ", done, max(first - _REACH, 0)) + 1)
         end = text.find(" ", last + _REACH, last + 2 * _REACH)
         end = min(end if end >= 0 else last + 2 * _REACH, len(text))
-        pieces += (text[done:start], _NUMERIC.sub(MASK, text[start:end]))
+        pieces += (text[done:start], masks.of_window(start, end))
         done = end
     pieces.append(text[done:])
     masked = "".join(pieces)
     return _RUN.sub(MASK, masked) if MASK in masked else masked
+
+
+def mask_relative(window: str) -> str:
+    """Mask relative times without digits in some words: "an hour ago", "vor einer Stunde", "час назад"."""
+    pieces = _BLANKS.split(window)  # words, and the blanks behind each
+    kept: list[str] = []
+
+    def last(number: int) -> str:
+        return kept[-2 * number] if 2 * number <= len(kept) else ""
+
+    for index in range(0, len(pieces), 2):
+        word, blanks = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else ""
+        bare = word.rstrip(".,;:!?)")
+        if (last(1), bare) in _UNIT_AFTER:
+            taken = 2 if last(2).isalpha() or last(2)[:1].isdigit() else 1
+        elif (last(1), bare) in _BEFORE_UNIT:
+            taken = 1
+        elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT:
+            taken = 2
+        else:
+            kept += (word, blanks)
+            continue
+        del kept[len(kept) - 2 * taken :]
+        kept += (MASK + word[len(bare) :], blanks)
+    return "".join(kept)
+
+
+class _Masks:
+    """Masks of one text, of which a match may have to see more than its window."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_about_checksums: bool | None = None
+
+    def of_window(self, start: int, end: int) -> str:
+        """Return a part of the text, masked."""
+        window = self._text[start:end]
+        words: list[str] = []
+
+        def marked(word: re.Match[str]) -> str:
+            bits = _MARKS.get(word[2])
+            # "p.m." is no unit, and "3 m" is a length; "3m ago" and "il y a" are times.
+            is_letter = word.end(2) - word.start(2) == 1 and word[2].isascii()
+            is_french = word[2] == "a" and window.endswith("il y ", 0, word.start())
+            if bits is None or (is_letter and not word[1] and not is_french):
+                return word[0]
+            words.append(word[2])
+            return word[1] + chr(_FIRST + bits)
+
+        short = _WORD.sub(marked, window)
+        at = 0
+        context = self._text[max(start - _CONTEXT, 0) : start]
+
+        def masked(match: re.Match[str]) -> str:
+            nonlocal at
+            kind = match.lastgroup
+            marks = words[at : at + len(_ANY_MARK.findall(match[0]))]
+            at += len(marks)
+            if kind == "mark":
+                return marks[0]
+            before = (context + short[: match.start()])[-_CONTEXT:]
+            if self._is_noise(kind or "", match, marks, before):
+                return MASK
+            originals = iter(marks)
+            return _ANY_MARK.sub(lambda _: next(originals), match[0])
+
+        return _NUMERIC.sub(masked, short)
+
+    def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
+        """Tell whether what a pattern matched is no statement of the page."""
+        text = match[0]
+        if kind == "date":
+            return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
+        if kind == "span":
+            return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
+        if kind == "before":
+            return (words[0], words[-1]) in _BEFORE_UNIT
+        if kind == "clock":
+            if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before):
+                return False
+            return _HAS_SECONDS.search(text) is not None or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
+        if kind in ("vietnamese", "ngày"):
+            return "tháng" in words
+        if kind == "unix":
+            return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
+        if kind == "run":
+            is_short = not words or re.fullmatch(_SHORT_UNIT, words[-1]) is not None
+            return is_short and _says(before, _SAYS_RUN, _RUN_SIGNS, 9)
+        if kind == "hex":
+            if self._is_about_checksums is None:
+                self._is_about_checksums = _CHECKSUMS.search(self._text) is not None
+            return not self._is_about_checksums
+        return True
+
+
+def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:
+    """Tell whether one of the last words before a number is one of these."""
+    if not before.isascii() and signs.search(before) is not None:
+        return True
+    return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])
+
+
+_BLANKS: Final = re.compile(r"(\s++)")
+_NUMERIC_DATE: Final = re.compile(r"(\d{1,4})[-/.]\s?(\d{1,2})[-/.]\s?(\d{1,4})")
+_MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def _is_date(text: str) -> bool:
+    """Tell whether numbers are a day of the calendar, in any order."""
+    numbers = _NUMERIC_DATE.match(text)
+    if numbers is None:
+        return True
+    first, second, third = map(int, numbers.groups())
+    orders = ((second, third),) if len(numbers[1]) == 4 else ((second, first), (first, second))
+    return any(1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] for month, day in orders)

@@ -15,7 +15,7 @@ MAX_GROWN_CHARACTERS: Final = 2**20
 
 # Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED: Final = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 
 
@@ -32,7 +32,7 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
-_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U0010ff00-\U0010ff7f]")
 
 
 _UNICODE_SPACE: Final = re.compile(r"[\s\x00-\x20\x7f-\xa0]+")
@@ -64,10 +64,31 @@ def _nfkc(text: str) -> str:
     return normal[: max(2 * len(text), MAX_GROWN_CHARACTERS)]
 
 
+# A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
+_RAISED: Final = re.compile("(?<=[0-9])([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e])")
+_OTHER_DIGIT: Final = re.compile(r"[^\W\D0-9]")
+_TWINS: Final = (
+    *(('"', quote) for quote in "“”„‟«»″〝〞"),
+    *(("'", quote) for quote in "‘’‚‛‹›′ʼ"),
+    *(("-", dash) for dash in "‐‑‒–—―−﹣"),
+)
+"""Typographic signs and their plain twins."""
+
+
 def normalise(text: str) -> str:
-    """Return the text in the form that is compared: NFKC, lower case, times masked."""
-    if not text.isascii():
-        text = _nfkc(text)
-        text = _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text))
-        return _UNSPACED.sub(r" \1 ", mask(text.lower()))
-    return mask(text.lower())
+    """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
+    if text.isascii():
+        return mask(text.lower())
+    text = _nfkc(_RAISED.sub(r" ^\1", text))
+    for plain, sign in _TWINS:
+        if sign in text:
+            text = text.replace(sign, plain)
+    if _OTHER_DIGIT.search(text) is not None:
+        text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), text)
+    text = _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text))
+    return _UNSPACED.sub(_spaced, mask(text.lower()))
+
+
+def _spaced(run: re.Match[str]) -> str:
+    """Characters of a script without spaces as words."""
+    return f" {' '.join(run[0])} "

@@ -26,7 +26,11 @@ _MAX_VECTOR_BYTES: Final = 64  # of a longer word the rest is hashed on its own:
 
 def shingle_hashes(normal: str) -> UInt64s:
     """Return a hash per shingle of a normalised text, uint64 ``[words + 2]`` (``[0]`` without words)."""
-    words = word_hashes(normal.encode("utf-8", "surrogatepass"))
+    return hashes_of_words(word_hashes(normal.encode("utf-8", "surrogatepass")))
+
+
+def hashes_of_words(words: UInt64s) -> UInt64s:
+    """Return the hashes of shingles by the numbers of their words."""
     if words.size == 0:
         return words
     # A sum of words times odd constants, modulo 2^64: another word at one place is always another sum.
@@ -71,7 +75,12 @@ def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
 
 def word_hashes(text: bytes) -> UInt64s:
     """Return a number per word, uint64 ``[words]``: its bytes if they are at most 8, else their hash."""
-    data, starts, sizes, words = words_in(text)
+    return hashes_of(words_in(text))
+
+
+def hashes_of(words_of_text: Words) -> UInt64s:
+    """Return `word_hashes` of the words of a text."""
+    data, starts, sizes, words = words_of_text
     longer = (sizes > 8).nonzero()[0]
     for done in range(8, _MAX_VECTOR_BYTES, 8):
         if not longer.size:

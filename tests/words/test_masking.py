@@ -113,7 +113,7 @@ def test_any_repeated_piece_ends(head: list[str], pieces: list[str]) -> None:
         ("digit, comma", None),
         ("run time of a list", None),
         ("views of a list", MASK + ","),
-        ("times, commas", MASK + " , "),
+        ("times, commas", None),
         ("a time, digits", MASK),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_clock_is_part_of_its_date_whatever_the_blanks(blanks: str, between: s
         ("x1,234 views", f"x1,{MASK}"),
         ("views: 1,2,3,4,5,6,7,8,9,10,11,12", MASK),
         ("x1 views: ٣", f"x1 {MASK}"),
-        ("took 1.5 ms", MASK),
+        ("took 1.5 ms", f"took {MASK}"),
         ("sid my_csrf_token=a1", f"sid my_{MASK}"),
     ],
 )
