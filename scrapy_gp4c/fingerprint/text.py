@@ -32,7 +32,7 @@ _CANDIDATES: Final = ",".join(
         *(
             f"[{attribute}*={name} i]"
             for attribute in ("class", "id")
-            for name in ("ad", "cookie", "consent")
+            for name in ("ad", "cookie", "consent", "sponsored")
         ),
         *(f"[class*={name} i]" for name in ("promoted", "taboola", "outbrain")),
     )

@@ -106,12 +106,13 @@ _SHORT_UNIT: Final = (
 )
 _UNITS: Final = _any_of(_UNIT)
 _AGO: Final = _any_of(_AFTER)
+_AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
 _DIGIT_FIRST: Final = "|".join(
     (
         rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
-        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)?\s{_AGO})(?!\w)",
+        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:yang\s)?{_AGO})(?!\w)",
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])",
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
@@ -166,6 +167,7 @@ _TIME_SIGNS: Final = re.compile(
 )
 _SAYS_RUN: Final = frozenset(_WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
+_NUMBER_WORDS: Final = frozenset(_WORDS["numbers"].split())
 _SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 _CHECKSUMS: Final = re.compile(
@@ -223,7 +225,9 @@ _COMMON: Final = {
     "saa",
 }
 RELATIVE_WORDS: Final = (
-    frozenset(after for _, after in _UNIT_AFTER) | frozenset(before for before, _ in _BEFORE_UNIT)
+    frozenset(after for _, after in _UNIT_AFTER)
+    | frozenset(before for before, _ in _BEFORE_UNIT)
+    | frozenset(unit for before, unit in _BEFORE_UNIT if before == "a")
 ) - _COMMON
 """Words of relative times: "ago", "vor", "назад"."""
 
@@ -276,7 +280,7 @@ def mask_relative(window: str) -> str:
         word, blanks = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else ""
         bare = word.rstrip(".,;:!?)")
         if (last(1), bare) in _UNIT_AFTER:
-            taken = 2 if last(2).isalpha() or last(2)[:1].isdigit() else 1
+            taken = 2 if last(2) in _NUMBER_WORDS or last(2)[:1].isdigit() else 1
         elif (last(1), bare) in _BEFORE_UNIT:
             taken = 1
         elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT:

@@ -1,0 +1,542 @@
+"""Kinds of changes that were hidden, and kinds of noise that counted: five variants of each."""
+
+from __future__ import annotations
+
+import io
+import json
+from random import Random
+
+import pytest
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
+
+from scrapy_gp4c.fingerprint import PageReading, answers, fingerprint_of_text, main_features, read
+from scrapy_gp4c.fingerprint.sketches import has_text, is_changed
+
+URL = "http://127.0.0.1/"
+WORDS = [
+    "harbour",
+    "lamp",
+    "river",
+    "stone",
+    "quiet",
+    "window",
+    "market",
+    "paper",
+    "yellow",
+    "garden",
+    "bridge",
+    "winter",
+    "copper",
+    "island",
+    "ladder",
+]
+
+
+def filler(count: int, seed: int = 7) -> str:
+    """Return so many words."""
+    dice = Random(seed)
+    return " ".join(dice.choices(WORDS, k=count))
+
+
+def html(body: str, head: str = "") -> HtmlResponse:
+    """Return a page."""
+    text = f"<html><head><title>Shop</title>{head}</head><body>{body}</body></html>"
+    return HtmlResponse(URL, body=text.encode(), encoding="utf-8")
+
+
+def changed(before: Response, after: Response) -> bool:
+    """Tell whether the default threshold sees a change."""
+    return is_changed(read(before).fingerprint, read(after).fingerprint, 3)
+
+
+def text_changed(before: str, after: str) -> bool:
+    """Tell the same of two texts among others."""
+    first, second = (fingerprint_of_text(f"{filler(40)} {text} {filler(40, 8)}") for text in (before, after))
+    return is_changed(first, second, 3)
+
+
+# --- what stands several times
+
+
+@pytest.mark.parametrize("times", range(1, 9))
+def test_a_price_that_a_page_shows_several_times_counts(times: int) -> None:
+    """Phones, large screens and summaries repeat a row: its shingles do not cancel each other."""
+    for row in (
+        "Price: {} EUR, free delivery",
+        "In stock: {} pieces left",
+        "Seat {} row F",
+        "v{}",
+        "{} of 5 stars",
+    ):
+        pages = [
+            html(
+                "".join(
+                    f"<p>{filler(60, number)}</p><div>{row.format(value)}</div>" for number in range(times)
+                )
+            )
+            for value in (1217, 1317)
+        ]
+        assert changed(*pages), row
+
+
+@pytest.mark.parametrize("times", range(1, 9))
+def test_features_that_stand_several_times_count(times: int) -> None:
+    """The user's own features are a multiset as well."""
+
+    def prices(response: Response) -> list[str]:
+        assert isinstance(response, TextResponse)
+        return response.css("b::text").getall()
+
+    before, after = (html("<b>5</b><b>7</b>" * 3 + f"<b>{price}</b>" * times) for price in (12, 13))
+    assert is_changed(read(before, prices).fingerprint, read(after, prices).fingerprint, 3)
+
+
+def test_one_copy_more_is_a_change() -> None:
+    """Two of a row instead of one, whatever stands beside."""
+    for times in range(1, 8):
+        rows = [f"{filler(50)} {'the same row of words ' * count} end" for count in (times, times + 1)]
+        assert is_changed(*map(fingerprint_of_text, rows), 3)
+
+
+# --- text that is left out
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        '<div id="app" class="ad">',
+        '<div class="ads">',
+        '<div style="display:none" id="root">',
+        "<div hidden>",
+        '<section class="sponsored">',
+        "<nav>",
+        '<div role="navigation">',
+        "<footer>",
+        '<div id="cookie-notice">',
+        "<aside>",
+    ],
+)
+def test_what_holds_the_page_is_never_left_out(opening: str) -> None:
+    """A root, or a wrapper that a script shows, is the page whatever its name."""
+    closing = f"</{opening[1:].split()[0].rstrip('>')}>"
+    pages = [html(f"<p>Menu</p>{opening}<p>{filler(50)} {word}</p>{closing}") for word in ("open", "closed")]
+    assert changed(*pages)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tag-online-ads",
+        "no-ads",
+        "ad-listing",
+        "ad-title",
+        "gpt-4-models",
+        "gpt",
+        "sponsors",
+        "our-sponsor",
+        "dfp",
+        "post-ads-policy",
+        "ads-api-reference",
+        "promo",
+    ],
+)
+def test_names_that_only_contain_a_word_are_content(name: str) -> None:
+    """Classes and ids are judged as whole names."""
+    for attribute in ("class", "id"):
+        pages = [
+            html(f"<p>{filler(60)}</p><div {attribute}='{name}'>gold partner {word}</div>")
+            for word in ("Acme", "Initech")
+        ]
+        assert changed(*pages), attribute
+
+
+@pytest.mark.parametrize(
+    "furniture",
+    [
+        "<div class='ad-slot'>{}</div>",
+        "<ins class='adsbygoogle'>{}</ins>",
+        "<div id='div-gpt-ad-1234-0'>{}</div>",
+        "<div id='onetrust-consent-sdk'>{}</div>",
+        "<div class='cookie-banner'>{}</div>",
+        "<div role='dialog'><p>We use cookies.</p>{}</div>",
+        "<aside>{}</aside>",
+        "<div role='complementary'>{}</div>",
+        "<nav>{}</nav>",
+        "<footer>{}</footer>",
+        "<div hidden>{}</div>",
+    ],
+)
+def test_furniture_of_a_page_does_not_count(furniture: str) -> None:
+    """It holds less than a third of the words, and the rest says something."""
+    pages = [
+        html(f"<p>{filler(60)}</p>{furniture.format(text)}") for text in ("buy tyres now", "fly to the sun")
+    ]
+    assert not changed(*pages)
+
+
+def test_the_main_part_is_learned_from_the_page() -> None:
+    """What stands outside <main> does not count where <main> holds most of the page; alerts do."""
+    page = "<div class='bar'>{}</div><main><p>" + filler(80) + "{}</p></main><p>{}</p>"
+    before = html(page.format("Basket (1)", "", "Weather: rain"))
+    assert not changed(before, html(page.format("Basket (2)", "", "Weather: sun")))
+    assert changed(before, html(page.format("Basket (1)", " sold out", "Weather: rain")))
+    alert = "<div role='alert'>We are closed today</div>"
+    assert changed(before, html(page.format(f"Basket (1){alert}", "", "Weather: rain")))
+    small = "<p>" + filler(80) + " {}</p><main>Welcome</main>"
+    assert changed(html(small.format("open")), html(small.format("closed")))
+
+
+def test_what_is_left_out_is_told() -> None:
+    """Reasons and words, for `why` and `status`."""
+    page = html(f"<nav>one two</nav><div class=ad>three</div><p>{filler(60)} 2026-03-04</p>")
+    reading = read(page)
+    assert dict(reading.left_out) == {"navigation": 2, "advertisement": 1}
+    assert (reading.words, reading.masked, reading.kind) == (62, 1, "html")
+
+
+# --- the cut, and pages without text
+
+
+@pytest.mark.parametrize(
+    "bulk",
+    [
+        "<script>{}</script>",
+        "<style>{}</style>",
+        "<SCRIPT type='text/javascript'>{}</SCRIPT>",
+        "<script src='a.js' data-x='1'>{}</script >",
+        "<svg><style>{}</style></svg>",
+    ],
+)
+def test_a_script_of_megabytes_does_not_hide_the_page(bulk: str) -> None:
+    """Text is cut, not markup."""
+    code = bulk.format("var x = 1; " * 120_000)
+    pages = [html(f"<p>{filler(50)} {word}</p>", code) for word in ("open", "closed")]
+    assert changed(*pages)
+    assert not read(pages[0]).is_cut
+
+
+def test_a_cut_is_told() -> None:
+    """A text of more than a megabyte is compared as far as that."""
+    assert read(html("<p>" + "word " * 250_000)).is_cut
+    assert not read(html("<p>" + "word " * 2_000)).is_cut
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "<div id=root></div>",
+        "<script>go()</script>",
+        "<noscript>Enable JavaScript</noscript>",
+        "<app-root></app-root>",
+    ],
+)
+def test_a_page_without_text_says_so(body: str) -> None:
+    """The title of an empty application is compared, and the page is marked."""
+    before = read(html(body)).fingerprint
+    assert not has_text(before)
+    assert is_changed(before, read(html(body + "<p>Hello</p>")).fingerprint, 64)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '<script type="application/ld+json">{{"price": {}}}</script>',
+        '<script type="application/json" id="__NEXT_DATA__">{{"props": {{"price": {}}}}}</script>',
+        "<select><option>Size {}</option></select>",
+        '<input type="submit" value="Buy for {}">',
+        '<img src="a.png" alt="Chart: {} visitors a day">',
+        '<meta name="description" content="Now {} euros">',
+    ],
+)
+def test_data_of_a_page_with_little_text_is_text(data: str) -> None:
+    """Data that an application draws, and what attributes say."""
+    assert changed(html(data.format(17)), html(data.format(18)))
+
+
+def test_hidden_fields_are_no_text() -> None:
+    """A token of a form is another each time."""
+    field = "<input type=hidden name=t value={}>"
+    assert not changed(html("<p>Log in</p>" + field.format(17)), html("<p>Log in</p>" + field.format(18)))
+
+
+# --- masks
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Rp 1510000000", "Rp 1520000000"),
+        ("ISBN 1593279280", "ISBN 1593275992"),
+        ("Call 1712345678 now", "Call 1712345679 now"),
+        ("Budget of 1750000000 yen", "Budget of 1760000000 yen"),
+        ("Item no. 1612345678901", "Item no. 1612345678902"),
+        ("Version 31.4.2026", "Version 31.5.2026"),
+        ("Version 3.4.2026", "Version 3.5.2026"),
+        ("release 2026.11.10", "release 2026.11.11"),
+        ("версия 1.2.2026", "версия 1.3.2026"),
+        ("Firmware v10.2.2026", "Firmware v10.3.2026"),
+        ("Mon-Fri 9:00-17:00", "Mon-Fri 9:00-18:00"),
+        ("Open from 10:00 to 17:00", "Open from 11:00 to 17:00"),
+        ("Geöffnet 9.00 bis 18.00 Uhr", "Geöffnet 9.00 bis 19.00 Uhr"),
+        ("営業時間 10:00～19:00", "営業時間 10:00～20:00"),
+        ("We open at 9 am", "We open at 8 am"),
+        ("Departure 08:15 platform 3", "Departure 08:25 platform 3"),
+        ("kick-off 20:45 in Turin", "kick-off 21:00 in Turin"),
+        ("sha256: 9f86d081884c7d659a2feaa0c55ad015", "sha256: 60303ae22b998861bce3b28f33eec1be"),
+        ("commit 4e65b3f0aa11bb22cc33", "commit 5f65b3f0aa11bb22cc33"),
+        ("MD5 checksum d41d8cd98f00b204e9800998ecf8427e", "MD5 checksum 0cc175b9c0f1b6a831c399e269772661"),
+        ("4 out of 5 stars", "3 out of 5 stars"),
+        ("up to 5 may be ordered", "up to 6 may be ordered"),
+        ("a 3 day trip", "a 4 day trip"),
+        ("takes 5 minutes to cook", "takes 9 minutes to cook"),
+        ("Race won in 9.58 s", "Race won in 9.63 s"),
+        ("10² metres", "102 metres"),
+    ],
+)
+def test_statements_are_not_masked(before: str, after: str) -> None:
+    """A number is masked only where its neighbourhood says time or token."""
+    assert text_changed(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("10-Nov-2026", "11-Nov-2026"),
+        ("vor einer Stunde", "vor zwei Stunden"),
+        (
+            "Built on Tue, 10 Nov 2026 04:12:09 GMT in 0.84 s",
+            "Built on Wed, 11 Nov 2026 04:12:11 GMT in 0.79 s",
+        ),
+        ("Wtorek, 10 listopada 2026", "Środa, 11 listopada 2026"),
+        ("10 listopada 2026, wtorek", "11 listopada 2026, środa"),
+        ("Вторник, 10 ноября 2026 г.", "Среда, 11 ноября 2026 г."),
+        ("10 Kasım 2026 Salı", "11 Kasım 2026 Çarşamba"),
+        ("١٠ نوفمبر ٢٠٢٦", "١١ نوفمبر ٢٠٢٦"),
+        ("10 नवंबर 2026", "11 नवंबर 2026"),
+        ("10 พฤศจิกายน 2569", "11 พฤศจิกายน 2569"),
+        ("10. marraskuuta 2026", "11. marraskuuta 2026"),
+        ("2026. november 10.", "2026. november 11."),
+        ("10 tháng 11, 2026", "11 tháng 11, 2026"),
+        ("10 Νοεμβρίου 2026", "11 Νοεμβρίου 2026"),
+        ("2 ore fa", "4 ore fa"),
+        ("un'ora fa, alle", "un'ora fa, alle"),
+        ("2 часа назад", "5 часов назад"),
+        ("час назад", "2 часа назад"),
+        ("3 godziny temu", "6 godzin temu"),
+        ("3 saat önce", "5 saat önce"),
+        ("för 3 timmar sedan", "för 5 timmar sedan"),
+        ("for 2 timer siden", "for 4 timer siden"),
+        ("3 uur geleden", "5 uur geleden"),
+        ("před 3 hodinami", "před 5 hodinami"),
+        ("il y a une heure", "il y a 3 heures"),
+        ("hace una hora", "hace 3 horas"),
+        ("πριν από 3 ώρες", "πριν από 5 ώρες"),
+        ("لפני".replace("ل", "") and "לפני 3 שעות", "לפני 5 שעות"),
+        ("قبل 3 ساعات", "قبل 5 ساعات"),
+        ("3 घंटे पहले", "5 घंटे पहले"),
+        ("3 giờ trước", "5 giờ trước"),
+        ("3 jam yang lalu", "5 jam yang lalu"),
+        ("3시간 전", "5시간 전"),
+        ("3 小时前", "5 小时前"),
+        ("3 ชั่วโมงที่ผ่านมา", "5 ชั่วโมงที่ผ่านมา"),
+        ("Просмотров: 1 204", "Просмотров: 1 377"),
+        ("1 204 просмотра", "1 377 просмотров"),
+        ("阅读 3,208", "阅读 3,455"),
+        ("閲覧数：1204", "閲覧数：1377"),
+        ("조회수 1,204", "조회수 1,377"),
+        ("1.204 visualizzazioni", "1.377 visualizzazioni"),
+        ("1204 wyświetleń", "1377 wyświetleń"),
+        ("1.204 görüntülenme", "1.377 görüntülenme"),
+        ("timestamp 1763690584", "timestamp 1763776984"),
+        ("updated 12:34", "updated 12:35"),
+        ("Uhrzeit: 12:34", "Uhrzeit: 17:01"),
+        ("request id: 8f3b2c1d9e", "request id: 7a1b2c3d4e"),
+    ],
+)
+def test_times_and_counters_of_many_languages_are_masked(before: str, after: str) -> None:
+    """Names of months, days and relative times are those of Unicode's CLDR."""
+    assert not text_changed(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("area 5 m²", "area 5 m2"),
+        ("“quoted” words", '"quoted" words'),
+        ("it’s open", "it's open"),
+        ("pages 5–10", "pages 5-10"),
+        ("ｆｕｌｌ width", "full width"),
+        ("ﬁrst ofﬁce", "first office"),
+        ("wait… here", "wait... here"),
+        ("non\u00a0breaking\u202fblank", "non breaking blank"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("السعر ٣٥٠", "السعر 350"),
+    ],
+)
+def test_typographic_twins_are_the_same(before: str, after: str) -> None:
+    """A person calls them the same."""
+    assert not text_changed(before, after)
+
+
+# --- kinds of answer
+
+
+def answer_of(text: str, kind: str) -> TextResponse:
+    """Return an answer with a content type."""
+    cls = {"application/json": JsonResponse, "text/xml": XmlResponse}.get(kind, TextResponse)
+    return cls(URL, body=text.encode(), encoding="utf-8", headers={"Content-Type": kind})
+
+
+ROWS = [
+    {"id": 7, "name": "Gull Island", "price": 7.5, "open": True},
+    {"id": 8, "name": "Seal Rock", "price": 9},
+]
+
+
+def test_json_is_compared_by_value() -> None:
+    """Order of keys, blanks and notation of numbers are no change; values and the order of rows are."""
+    before = answer_of(json.dumps(ROWS), "application/json")
+    same = [
+        json.dumps(ROWS, indent=2, sort_keys=True),
+        json.dumps([dict(reversed(row.items())) for row in ROWS]),
+        json.dumps(ROWS).replace("7.5", "7.50"),
+        json.dumps(ROWS).replace('"price": 9', '"price": 9.0'),
+        json.dumps(ROWS).replace("Gull", "\\u0047ull"),
+    ]
+    for text in same:
+        assert not changed(before, answer_of(text, "application/json"))
+    for old, new in (
+        ("7.5", "7.6"),
+        ("true", "false"),
+        ("Seal", "Sea"),
+        ('"id": 8', '"id": 9'),
+        ("name", "title"),
+    ):
+        assert changed(before, answer_of(json.dumps(ROWS).replace(old, new, 1), "application/json"))
+    assert changed(before, answer_of(json.dumps(ROWS[::-1]), "application/json"))
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "two"),
+    [
+        ("request_id", "8f3b2c1d", "91ab44e0"),
+        ("generated_at", "2026-11-10T04:12:09Z", "2026-11-11T04:12:11Z"),
+        ("timestamp", 1763690584, 1763776984),
+        ("took", 12, 31),
+        ("elapsed_ms", 0.31, 0.52),
+        ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
+        ("view_count", 1204, 1377),
+    ],
+)
+def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: object) -> None:
+    """By their keys."""
+    pages = [answer_of(json.dumps({"rows": ROWS, key: value}), "application/json") for value in (one, two)]
+    assert not changed(*pages)
+
+
+def test_lines_of_json_and_other_envelopes() -> None:
+    """NDJSON, JSONP and guarded JSON are compared by value."""
+    lines = "\n".join(map(json.dumps, ROWS))
+    swapped = "\n".join(json.dumps(dict(reversed(row.items()))) for row in ROWS)
+    kind = "application/x-ndjson"
+    assert not changed(answer_of(lines, kind), answer_of(swapped, kind))
+    assert changed(answer_of(lines, kind), answer_of(lines.replace("7.5", "7.6"), kind))
+    for wrap in (")]}}',\n{}", "callback({});", "/**/cb({})", "while(1);{}", "for(;;);{}"):
+        pages = [answer_of(wrap.format(json.dumps(rows)), "text/plain") for rows in (ROWS, ROWS, [ROWS[0]])]
+        assert not changed(*pages[:2])
+        assert changed(*pages[1:])
+
+
+def test_tables_are_compared_by_cells() -> None:
+    """Quotes and ends of lines are no change; cells and the order of rows are."""
+    before = answer_of("name,price\nGull,7\nSeal,9\n", "text/csv")
+    for text in ('"name","price"\r\n"Gull","7"\r\n"Seal","9"', "name,price\r\nGull,7\r\nSeal,9\r\n"):
+        assert not changed(before, answer_of(text, "text/csv"))
+    for text in ("name,price\nGull,8\nSeal,9\n", "name,price\nSeal,9\nGull,7\n", "name,price\nGull,7\n"):
+        assert changed(before, answer_of(text, "text/csv"))
+
+
+FEED = (
+    "<rss version='2.0'><channel><title>Harbour</title>"
+    "<lastBuildDate>Tue, 10 Nov 2026 08:00:00 GMT</lastBuildDate>"
+    "<item id='1' kind='news'><title>Dredging begins</title><enclosure url='a.mp3'/></item></channel></rss>"
+)
+
+
+def test_xml_counts_with_its_attributes_and_without_clocks() -> None:
+    """Attributes by value whatever their order; comments, blanks and the feed's own clock are no change."""
+    before = answer_of(FEED, "text/xml")
+    for old, new in (
+        ("10 Nov 2026 08:00", "11 Nov 2026 09:15"),
+        ("id='1' kind='news'", "kind='news' id='1'"),
+        ("<item", "<!-- cached --><item"),
+        ("</title><enc", "</title>\n  <enc"),
+        ("<enclosure url='a.mp3'/>", "<enclosure url='a.mp3'></enclosure>"),
+    ):
+        assert not changed(before, answer_of(FEED.replace(old, new), "text/xml")), new
+    for old, new in (
+        ("begins", "is postponed"),
+        ("a.mp3", "b.mp3"),
+        ("'news'", "'event'"),
+        ("Harbour", "Port"),
+    ):
+        assert changed(before, answer_of(FEED.replace(old, new), "text/xml")), new
+
+
+def pdf(text: str, day: str = "20261110", identity: str = "aa") -> bytes:
+    """Return a small PDF."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        f"<</CreationDate(D:{day}120000Z)/Producer(x)>>".encode(),
+    ]
+    out = io.BytesIO(b"%PDF-1.4\n")
+    out.seek(0, 2)
+    places = []
+    for number, content in enumerate(objects, 1):
+        places.append(out.tell())
+        out.write(b"%d 0 obj%s endobj\n" % (number, content))
+    start = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
+    out.write(
+        b"trailer<</Size %d/Root 1 0 R/Info 6 0 R/ID[<%s><%s>]>>\n"
+        % (7, identity.encode(), identity.encode())
+    )
+    out.write(b"startxref\n%d\n%%%%EOF" % start)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_pdfs_are_compared_without_dates_and_ids(library: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their text with the extra ``pdf``, by their bytes without it."""
+    if library:
+        pytest.importorskip("pypdf")
+    else:
+        monkeypatch.setattr(answers, "pypdf", None)
+    before = Response(URL, body=pdf("Fare 12 EUR"))
+    assert read(before).kind == ("pdf" if library else "bytes")
+    assert not changed(before, Response(URL, body=pdf("Fare 12 EUR", "20261111", "bb")))
+    assert changed(before, Response(URL, body=pdf("Fare 13 EUR")))
+    assert read(Response(URL, body=b"%PDF-1.4 broken")).kind == "bytes"
+
+
+def test_any_byte_of_an_image_counts() -> None:
+    """Images and downloads are compared by their bytes."""
+    for body in (b"\x89PNG\r\n", b"GIF89a", b"PK\x03\x04", b"\xff\xd8\xff", b"\x00"):
+        assert changed(Response(URL, body=body + b"\x01"), Response(URL, body=body + b"\x02"))
+        assert read(Response(URL, body=body)) == PageReading(
+            read(Response(URL, body=body)).fingerprint, kind="bytes"
+        )
+
+
+def test_main_features_are_as_before() -> None:
+    """The main element alone, or the page where there is none."""
+    page = html(f"<p>side</p><main>one two</main><p>{filler(9)}</p>")
+    assert "one two" in " ".join(main_features(page))
+    assert "side" not in " ".join(main_features(page))
