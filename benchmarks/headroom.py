@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import PAPERS
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
 from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, learn
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     history = (
         read_history(given.history) if given.history else generate("brdc12-like", PAGES, CYCLES, given.seed)
     )
-    folds = [PreparedSplit(parts.test, parts.test, parts.test) for parts in arrange(history, choices)]
+    folds = [PreparedSplit(parts.test, parts.test, parts.test) for parts in prepare_splits(history, choices)]
     with workers(-1) as parallel:
         learned = learn(history, choices, parallel, folds=folds)
     leads = []

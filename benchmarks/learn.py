@@ -30,7 +30,7 @@ from distributed import Client, LocalCluster
 
 from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
 from scrapy_gp4c.scoring import terminals
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
 from training.evolution.learning import learn
 from training.evolution.workers import workers
@@ -66,7 +66,7 @@ def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[s
     )
     history = generate("brdc12-like", size["pages"], CYCLES, 0)
     begin, begin_cpu = time.perf_counter(), _processor_s()
-    folds = arrange(history, choices)
+    folds = prepare_splits(history, choices)
     with workers(jobs) as pool:
         learned = learn(history, choices, pool, folds=folds)
     wall = time.perf_counter() - begin
@@ -107,7 +107,7 @@ def dask_s(jobs: int) -> DaskTimes:
             choices = Choices(
                 protocol="journal", seeds=DASK["seeds"], parameters=parameters, policy=DASK_POLICY
             )
-            folds = arrange(history, choices)
+            folds = prepare_splits(history, choices)
             before = client.run(time.process_time)
             began = time.perf_counter()
             learn(history, choices, pool, folds=folds)

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from benchmarks.common import machine, verdict
 from scrapy_gp4c.scoring.terminals import RELATED
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
 from training.evolution.learning import LEARNED, learn
 from training.evolution.workers import workers
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(machine(("numpy", "numba", "deap")))
     begin = time.perf_counter()
     history = read_history(given.history) if given.history else synthetic()
-    folds = arrange(history, choices)
+    folds = prepare_splits(history, choices)
     with workers(given.jobs) as pool:
         learned = learn(history, choices, pool, folds=folds)
     minutes = (time.perf_counter() - begin) / 60

@@ -38,7 +38,7 @@ from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.comparing.statistics import half_width
 from training.evolution.checkpoint import Checkpoint
-from training.evolution.choices import Choices, arrange, identity
+from training.evolution.choices import Choices, identity, prepare_splits
 from training.evolution.evolve import Parameters
 from training.evolution.fitness import PreparedSplit
 from training.evolution.front import PREFERENCES
@@ -88,7 +88,7 @@ def values(test: PreparedHistory, text: str) -> Floats:
 
 def case(history: ChangeHistory, choices: Choices, pool: Any) -> dict[str, Floats]:
     """Learn from one history: name or kind -> values on its test part. Prints them, and what was learned."""
-    (parts,) = arrange(history, choices)
+    (parts,) = prepare_splits(history, choices)
     texts = learned(history, choices, parts, pool)
     table = {name: values(parts.test, text) for name, text in texts.items()}
     table |= {name: values(parts.test, NAMED[name].expression) for name in PEERS}
@@ -111,7 +111,7 @@ def named_only(histories: Iterable[ChangeHistory], choices: Choices, seeds: int)
     cases: list[Floats] = []
     for history in histories:
         for seed in range(1, seeds + 1):
-            (parts,) = arrange(history, replace(choices, seed=seed, selection="best"))
+            (parts,) = prepare_splits(history, replace(choices, seed=seed, selection="best"))
             cases.append(
                 np.array([values(parts.test, NAMED[name].expression).mean(axis=1) for name in PEERS])
             )

@@ -63,7 +63,7 @@ def test_checkpoint_of_another_run(tmp_path):
         '{"format": "gp4c-checkpoint/1", "run": {}, "states": [{"generation": 1}]}',
         '{"format": "gp4c-checkpoint/1", "run": null, "states": []}',
         '{"format": "gp4c-checkpoint/1", "run": {}, "states": [{"generation": "x", "population": [], '
-        '"kept": [], "best": []}]}',
+        '"best_individuals": [], "best": []}]}',
         "\x00\xff",
     ],
 )

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError, LearningError
-from training.evolution.choices import Choices, arrange, forgetful, identity
+from training.evolution.choices import Choices, forgetful, identity, prepare_splits
 from training.evolution.evolve import Parameters
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 
-SMALL = Parameters(population=20, generations=5, kept=8)
+SMALL = Parameters(population=20, generations=5, best_count=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
 HISTORY = generate("poisson", 400, 30, 3)
 
@@ -69,14 +69,14 @@ def history_of(changed: np.ndarray) -> ChangeHistory:
 def test_history_that_cannot_teach(history, choices, error, words):
     """Too short, too few pages, constant, a budget that does not fit: an error before any evolution."""
     with pytest.raises(error, match=words) as caught:
-        arrange(history, choices)
+        prepare_splits(history, choices)
     assert isinstance(caught.value, Gp4cError)
 
 
 def test_a_count_as_budget_means_the_same_share_of_every_part():
     """40 of 400 pages: a tenth of each part."""
-    (by_count,) = arrange(HISTORY, dataclasses.replace(CHOICES, budget=40))
-    (by_share,) = arrange(HISTORY, dataclasses.replace(CHOICES, budget=0.1))
+    (by_count,) = prepare_splits(HISTORY, dataclasses.replace(CHOICES, budget=40))
+    (by_share,) = prepare_splits(HISTORY, dataclasses.replace(CHOICES, budget=0.1))
     assert [t.k for t in by_count[:3]] == [t.k for t in by_share[:3]] == [24, 8, 8]
 
 
@@ -94,8 +94,8 @@ def test_forgetting_takes_out_a_share_of_the_changes():
 
 def test_only_training_forgets():
     """Validation and test are what was recorded."""
-    (plain,) = arrange(HISTORY, CHOICES)
-    (noisy,) = arrange(HISTORY, dataclasses.replace(CHOICES, forget=0.2))
+    (plain,) = prepare_splits(HISTORY, CHOICES)
+    (noisy,) = prepare_splits(HISTORY, dataclasses.replace(CHOICES, forget=0.2))
     assert noisy[0].changed.sum() < plain[0].changed.sum()
     for one, other in zip(noisy[1:3], plain[1:3], strict=True):
         np.testing.assert_array_equal(one.changed, other.changed)

@@ -34,7 +34,7 @@ def evaluate(texts: Iterable[str]) -> dict[str, Outcome]:
     return {text: closeness(text) for text in texts}
 
 
-SMALL = Parameters(population=40, generations=12, kept=10)
+SMALL = Parameters(population=40, generations=12, best_count=10)
 
 
 def texts(evolution: Evolution) -> list[str]:
@@ -45,7 +45,7 @@ def texts(evolution: Evolution) -> list[str]:
 def test_default_parameters_are_those_of_the_journal():
     """Journal 5.2: 300 individuals, 50 generations, tournament 2, depth 10, crossover to 9, 50 best kept."""
     p = Parameters()
-    assert (p.population, p.generations, p.tournament, p.kept) == (300, 50, 2, 50)
+    assert (p.population, p.generations, p.tournament, p.best_count) == (300, 50, 2, 50)
     assert (p.depths.tree, p.depths.crossover, p.operators) == (10, 9, "journal")
     assert p.terminals == ("n", "X", "t")
     assert p.parsimony == 0.0
@@ -58,7 +58,7 @@ def test_same_seed_same_run_and_different_seeds_differ():
     random.seed(2)
     np.random.seed(2)
     assert texts(evolve(evaluate, SMALL, 7)) == texts(first)
-    assert evolve(evaluate, SMALL, 7).kept == first.kept
+    assert evolve(evaluate, SMALL, 7).best_individuals == first.best_individuals
     assert texts(evolve(evaluate, SMALL, 8)) != texts(first)
     assert texts(evolve(evaluate, SMALL, 7, (0, 1))) != texts(first)
 
@@ -82,7 +82,7 @@ def test_it_improves_and_the_best_never_falls():
         evolution = evolve(evaluate, SMALL, seed)
         assert len(evolution.best) == SMALL.generations
         assert all(a <= b for a, b in itertools.pairwise(evolution.best))
-        assert evolution.kept[0].fitness == evolution.best[-1]
+        assert evolution.best_individuals[0].fitness == evolution.best[-1]
         better += evolution.best[-1] > evolution.best[0]
     assert better >= 4, "a small population may be lucky at birth, but seldom"
 
@@ -110,8 +110,8 @@ def test_kept_are_the_best_over_all_generations():
         rank = (-outcome.value, len(parse(text).tokens), text)
         behaviours[outcome.behaviour] = min(behaviours.get(outcome.behaviour, rank), rank)
     expected = [rank[2] for rank in sorted(behaviours.values())[:10]]
-    assert [kept.text for kept in evolution.kept] == expected
-    for kept in evolution.kept:
+    assert [kept.text for kept in evolution.best_individuals] == expected
+    for kept in evolution.best_individuals:
         assert canonical(parse(kept.text)).text == kept.text
         assert kept.fitness == closeness(kept.text).value
         assert kept.nodes == len(parse(kept.text).tokens)
@@ -148,8 +148,8 @@ def test_nan_is_the_worst_value():
         return {t: Outcome(math.nan, "") if "log" in t else o for t, o in outcomes.items()}
 
     evolution = evolve(spoiled, SMALL, 1)
-    assert evolution.kept
-    assert not any("log" in kept.text for kept in evolution.kept)
+    assert evolution.best_individuals
+    assert not any("log" in kept.text for kept in evolution.best_individuals)
 
 
 @pytest.mark.parametrize("stop", [1, 5, 11])
@@ -171,9 +171,11 @@ def test_a_restored_run_ends_as_if_never_interrupted(stop):
 def test_parsimony_makes_functions_shorter():
     """A price per node: shorter functions, and fitness is value less price."""
     free = evolve(evaluate, SMALL, 2)
-    dear = evolve(evaluate, Parameters(population=40, generations=12, kept=10, parsimony=0.1), 2)
-    assert np.mean([k.nodes for k in dear.kept]) < np.mean([k.nodes for k in free.kept])
-    for kept in dear.kept:
+    dear = evolve(evaluate, Parameters(population=40, generations=12, best_count=10, parsimony=0.1), 2)
+    assert np.mean([k.nodes for k in dear.best_individuals]) < np.mean(
+        [k.nodes for k in free.best_individuals]
+    )
+    for kept in dear.best_individuals:
         assert kept.fitness == closeness(kept.text).value - 0.1 * kept.nodes
 
 
@@ -183,7 +185,7 @@ def test_parsimony_makes_functions_shorter():
         ({"population": 1}, "population must be at least 2; found 1"),
         ({"generations": 0}, "generations must be at least 1; found 0"),
         ({"tournament": 0}, "tournament must be at least 1"),
-        ({"kept": 0}, "kept must be at least 1"),
+        ({"best_count": 0}, "best_count must be at least 1"),
         ({"population": 5, "elite": 5}, r"elite \(5\) must be smaller than the population \(5\)"),
         ({"operators": "koza"}, "one of journal, thesis; found 'koza'"),
         ({"parsimony": -1.0}, "parsimony must be a number from 0 on"),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import parse
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import BestIndividual, EvolutionState, Outcome, Parameters, evolve
 from training.evolution.fitness import PreparedSplit
 from training.evolution.front import (
@@ -33,7 +33,7 @@ from training.replaying.replay import run as replay
 
 X = np.linspace(0.1, 5.0, 60)
 COLUMNS = {"n": X, "X": X**2, "t": 1.0 / X}
-SMALL = Parameters(population=30, generations=8, kept=10)
+SMALL = Parameters(population=30, generations=8, best_count=10)
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=24)
 
 
@@ -104,16 +104,16 @@ def run(parameters: Parameters = SMALL, seed: int = 3) -> FrontEvolution:
 def test_it_comes_to_both_ends_and_keeps_what_lies_between():
     """Of everything seen, what nothing dominates is kept, no behaviour twice; X itself is found."""
     seen: dict[str, Outcome] = {}
-    evolution = FrontEvolution(Parameters(population=60, generations=12, kept=25), 3)
+    evolution = FrontEvolution(Parameters(population=60, generations=12, best_count=25), 3)
     while not evolution.finished:
         seen |= evaluate(evolution.ask())
         evolution.tell(seen)
     best = {(one.value, one.second) for one in seen.values()}
     front = fronts(best)[0]
-    kept = [(seen[one.text].value, seen[one.text].second) for one in evolution.kept]
+    kept = [(seen[one.text].value, seen[one.text].second) for one in evolution.best_individuals]
     assert len(front) > 2
     assert set(kept[: len(front)]) == front or front > set(kept)
-    assert len({one.behaviour for one in evolution.kept}) == len(evolution.kept)
+    assert len({one.behaviour for one in evolution.best_individuals}) == len(evolution.best_individuals)
     assert max(second for _, second in kept) > -1e-9
     alone = evolve(evaluate, Parameters(population=60, generations=12), 3)
     assert max(first for first, _ in kept) > alone.best[0], "better than a first generation"
@@ -159,7 +159,7 @@ def test_it_asks_for_children_alone_unless_it_was_restored():
     other = FrontEvolution(SMALL, 3)
     evolution = run()
     other.restore(evolution.state())
-    assert set(other.ask()) >= {kept.text for kept in evolution.kept}
+    assert set(other.ask()) >= {kept.text for kept in evolution.best_individuals}
 
 
 @pytest.mark.parametrize("missing", ["value", "second"])
@@ -175,21 +175,21 @@ def test_what_has_no_value_in_one_objective_is_worst(missing):
     evolution = FrontEvolution(SMALL, 2)
     while not evolution.finished:
         evolution.tell(spoiled(evolution.ask()))
-    assert evolution.kept
-    assert not any("log" in kept.text for kept in evolution.kept)
+    assert evolution.best_individuals
+    assert not any("log" in kept.text for kept in evolution.best_individuals)
 
 
 def test_a_price_of_nodes_shortens_the_front():
     """Parsimony counts in both objectives."""
-    free, priced = run(), run(Parameters(population=30, generations=8, kept=10, parsimony=0.05))
-    mean = [np.mean([kept.nodes for kept in evolution.kept]) for evolution in (free, priced)]
+    free, priced = run(), run(Parameters(population=30, generations=8, best_count=10, parsimony=0.05))
+    mean = [np.mean([kept.nodes for kept in evolution.best_individuals]) for evolution in (free, priced)]
     assert mean[1] < mean[0]
 
 
 def test_same_seed_same_front():
     """Everything follows from the seed."""
     assert run().state() == run().state()
-    assert run(seed=4).kept != run().kept
+    assert run(seed=4).best_individuals != run().best_individuals
 
 
 HISTORY = generate("brdc12-like", 900, 36, 3)
@@ -201,7 +201,7 @@ CHOICES = Choices(
 
 def parts_of(choices: Choices = CHOICES) -> PreparedSplit:
     """The history prepared."""
-    return arrange(HISTORY, choices)[0]
+    return prepare_splits(HISTORY, choices)[0]
 
 
 def kept(texts: list[str]) -> list[BestIndividual]:

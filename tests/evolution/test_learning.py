@@ -20,7 +20,7 @@ from tests.evolution.test_evolve import SMALL as LONGER
 from tests.evolution.test_evolve import evaluate
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
-from training.evolution.choices import DRAWS, Choices, arrange, identity
+from training.evolution.choices import DRAWS, Choices, identity, prepare_splits
 from training.evolution.evolve import Evolution, EvolutionState, Outcome, Parameters, evolve
 from training.evolution.fitness import PreparedSplit, TextFitness, load_fitness, values_of
 from training.evolution.learning import Learned, evolve_all, learn, learn_by_rules
@@ -144,7 +144,7 @@ def test_stopped_while_folds_are_apart_it_is_back_where_all_were(most):
     assert listener.saved[-1] == listener.saved[-2] == [run.state() for run in runs]
 
 
-SMALL = Parameters(population=20, generations=5, kept=8)
+SMALL = Parameters(population=20, generations=5, best_count=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
 HISTORY = generate("poisson", 400, 30, 3)
 
@@ -229,7 +229,7 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
             if self.number == self.at:
                 raise KeyboardInterrupt
 
-        def begun(self, fitness: object) -> None:
+        def first_fitness(self, fitness: object) -> None:
             pass
 
         def best(self, fitness: object) -> None:
@@ -260,7 +260,7 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
         def advance(self, texts: int) -> None:
             pass
 
-        def begun(self, fitness: float) -> None:
+        def first_fitness(self, fitness: float) -> None:
             told.append(fitness)
 
         def best(self, fitness: list[float]) -> None:
@@ -290,7 +290,7 @@ def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
         def advance(self, texts: int) -> None:
             pass
 
-        def begun(self, fitness: float) -> None:
+        def first_fitness(self, fitness: float) -> None:
             pass
 
         def best(self, fitness: list[float]) -> None:
@@ -319,7 +319,7 @@ def test_what_was_compared_before_is_remembered(monkeypatch):
         return run(prepared, given, **options)
 
     monkeypatch.setattr(learning, "run", counting)
-    (parts,) = arrange(HISTORY, CHOICES)
+    (parts,) = prepare_splits(HISTORY, CHOICES)
     functions = learning.others(CHOICES)
     first = learning.compare(parts, functions, CHOICES)
     assert len(replayed) == 3 * len(functions)
@@ -367,10 +367,10 @@ def test_result_is_what_the_rule_selects(selection):
     """Of all kept individuals of all runs the one with the highest value under the rule is taken."""
     choices = dataclasses.replace(CHOICES, selection=selection)
     result = learned(choices)
-    (truths,) = arrange(HISTORY, choices)
+    (truths,) = prepare_splits(HISTORY, choices)
     judge = TextFitness(truths[0], load_fitness("ndcg"), "visits")
 
-    kept = [k.text for run in range(2) for k in evolve(judge.outcomes, SMALL, 1, (0, run)).kept]
+    kept = [k.text for run in range(2) for k in evolve(judge.outcomes, SMALL, 1, (0, run)).best_individuals]
     rule = SELECTIONS[selection]
     values = {
         text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2])) for text in kept
@@ -387,7 +387,7 @@ def test_the_guard_vetoes_what_a_named_function_beats():
     """What is taken stands in validation; its value is that in training."""
     choices = dataclasses.replace(CHOICES, selection="guarded")
     result = learned(choices)
-    (truths,) = arrange(HISTORY, choices)
+    (truths,) = prepare_splits(HISTORY, choices)
     fitness = load_fitness("ndcg")
     named = [values_of(truths[1], text, fitness, "visits") for text in BASELINES.values()]
     lead = values_of(truths[1], result.best.text, fitness, "visits") - max(named, key=np.mean)
@@ -406,8 +406,8 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
         assert set(nodes) <= {one.nodes for one in kept[0]}
         return len(candidates) - 1
 
-    (truths,) = arrange(HISTORY, CHOICES)
-    kept = [evolve_on(truths[0]).kept]
+    (truths,) = prepare_splits(HISTORY, CHOICES)
+    kept = [evolve_on(truths[0]).best_individuals]
     monkeypatch.setattr(selection, "guarded", last)
     goal = SelectionGoal("ndcg", "visits", "guarded")
     chosen = selection.choose(kept, PreparedSplit(*truths), goal)
@@ -428,12 +428,12 @@ def test_the_guard_judges_by_the_mean_over_several_draws_of_what_is_forgotten(mo
         return 0
 
     choices = dataclasses.replace(CHOICES, selection="guarded", forget=0.1)
-    (parts,) = arrange(HISTORY, choices)
+    (parts,) = prepare_splits(HISTORY, choices)
     training = (parts.training, *parts.draws)
     assert len(training) == DRAWS
     assert len({truth.changed.tobytes() for truth in training}) == DRAWS
-    assert arrange(HISTORY, dataclasses.replace(choices, selection="best"))[0].draws == ()
-    assert arrange(HISTORY, dataclasses.replace(choices, forget=0.0))[0].draws == ()
+    assert prepare_splits(HISTORY, dataclasses.replace(choices, selection="best"))[0].draws == ()
+    assert prepare_splits(HISTORY, dataclasses.replace(choices, forget=0.0))[0].draws == ()
     monkeypatch.setattr(selection, "guarded", first)
     result = learned(choices)
     assert len(seen) > 10
@@ -507,9 +507,9 @@ def test_it_learns_a_known_rule(case, fitness):
     truth, rule = case()
     known = values_of(truth, rule, load_fitness(fitness), "visits").mean()
     judge = TextFitness(truth, load_fitness(fitness), "visits")
-    parameters = Parameters(population=60, generations=10, kept=5)
+    parameters = Parameters(population=60, generations=10, best_count=5)
     evolution = evolve(judge.outcomes, parameters, 1)
-    assert evolution.kept[0].value >= 0.97 * known
+    assert evolution.best_individuals[0].value >= 0.97 * known
     blind = values_of(truth, "random", load_fitness(fitness), "visits").mean()
     assert known > 1.2 * blind, "the rule must be worth learning"
 
@@ -526,7 +526,7 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
         terminals.observe(part, rng.random(int(seen.sum())) < 0.3, cycle)
         for name, column in part.items():
             state[name][seen] = column
-    (truths,) = arrange(HISTORY, CHOICES)
+    (truths,) = prepare_splits(HISTORY, CHOICES)
     for seed in range(3):
         with drawing_from(random.Random(seed)):
             tree = Individual(gp.genFull(primitives, 9, 9))
@@ -604,7 +604,7 @@ def test_a_stopped_front_is_that_of_its_complete_generations():
             if self.number == 4:
                 raise KeyboardInterrupt
 
-        def begun(self, fitness: object) -> None:
+        def first_fitness(self, fitness: object) -> None:
             pass
 
         def best(self, fitness: object) -> None:
@@ -676,7 +676,7 @@ def test_everything_is_replayed_under_the_policy(front):
     policy = "tests.support.policies.siblings"
     choices = dataclasses.replace(FRONT, front=front, policy=policy, forget=0.0)
     result = learned(choices).best
-    (parts,) = arrange(HISTORY, choices)
+    (parts,) = prepare_splits(HISTORY, choices)
     for part, truth in zip(("training", "validation", "test"), parts[:3], strict=True):
         for name, text in (("learned", result.text), ("age", "t")):
             expected = run(truth, text, clock="visits", policy=policy)
@@ -690,7 +690,9 @@ def test_sampled_sites_train_and_nothing_else_changes():
     """Whole sites of the training part; validation and test stay as they are."""
     choices = dataclasses.replace(CHOICES, division="sites", sample_sites=0.4)
     history = generate("brdc12-like", 2000, 30, 3)
-    (whole,), (part,) = (arrange(history, dataclasses.replace(choices, sample_sites=s)) for s in (1.0, 0.4))
+    (whole,), (part,) = (
+        prepare_splits(history, dataclasses.replace(choices, sample_sites=s)) for s in (1.0, 0.4)
+    )
     assert 0.1 < part.training.pages / whole.training.pages < 0.7
     for one, other in zip(whole[1:3], part[1:3], strict=True):
         assert np.array_equal(one.changed, other.changed)

@@ -16,7 +16,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.evolution import selection
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import BestIndividual, Evolution, Parameters
 from training.evolution.named_start import recommended
 from training.evolution.selection import (
@@ -145,13 +145,16 @@ def test_learning_ends_with_the_recommended_function_or_one_that_surely_beats_it
     choices = Choices(
         selection="guarded", division="halves", policy=FOUR_ROUNDS, parameters=Parameters(RELATED)
     )
-    parts = arrange(history(), choices)[0]
-    assert parts.apart is not None
-    assert [len(part) for part in parts.apart] == [GROUPS, min(GROUPS, len(np.unique(history().site)) // 8)]
+    parts = prepare_splits(history(), choices)[0]
+    assert parts.leave_one_out is not None
+    assert [len(part) for part in parts.leave_one_out] == [
+        GROUPS,
+        min(GROUPS, len(np.unique(history().site)) // 8),
+    ]
     poor = [BestIndividual(text, 0.1, 0.1, text, 1) for text in ("t", "n")]
     assert choose([poor], parts, choices.goal).text == recommended("ndcg")
     for other in (replace(choices, selection="best"), replace(choices, parameters=Parameters(("t", "X")))):
-        assert arrange(history(), other)[0].apart is None
+        assert prepare_splits(history(), other)[0].leave_one_out is None
 
 
 def test_what_is_recommended_depends_on_what_is_wanted():
@@ -170,14 +173,14 @@ def test_what_is_recommended_depends_on_what_is_wanted():
 CHOICES = Choices(
     protocol="journal",
     budget=0.2,
-    parameters=Parameters(population=40, generations=3, kept=8),
+    parameters=Parameters(population=40, generations=3, best_count=8),
 )
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_workers_select_is_what_this_process_selects(jobs):
     """By every rule and in every fold: the same text, run and value; a second rule replays nothing anew."""
-    folds = arrange(generate("poisson", 400, 30, 3), CHOICES)
+    folds = prepare_splits(generate("poisson", 400, 30, 3), CHOICES)
     goal = CHOICES.goal
     with workers(jobs) as pool:
         sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
@@ -188,7 +191,7 @@ def test_what_workers_select_is_what_this_process_selects(jobs):
             while not evolution.finished:
                 evaluator.evaluate([(fold, evolution.ask())])
                 evolution.tell(evaluator.known[fold])
-            runs.append([evolution.kept])
+            runs.append([evolution.best_individuals])
         selecting = FoldValues(evaluator, len(folds))
         picks, replays = [], []
         for rule in selection.SELECTIONS:

@@ -24,12 +24,12 @@ ARROWS: Final[dict[str, str]] = {
     "histories": "store page_state",
     "clustering": "histories page_state scoring store words",
     "replaying": "histories policies page_state scoring search words",
-    "evolution": "replaying histories policies scoring",
+    "evolution": "replaying histories policies scoring store",
     "comparing": "evolution replaying histories policies store scoring",
     "reporting": "archive comparing evolution replaying store page_state scoring",
     "papers": "reporting comparing evolution replaying histories policies scoring search store",
     "training's commands": "papers reporting comparing evolution replaying clustering histories scoring "
-    "search",
+    "search store",
 }
 """Room -> the rooms that it imports; `errors` is everybody's."""
 

@@ -107,7 +107,7 @@ def test_the_experiment_tests_on_what_it_did_not_learn_from(history: Path) -> No
     whole = read_history(history)
     choices = Choices(protocol="journal", budget=0.1)
     parts = splits.protocol_splits(whole, "journal", seed=choices.seed, warmup=choices.warmup)
-    for truths, part in zip(module.arrange(whole, choices), parts, strict=True):
+    for truths, part in zip(module.prepare_splits(whole, choices), parts, strict=True):
         for truth, one in zip(truths[:3], part, strict=True):
             assert np.array_equal(truth.changed, one.changed)
 

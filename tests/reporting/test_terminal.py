@@ -22,7 +22,7 @@ def test_the_first_run_has_a_line_of_its_own() -> None:
     console = Console(file=StringIO(), width=80)
     with bars(console, Choices(seeds=5), 1, 0) as watch:
         watch.generation(1, 1500)
-        watch.begun(0.25)
+        watch.first_fitness(0.25)
         watch.best([0.25, 0.5])
     assert console.file.getvalue().splitlines() == [
         "generation 1/50, first of 5 seeds: best ndcg 0.2500",

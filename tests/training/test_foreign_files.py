@@ -98,7 +98,8 @@ def test_foreign_policies_and_formulas(content: bytes) -> None:
 
 
 STATE: Any = {
-    "generation": 1, "population": [["t * X", 0.5]], "kept": [["t * X", 0.5, 0.5, "ab", 1]], "best": [0.5],
+    "generation": 1, "population": [["t * X", 0.5]], "best": [0.5],
+    "best_individuals": [["t * X", 0.5, 0.5, "ab", 1]],
 }  # fmt: skip
 CHECKPOINT: Any = {"format": "gp4c-checkpoint/1", "run": {"seed": 1}, "states": [STATE]}
 

@@ -30,22 +30,22 @@ _ENDINGS: Final = ("", ".md", ".rst", ".mdx", ".html", "/index.md", "/_index.md"
 
 def count_images(text: str) -> int:
     """Images of a Markdown or reST source."""
-    return len([1 for found in _MARKDOWN.finditer(text) if found[1]]) + text.count(".. image::")
+    return len([1 for match in _MARKDOWN.finditer(text) if match[1]]) + text.count(".. image::")
 
 
 def targets(text: str) -> Iterator[str]:
     """Yield what a source links to, as it is written there."""
-    for found in _MARKDOWN.finditer(text):
-        if not found[1] and "://" not in found[2]:
-            yield found[2].partition("#")[0].partition("?")[0]
-    for found in _REST.finditer(text):
-        yield f"pep-{found[2].strip():0>4}" if found[1] == "pep" else found[2].strip()
+    for match in _MARKDOWN.finditer(text):
+        if not match[1] and "://" not in match[2]:
+            yield match[2].partition("#")[0].partition("?")[0]
+    for match in _REST.finditer(text):
+        yield f"pep-{match[2].strip():0>4}" if match[1] == "pep" else match[2].strip()
 
 
 def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
     """The links between pages, each once, none from a page to itself."""
     known = {(site, page): number for number, (site, page) in enumerate(zip(sites, pages, strict=True))}
-    found: set[tuple[int, int]] = set()
+    links: set[tuple[int, int]] = set()
     for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
         folder = posixpath.dirname(page)
         for target in targets(text or ""):
@@ -55,8 +55,8 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
                 (known[site, path + end] for end in _ENDINGS if (site, path + end) in known), source
             )
             if number != source:
-                found.add((source, number))
-    pairs = np.array(sorted(found), np.intp).reshape(-1, 2)
+                links.add((source, number))
+    pairs = np.array(sorted(links), np.intp).reshape(-1, 2)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
 
 
@@ -111,8 +111,8 @@ def group_texts(
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
-    told = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
-    label, order = cluster(told, clusters, features, seed)
+    page_features = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
+    label, order = cluster(page_features, clusters, features, seed)
     return PageGroups(label, order, links, identity_of(history))
 
 

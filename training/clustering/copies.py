@@ -51,8 +51,8 @@ def read_copies(path: Path) -> StoredCopies:
             for start in range(0, store.merged_pages, BATCH):
                 stop = min(start + BATCH, store.merged_pages)
                 urls.extend([request["url"] for request in store.requests(range(start, stop))])
-            told = [(page, packed) for page, packed in store.descriptions() if page < len(urls)]
-            pages = np.array([page for page, _ in told], np.intp)
+            described_pages = [(page, packed) for page, packed in store.descriptions() if page < len(urls)]
+            pages = np.array([page for page, _ in described_pages], np.intp)
             blocks = [block for _, block in store.blocks()]
             columns = {
                 name: np.concatenate([np.empty(0, np.uint64), *(block[name] for block in blocks)])
@@ -62,7 +62,12 @@ def read_copies(path: Path) -> StoredCopies:
         raise HistoryError(f"{path}: the copies cannot be read: {error}") from error
     state = {name: columns[name][pages] for name in STATE}
     return StoredCopies(
-        str(path), urls, columns["key"].astype(np.uint64), pages, [packed for _, packed in told], state
+        str(path),
+        urls,
+        columns["key"].astype(np.uint64),
+        pages,
+        [packed for _, packed in described_pages],
+        state,
     )
 
 
@@ -92,16 +97,16 @@ def group_copies(
     here = np.full(copies.known, NOWHERE)
     here[copies.pages] = np.arange(len(copies.pages))
     between = np.flatnonzero((here[links.source] != NOWHERE) & (here[links.target] != NOWHERE))
-    own = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
+    links_within = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
     urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
-    told = PageFeatures(urls, sketched_words(described), counts, own, _past(copies.state))
-    label, order = cluster(told, clusters, features, seed)
-    whole = np.full(copies.known, NOWHERE, np.int32)
-    whole[copies.pages] = label
+    page_features = PageFeatures(urls, sketched_words(described), counts, links_within, _past(copies.state))
+    label, order = cluster(page_features, clusters, features, seed)
+    cluster_of = np.full(copies.known, NOWHERE, np.int32)
+    cluster_of[copies.pages] = label
     digest = hashlib.sha256(
-        b"".join(one.tobytes() for one in (copies.keys, whole, order, links.source, links.target))
+        b"".join(one.tobytes() for one in (copies.keys, cluster_of, order, links.source, links.target))
     )
-    return PageGroups(whole, order, links, digest.hexdigest()[:16], copies.keys)
+    return PageGroups(cluster_of, order, links, digest.hexdigest()[:16], copies.keys)
 
 
 def sketched_words(described: Sequence[Description]) -> Any:
@@ -117,11 +122,11 @@ def sketched_words(described: Sequence[Description]) -> Any:
         frequent = np.sort(frequent[np.argsort(-pages[frequent], kind="stable")[:MOST_WORDS]])
     number = np.full(len(known), NOWHERE, np.int32)
     number[frequent] = np.arange(len(frequent))
-    kept = number[column] != NOWHERE
-    row = np.repeat(np.arange(len(described), dtype=np.int32), size)[kept]
+    is_frequent = number[column] != NOWHERE
+    row = np.repeat(np.arange(len(described), dtype=np.int32), size)[is_frequent]
     begin = np.searchsorted(row, np.arange(len(described) + 1))
     shape = len(described), max(1, len(frequent))
-    return csr_matrix((counts[kept].astype(np.float32), number[column[kept]], begin), shape)
+    return csr_matrix((counts[is_frequent].astype(np.float32), number[column[is_frequent]], begin), shape)
 
 
 def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
@@ -139,6 +144,6 @@ def links_between(copies: StoredCopies, described: Sequence[Description]) -> Lin
     wanted = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
     at = np.minimum(np.searchsorted(hashes[order], wanted), max(0, copies.known - 1))
     target: npt.NDArray[np.intp] = order[at] if copies.known else at
-    found = (hashes[target] == wanted) & (target != source)
-    pairs = np.unique(np.stack((source[found], target[found]), axis=1), axis=0)
+    is_link = (hashes[target] == wanted) & (target != source)
+    pairs = np.unique(np.stack((source[is_link], target[is_link]), axis=1), axis=0)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), copies.known)

@@ -44,12 +44,12 @@ def write_groups(path: Path, groups: PageGroups) -> None:
 def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
     """Read the groups of a history. Raises HistoryError for another file, or groups of other pages."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            if str(found["format"]) != FORMAT:
-                raise ValueError(f"its format is {found['format']}")
-            links = Links(found["source"], found["target"], len(found["cluster"]))
-            keys = found.get("keys")
-            groups = PageGroups(found["cluster"], found["order"], links, str(found["identity"]), keys)
+        with np.load(path, allow_pickle=False) as arrays:
+            if str(arrays["format"]) != FORMAT:
+                raise ValueError(f"its format is {arrays['format']}")
+            links = Links(arrays["source"], arrays["target"], len(arrays["cluster"]))
+            keys = arrays.get("keys")
+            groups = PageGroups(arrays["cluster"], arrays["order"], links, str(arrays["identity"]), keys)
             if keys is not None and history.key is not None:
                 return _of_keys(groups, keys, history.key)
     except OSError as error:
@@ -70,7 +70,7 @@ def _of_keys(groups: PageGroups, keys: npt.NDArray[np.uint64], wanted: npt.NDArr
     """Groups of some pages of a store; raises ValueError where it has none of them."""
     order = np.argsort(keys)
     at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
-    found = keys[at] == wanted
-    if not found.any():
+    is_known = keys[at] == wanted
+    if not is_known.any():
         raise ValueError("it has the groups of another store's pages")
-    return groups.of_pages(np.where(found, at, NOWHERE))
+    return groups.of_pages(np.where(is_known, at, NOWHERE))

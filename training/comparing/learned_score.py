@@ -108,7 +108,7 @@ def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric:
     """
     choices = learned.choices()
     budget = choices.budget
-    # As `training.evolution.choices.arrange` gives it to every part.
+    # As `training.evolution.choices.prepare_splits` gives it to every part.
     share = budget_pages(budget, history.pages) / history.pages if isinstance(budget, int) else budget
     crawl = choices.crawl(share)
     test = _test_set(path, learned, held_out(history, choices), crawl)

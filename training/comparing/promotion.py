@@ -27,7 +27,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.checkpoint import check_writable
-from training.evolution.choices import Choices, arrange
+from training.evolution.choices import Choices, prepare_splits
 from training.evolution.fitness import Fitness, load_fitness
 from training.evolution.front import GUARD
 from training.evolution.learning import ProgressListener, learn
@@ -378,7 +378,7 @@ def promote(
         history,
         choices,
         parallel,
-        folds=arrange(history, choices, [split]),
+        folds=prepare_splits(history, choices, [split]),
         watch=watch,
         allow=partial(not_worse, parts=split[:2], champion=champion, choices=choices),
     )

@@ -1,4 +1,4 @@
-"""The state of a learning run on disk, so that a killed run goes on where it was.
+"""Checkpoints: the state of a learning run on disk, for ``--resume`` after a kill.
 
 One JSON file, replaced atomically after every generation. It names the run it belongs to: whatever the
 result depends on. Reading the checkpoint of another run is an error, not a silent mixture of both.
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.store.whole_files import probe, replacing
 from training.evolution.evolve import EvolutionState, Json
-from training.histories.writing import probe, replacing
 
 FORMAT: Final = "gp4c-checkpoint/1"
 NAME: Final = "checkpoint.json"
@@ -41,18 +41,18 @@ def check_writable(path: Path) -> None:
 
 
 class Checkpoint:
-    """The checkpoint of one run in a directory of its own."""
+    """Checkpoint of one run in a directory of its own."""
 
     def __init__(self, directory: Path, identity: Mapping[str, object]) -> None:
-        """``identity``: all that the result depends on, as plain JSON types."""
+        """``identity``: everything that the result depends on, as plain JSON types."""
         self.states: list[EvolutionState] | None = None
-        """What was opened or saved last, one state per run; None: a run begins."""
+        """States that were opened or saved last, one per run; None: the run is new."""
         self._directory = directory
         self._path = directory / NAME
         self._identity = json.loads(json.dumps(identity))
 
     def open(self, resume: bool) -> list[EvolutionState] | None:
-        """Read the saved states to go on from; None: start from the beginning.
+        """Read the saved states; None: the run is new.
 
         Raises LearningError if the directory cannot be used, if it holds the state of another run or a
         damaged one, or if it holds one although ``resume`` is False.

@@ -1,4 +1,4 @@
-"""What to learn and how, and the parts of a history prepared for it."""
+"""Choices of a learning run, and the splits of a history that they need, prepared for replay."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHi
 
 DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
-LATER: Final = ("policy", "division", "sample_sites", "front", "prefer")
-"""Choices that files of earlier versions do not name."""
+OMITTED_DEFAULTS: Final = ("policy", "division", "sample_sites", "front", "prefer")
+"""Choices that files name only where they are no default."""
 SPLITS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
-"""Draws of `forgetful` by which `selection.guarded` judges: the one that was learned from and others."""
+"""Draws of `forgetful` by which `selection.guarded` judges, the one of evolution included."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What to learn and how. Raises LearningError for a choice that cannot be used."""
+    """Choices of a learning run. Raises LearningError for a choice that cannot be used."""
 
     fitness: str = "ndcg"
     """A metric of `training.replaying.metrics.MEASURES` or a dotted path."""
@@ -51,22 +51,22 @@ class Choices:
     """All randomness follows from it."""
     parameters: Parameters = field(default_factory=Parameters)
     forget: float = 0.0
-    """Share of the training part's changes that is taken out at random, as if missed: see `forgetful`."""
+    """Share of the training changes that is taken out at random, see `forgetful`."""
     selection: str = "best"
     policy: str = TOP_K.text
-    """Text of what chooses by the score functions, see `scrapy_gp4c.policies.table.load`."""
+    """Text of the policy that uses the score functions, see `scrapy_gp4c.policies.table.load`."""
     division: DivisionChoice = "auto"
-    """What parts of a history are drawn of, see `training.histories.splits.protocol_splits`; ``auto``: whole
-    ``sites`` where a terminal tells of a page's siblings, else single ``pages``."""
+    """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: whole ``sites`` where a
+    terminal describes related pages, else single ``pages``."""
     sample_sites: float = 1.0
-    """Share of the training part's sites that is learned from, see `splits.sampled_sites`."""
+    """Share of the training sites that is learned from, see `splits.sampled_sites`."""
     front: bool = False
     """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
     prefer: str = "balanced"
     """Which function of a front is taken, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
-        """Check all that can be checked without a history."""
+        """Check every choice that needs no history."""
         load_measure(self.measure)
         load_policy(self.policy)
         for name, known in (
@@ -104,19 +104,19 @@ class Choices:
 
     @property
     def divided_by(self) -> splits.Division:
-        """What parts are drawn of."""
+        """Unit of the splits."""
         if self.division == "auto":
             return "sites" if uses_related_pages(self.parameters.terminals) else "pages"
         return self.division
 
     @property
     def measure(self) -> str:
-        """What is learned for: one name, or two for a front, as `load_measure` reads them."""
+        """Names of the fitness, two for a front, as `load_measure` reads them."""
         return f"{self.fitness},{GUARD}" if self.front else self.fitness
 
     @property
     def goal(self) -> SelectionGoal:
-        """What is looked for."""
+        """Goal of the selection."""
         named: tuple[str, ...] = ()
         if self.front or self.parameters.named_start:
             named = tuple(named_functions(self.parameters.terminals).values())
@@ -126,24 +126,21 @@ class Choices:
         return SelectionGoal(self.measure, self.clock, self.selection, self.policy, named, known)
 
     def recorded(self) -> Json:
-        """All of it, as results and score files have it.
-
-        Left out is what earlier versions did not know, where it is as it was then.
-        """
+        """All choices as results and score files have them, without the defaults of `OMITTED_DEFAULTS`."""
         values = asdict(self)
-        later = {one.name: one.default for one in fields(self) if one.name in LATER}
+        later = {one.name: one.default for one in fields(self) if one.name in OMITTED_DEFAULTS}
         parameters = values["parameters"]
         if parameters["start"] == Parameters.start:
             del parameters["start"]
         return {name: value for name, value in values.items() if later.get(name, ...) != value}
 
 
-def arrange(
-    history: ChangeHistory, choices: Choices, parts: Sequence[splits.HistorySplit] | None = None
+def prepare_splits(
+    history: ChangeHistory, choices: Choices, history_splits: Sequence[splits.HistorySplit] | None = None
 ) -> list[PreparedSplit]:
-    """Training, validation and test part of every fold, prepared for replay.
+    """Training, validation and test split of every fold, prepared for replay.
 
-    ``parts``: the splits of `history`; None: those of the protocol.
+    ``history_splits``: None: those of the protocol.
 
     Raises HistoryError or LearningError for a history from which these choices cannot learn.
     """
@@ -155,22 +152,23 @@ def arrange(
                 f"{history.source}: every page would be visited and there would be nothing to rank"
             )
         budget = metrics.budget_pages(budget, history.pages) / history.pages
-    parts = choices.split(history) if parts is None else parts
+    history_splits = choices.split(history) if history_splits is None else history_splits
     crawl = choices.crawl(budget)
 
-    def prepared(part: ChangeHistory, name: str) -> PreparedHistory:
-        shape = f"the {name} part of {history.source} ({part.pages:,} pages, {part.cycles} cycles)"
-        if not part.changed.any():
+    def prepared(history_part: ChangeHistory, name: str) -> PreparedHistory:
+        size = f"{history_part.pages:,} pages, {history_part.cycles} cycles"
+        shape = f"the {name} part of {history.source} ({size})"
+        if not history_part.changed.any():
             raise LearningError(
                 f"no page changes in {shape}: there is nothing to tell score functions apart; "
                 "record more cycles, or pages that change"
             )
-        if part.changed.all():
+        if history_part.changed.all():
             raise LearningError(f"every page changes in every cycle of {shape}: all rankings are equal")
-        return prepare_for(part, crawl)
+        return prepare_for(history_part, crawl)
 
     folds = []
-    for number, split in enumerate(parts):
+    for number, split in enumerate(history_splits):
         train = split.train
         if choices.sample_sites < 1.0:
             drawn = splits.sampled_sites(train.site, choices.sample_sites, (choices.seed, number))
@@ -181,23 +179,32 @@ def arrange(
             wanted = seeds if choices.selection == GUARDED else seeds[:1]
             draws = [forgetful(train, choices.forget, seed) for seed in wanted]
         training, *others = (prepared(draw, "training") for draw in draws)
-        validation, test = (prepared(part, name) for part, name in zip(split[1:], SPLITS[1:], strict=True))
-        apart = None
+        validation, test = (
+            prepared(history_part, name) for history_part, name in zip(split[1:], SPLITS[1:], strict=True)
+        )
+        leave_one_out = None
         if choices.goal.recommended and choices.selection == GUARDED and choices.divided_by != "pages":
-            apart = LeaveOneOut(
-                *(_without_sites(part, choices.seed, crawl) for part in (train, split.validation))
+            leave_one_out = LeaveOneOut(
+                *(
+                    _without_sites(history_part, choices.seed, crawl)
+                    for history_part in (train, split.validation)
+                )
             )
-        folds.append(PreparedSplit(training, validation, test, tuple(others), apart))
+        folds.append(PreparedSplit(training, validation, test, tuple(others), leave_one_out))
     return folds
 
 
-def _without_sites(part: ChangeHistory, seed: int, crawl: CrawlChoices) -> tuple[PreparedHistory, ...]:
-    """A part without one group of sites after the other; nothing if that leaves too little to replay."""
-    groups = splits.site_folds(part.site, min(GROUPS, len(np.unique(part.site))), seed)
-    rests = [part.take(np.setdiff1d(np.arange(part.pages), group)) for group in groups]
-    if any(rest.pages * crawl.budget < 1 or len(np.unique(rest.changed)) < 2 for rest in rests):
+def _without_sites(
+    history_part: ChangeHistory, seed: int, crawl: CrawlChoices
+) -> tuple[PreparedHistory, ...]:
+    """A split without one group of sites after the other; empty if too little remains to replay."""
+    groups = splits.site_folds(history_part.site, min(GROUPS, len(np.unique(history_part.site))), seed)
+    rests = [history_part.take(np.setdiff1d(np.arange(history_part.pages), group)) for group in groups]
+    if any(
+        remainder.pages * crawl.budget < 1 or len(np.unique(remainder.changed)) < 2 for remainder in rests
+    ):
         return ()
-    return tuple(prepare_for(rest, crawl) for rest in rests)
+    return tuple(prepare_for(remainder, crawl) for remainder in rests)
 
 
 def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
@@ -207,12 +214,12 @@ def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> Chan
     equivalent to Tikhonov regularization"). Here the accident is regularity: where some pages changed in
     every single cycle, functions evolve that drop a page for good after one visit without a change.
     """
-    kept = np.random.default_rng(seed).random(history.changed.shape) >= share
-    return replace(history, changed=history.changed & kept)
+    remains = np.random.default_rng(seed).random(history.changed.shape) >= share
+    return replace(history, changed=history.changed & remains)
 
 
 def identity(history: ChangeHistory, choices: Choices) -> Json:
-    """All that a run's evolution depends on, as plain JSON types: for its checkpoint and score file."""
+    """Everything that the evolution of a run depends on, as plain JSON types."""
     digest = hashlib.sha256(repr(history.changed.shape).encode())
     digest.update(np.packbits(history.changed).tobytes())
     if history.weight is not None:

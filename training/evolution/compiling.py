@@ -1,4 +1,4 @@
-"""Compile what replays run in a process beside, so that a search need not wait for it.
+"""Compilation of the replay engine in another process, so that a search need not wait for it.
 
 numba compiles the grouped engine once per installation and kind of history, which takes longer than the first
 generation of a small history by the engine without compiled loops; both give the same numbers. So workers go
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from training.replaying.prefix_cache import PrefixCaches
 
 TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
-"""Replayed for the sake of the code that this takes."""
+"""Functions whose replay needs all compiled loops."""
 
 
 _COMPILED: Final[set[bytes]] = set()
-"""Digests of what was compiled beside since this process began: it need not be again."""
+"""Digests of the histories and metrics whose code was compiled since this process began."""
 
 
 class Wanted(NamedTuple):
-    """What the process beside replays."""
+    """Replay of the other process."""
 
     prepared: PreparedHistory
     metrics: tuple[str, ...]
@@ -46,12 +46,11 @@ class Wanted(NamedTuple):
 def compiled_beside(
     prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
 ) -> Iterator[Path | None]:
-    """The file that will tell that the code is compiled, while a process sees to it.
+    """Path of a file that is there once another process has compiled the code.
 
-    None: nothing is compiled beside, as there are no workers who would wait, the policy has no such code, the
-    history is so large that compiling takes less time than replays without, or the same was compiled before.
-    Whatever becomes of the process, the file tells when it is over: what is not compiled then, the workers
-    compile.
+    None: no process is needed, as there are no workers that would wait, the policy has no compiled loops, the
+    history is so large that compiling takes less time than replays without, or the code was compiled before.
+    The file comes when the process ends, whatever its result: workers compile the code that still lacks.
     """
     if parallel.n_jobs == 1 or policy != TOP_K.text or prepared.pages * prepared.cycles > QUICK:
         yield None
@@ -84,7 +83,7 @@ def compiled_beside(
 
 
 def main() -> int:
-    """Replay what comes on the standard input."""
+    """Replay the `Wanted` of the standard input."""
     wanted: Wanted = pickle.load(sys.stdin.buffer)
     prefix_caches: PrefixCaches = {}
     for _ in range(2):  # what is known from others takes loops too

@@ -39,21 +39,21 @@ Floats = npt.NDArray[np.float64]
 FITNESS: Final = "current"
 """The field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
 REPLAYS: Final = 3
-"""Of every function; their seeds follow each other."""
+"""Replays of every function, with successive seeds."""
 SHARES: Final = (0.5, 0.75)
-"""Of the cycles: where the first part ends, and the second."""
+"""Shares of the cycles at which the first span ends, and the second."""
 LEAST_CYCLES: Final = 4
-"""After the warm-up: fewer cannot be cut in three parts that tell anything."""
+"""Minimum of the cycles after the warm-up, to be cut in three spans."""
 DEFAULT: Final = canonical(parse(HUBS)).text
-"""What a crawl ranks hubs by unless it is told otherwise."""
+"""Default discovery function of a crawl."""
 
 
 @dataclass(frozen=True)
 class DiscoveryChoices:
-    """What to learn from, and how."""
+    """Choices of learning a discovery function."""
 
     crawl: GrowthCrawl
-    """The crawl that is replayed, but for what ranks its hubs."""
+    """Crawl that is replayed; its discovery function is replaced."""
     clock: Clock
     parameters: Parameters
     seeds: int
@@ -62,7 +62,7 @@ class DiscoveryChoices:
 
 
 class DiscoveryReplay(NamedTuple):
-    """What replays of one function came to."""
+    """Means over the replays of one function."""
 
     current: Floats
     """The fitness by cycle after the warm-up, mean over the replays: ``[cycles]``."""
@@ -72,7 +72,7 @@ class DiscoveryReplay(NamedTuple):
 
 
 class DiscoveryCandidate(NamedTuple):
-    """A discovery function and what it did on all cycles."""
+    """Discovery function and its fitness in each span of time."""
 
     text: str
     training: float
@@ -84,20 +84,20 @@ class DiscoveryCandidate(NamedTuple):
 
     @property
     def selected(self) -> float:
-        """By what the function is chosen."""
+        """Value by which the function is selected."""
         return self.training + self.validation
 
 
 class LearnedDiscovery(NamedTuple):
-    """What was learned."""
+    """Result of learning a discovery function."""
 
     best: DiscoveryCandidate
     default: DiscoveryCandidate
-    """What a crawl does otherwise."""
+    """Default discovery function of a crawl."""
     replays: int
     """Functions that evolution has replayed."""
     ends: tuple[int, int]
-    """Cycles in which the first part ends, and the second."""
+    """Cycles in which the first span ends, and the second."""
 
 
 def learn_discovery(
@@ -106,15 +106,14 @@ def learn_discovery(
     parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> LearnedDiscovery:
-    """Learn what ranks hubs from a history of growth.
+    """Learn a discovery function from a history of growth.
 
-    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``generation(number, best)`` is
-    told of every generation, from 1, and the best fitness so far. Raises LearningError for a history that
-    tells nothing of discovery, or too little.
+    ``generation(number, best)`` is called after every generation, from 1, with the best fitness so far.
+    Raises LearningError for a history without discoveries, or with too few cycles.
     """
     ends = _ends(grown, choices.crawl.warmup)
-    part = grown.until(ends[0])
-    if not (part.born > 0).any():
+    growth_part = grown.until(ends[0])
+    if not (growth_part.born > 0).any():
         raise LearningError(
             f"no page of {grown.history.source} is born in its first {ends[0]} cycles, from which discovery "
             "would be learned: take a longer history"
@@ -125,32 +124,34 @@ def learn_discovery(
         asked = [evolution.ask() for evolution in runs]
         new = [text for text in dict.fromkeys(text for texts in asked for text in texts) if text not in known]
         for answers in parallel.results(
-            partial(_outcomes, part, choices, texts) for texts in _chunks(new, parallel)
+            partial(_outcomes, growth_part, choices, texts) for texts in _chunks(new, parallel)
         ):
             known.update(answers)
         for evolution in runs:
             evolution.tell(known)
         generation(runs[0].generation, max(evolution.best_so_far for evolution in runs))
-    kept = dict.fromkeys([DEFAULT, *(one.text for evolution in runs for one in evolution.kept)])
-    found = [
+    texts_to_judge = dict.fromkeys(
+        [DEFAULT, *(one.text for evolution in runs for one in evolution.best_individuals)]
+    )
+    candidates = [
         _candidate(choices, ends, text, replayed)
         for answers in parallel.results(
-            partial(_results, grown, choices, texts) for texts in _chunks([*kept], parallel)
+            partial(_results, grown, choices, texts) for texts in _chunks([*texts_to_judge], parallel)
         )
         for text, replayed in answers
     ]
-    default = next(one for one in found if one.text == DEFAULT)
-    return LearnedDiscovery(min(found, key=_order), default, len(known), ends)
+    default = next(one for one in candidates if one.text == DEFAULT)
+    return LearnedDiscovery(min(candidates, key=_order), default, len(known), ends)
 
 
 def _order(candidate: DiscoveryCandidate) -> tuple[float, bool, int, str]:
-    """The best first; of equals the default, then the shortest."""
+
     text = candidate.text
     return -candidate.selected, text != DEFAULT, len(parse(text).tokens), text
 
 
 def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
-    """Cycles in which the first part ends, and the second."""
+    """Cycles in which the first span ends, and the second."""
     scored = grown.history.cycles - warmup
     if scored < LEAST_CYCLES:
         raise LearningError(
@@ -162,7 +163,7 @@ def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
 
 
 def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
-    """About as many texts for every worker."""
+
     return [texts[start :: parallel.n_jobs] for start in range(min(parallel.n_jobs, len(texts)))]
 
 
@@ -183,16 +184,16 @@ def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> D
 def _results(
     grown: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
 ) -> list[tuple[str, DiscoveryReplay]]:
-    """Replay discovery functions."""
+
     return [(text, replayed_by(grown, choices, text)) for text in texts]
 
 
 def _outcomes(
-    part: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
+    growth_part: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
 ) -> list[tuple[str, Outcome]]:
-    """What evolution is told of discovery functions."""
+
     outcomes = []
-    for text, replayed in _results(part, choices, texts):
+    for text, replayed in _results(growth_part, choices, texts):
         behaviour = hashlib.sha256(replayed.current.tobytes() + replayed.delay.tobytes()).hexdigest()
         outcomes.append((text, Outcome(float(replayed.current.mean()), behaviour)))
     return outcomes
@@ -201,7 +202,7 @@ def _outcomes(
 def _candidate(
     choices: DiscoveryChoices, ends: tuple[int, int], text: str, replayed: DiscoveryReplay
 ) -> DiscoveryCandidate:
-    """Cut what a function did into the three parts; the first cycle that counts follows the warm-up."""
+
     first, second = (end - choices.crawl.warmup for end in ends)
     current = replayed.current
     training, validation, test = current[:first], current[first:second], current[second:]
@@ -213,7 +214,7 @@ def _candidate(
 def write_discovery(
     path: Path, learned: LearnedDiscovery, choices: DiscoveryChoices, grown: GrowthHistory
 ) -> None:
-    """Write what was learned; raises LearningError when the file cannot be written."""
+    """Write the score file for ``GP4C_DISCOVERY_FUNCTION``; raises LearningError if it cannot be written."""
     best, crawl = learned.best, choices.crawl
     process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
     about = {"discovery": crawl.discovery, "score_function": crawl.score_function.formula, "growth": True}
@@ -221,7 +222,10 @@ def write_discovery(
         parse(best.text),
         choices.clock,
         FITNESS,
-        {part: {FITNESS: getattr(best, part)} for part in ("training", "validation", "test")},
+        {
+            growth_part: {FITNESS: getattr(best, growth_part)}
+            for growth_part in ("training", "validation", "test")
+        },
         "training + validation",
         choices.seed,
         grown.history,

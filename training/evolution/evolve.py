@@ -40,14 +40,14 @@ Json = dict[str, Any]
 Start = Literal["auto", "random", "named"]
 STARTS: Final[tuple[Start, ...]] = get_args(Start)
 SEEDED_SHARE: Final = 0.5
-"""Most of the first generation that may be named functions and simple products."""
+"""Limit of the share of the first generation that is named functions and simple products."""
 UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of the process; the defaults are those of journal section 5.2 and thesis 4.4.
+    """Parameters of evolution; the defaults are those of journal section 5.2 and thesis 4.4.
 
     Raises LearningError when a value cannot be used, ExpressionError for an unknown terminal.
     """
@@ -61,7 +61,7 @@ class Parameters:
     depths: Depths = field(default_factory=Depths)
     elite: int = 1
     """Best individuals that enter the next generation untouched."""
-    kept: int = 50
+    best_count: int = 50
     """N_b: best individuals over all generations that go to validation."""
     parsimony: float = 0.0
     """Taken off the fitness per node of the canonical tree."""
@@ -71,7 +71,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        lowest = {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "kept": 1}
+        lowest = {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "best_count": 1}
         for name, least in lowest.items():
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
@@ -98,7 +98,7 @@ class Parameters:
 
 
 class Outcome(NamedTuple):
-    """What an evaluation says about a score function on the training set."""
+    """Outcome of the evaluation of a score function on the training set."""
 
     value: float
     """Higher is better; NaN counts as the worst."""
@@ -121,32 +121,32 @@ class BestIndividual(NamedTuple):
 
 
 class EvolutionState(NamedTuple):
-    """All that a run is between two generations, of plain values: `to_json` and back changes no bit."""
+    """State of a run between two generations, of plain values: `to_json` and back changes no bit."""
 
     generation: int
     population: list[tuple[str, float]]
     """Text and fitness."""
-    kept: list[BestIndividual]
+    best_individuals: list[BestIndividual]
     best: list[float]
 
     def to_json(self) -> Json:
-        """As checkpoints have it."""
+        """Content of a checkpoint."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, content: Json) -> EvolutionState:
-        """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+        """Inverse of `to_json`; raises KeyError, TypeError or ValueError for anything else."""
         state = cls(
             content["generation"],
             [(text, fitness) for text, fitness in content["population"]],
-            [BestIndividual(*kept) for kept in content["kept"]],
+            [BestIndividual(*best) for best in content["best_individuals"]],
             list(content["best"]),
         )
         numbers = [*state.best, *(fitness for _, fitness in state.population)]
-        numbers += [number for kept in state.kept for number in (kept.value, kept.fitness)]
-        whole = [state.generation, *(kept.nodes for kept in state.kept)]
-        texts = [*(text for text, _ in state.population), *(kept.text for kept in state.kept)]
-        for values, kind in ((numbers, (int, float)), (whole, int), (texts, str)):
+        numbers += [number for best in state.best_individuals for number in (best.value, best.fitness)]
+        integers = [state.generation, *(best.nodes for best in state.best_individuals)]
+        texts = [*(text for text, _ in state.population), *(best.text for best in state.best_individuals)]
+        for values, kind in ((numbers, (int, float)), (integers, int), (texts, str)):
             for value in values:
                 if not isinstance(value, kind):
                     raise TypeError(f"found {value!r} among the numbers and texts of a state")
@@ -154,11 +154,11 @@ class EvolutionState(NamedTuple):
 
 
 class Evolution:
-    """One run: see the module's text.
+    """One run of the process on one training set with one seed.
 
-    ``generation`` counts the generations evaluated so far; ``population`` is the last one; ``kept`` the best
-    over all of them, best first, without two of the same text or the same behaviour (of those the
-    shortest stays); ``best`` the best fitness of every generation.
+    ``generation`` counts the generations evaluated so far; ``population`` is the last one;
+    ``best_individuals`` are the best over all of them, best first, without two of the same text or the same
+    behaviour (of those the shortest stays); ``best`` is the best fitness of every generation.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
@@ -166,7 +166,7 @@ class Evolution:
         self.parameters = parameters
         self.generation = 0
         self.population: list[Individual] = []
-        self.kept: list[BestIndividual] = []
+        self.best_individuals: list[BestIndividual] = []
         self.best: list[float] = []
         self._seed = seed
         self._run = tuple(run)
@@ -176,12 +176,12 @@ class Evolution:
             parameters.terminals, {token for seed in self._seeds for token in seed.tokens}
         )
         self._forms: list[Expression] = []
-        """Canonical forms of the population that was asked for."""
+        """Canonical forms of the population whose outcomes are awaited."""
 
     @property
     def best_so_far(self) -> float:
-        """Best fitness of all generations, of two objectives that of the first; `kept` is not empty."""
-        return self.kept[0].fitness
+        """Best fitness of all generations; of two objectives that of the first."""
+        return self.best_individuals[0].fitness
 
     @property
     def finished(self) -> bool:
@@ -189,7 +189,7 @@ class Evolution:
         return self.generation >= self.parameters.generations
 
     def ask(self) -> dict[str, Expression]:
-        """Breed the next generation; the functions whose outcome `tell` needs, by their canonical text.
+        """Breed the next generation and return its functions by canonical text, for `tell`.
 
         Individuals that name no terminal are left out: every page would score the same.
         """
@@ -199,8 +199,8 @@ class Evolution:
         return {form.text: form for form in self._forms if form.terminals}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Take the outcomes of the texts that `ask` gave (more do no harm) and close the generation."""
-        candidates = {kept.text: kept for kept in self.kept}
+        """Close the generation with the outcomes of the texts of `ask`; further outcomes do no harm."""
+        candidates = {best.text: best for best in self.best_individuals}
         for tree, form in zip(self.population, self._forms, strict=True):
             outcome = outcomes[form.text] if form.terminals else None
             if outcome is None or math.isnan(outcome.value):
@@ -211,7 +211,7 @@ class Evolution:
                 form.text, outcome.value, tree.fitness, outcome.behaviour, len(form.tokens)
             )
         self._forms = []
-        self.kept = _best(candidates.values(), self.parameters.kept)
+        self.best_individuals = _best(candidates.values(), self.parameters.best_count)
         self.best.append(max(tree.fitness for tree in self.population))
         self.generation += 1
 
@@ -249,9 +249,9 @@ class Evolution:
         return random.Random(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
 
     def state(self) -> EvolutionState:
-        """All that `restore` needs; to be taken between `tell` and `ask`."""
+        """State for `restore`, between `tell` and `ask`."""
         population = [(tree.expression.text, tree.fitness) for tree in self.population]
-        return EvolutionState(self.generation, population, list(self.kept), list(self.best))
+        return EvolutionState(self.generation, population, list(self.best_individuals), list(self.best))
 
     def restore(self, state: EvolutionState) -> None:
         """Continue from a state of a run with the same parameters, seed and ``run``.
@@ -267,7 +267,7 @@ class Evolution:
         except KeyError as error:
             message = f"the checkpoint has a formula with {error}, unknown to this run; delete it, start anew"
             raise LearningError(message) from None
-        self.kept = list(state.kept)
+        self.best_individuals = list(state.best_individuals)
         self.best = list(state.best)
         self._forms = []
 
@@ -275,10 +275,12 @@ class Evolution:
 def _best(candidates: Iterable[BestIndividual], count: int) -> list[BestIndividual]:
     best: list[BestIndividual] = []
     behaviours: set[str] = set()
-    for kept in sorted(candidates, key=lambda kept: (-kept.fitness, kept.nodes, kept.text)):
-        if kept.behaviour not in behaviours:
-            behaviours.add(kept.behaviour)
-            best.append(kept)
+    for individual in sorted(
+        candidates, key=lambda individual: (-individual.fitness, individual.nodes, individual.text)
+    ):
+        if individual.behaviour not in behaviours:
+            behaviours.add(individual.behaviour)
+            best.append(individual)
             if len(best) == count:
                 break
     return best

@@ -42,16 +42,16 @@ class LeaveOneOut(NamedTuple):
 
 
 class PreparedSplit(NamedTuple):
-    """The parts of one fold, prepared for replay."""
+    """Training, validation and test split of one fold, prepared for replay."""
 
     training: PreparedHistory
     validation: PreparedHistory
     test: PreparedHistory
     draws: tuple[PreparedHistory, ...] = ()
-    """The training part as other draws of `training.evolution.choices.forgetful` leave it, where the
-    selection asks for them."""
-    apart: LeaveOneOut | None = None
-    """Where parts are of whole sites, and the selection asks for it."""
+    """The training split as other draws of `training.evolution.choices.forgetful` leave it, for the rule
+    ``guarded``."""
+    leave_one_out: LeaveOneOut | None = None
+    """For the rule ``guarded``, where splits are of whole sites."""
 
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ Values = npt.NDArray[np.float64]
 
 
 class Fitness(NamedTuple):
-    """A measure to learn for."""
+    """Measure that evolution maximizes."""
 
     name: str
     metrics: tuple[str, ...]
@@ -115,7 +115,7 @@ def load_fitness(name: str) -> Fitness:
 
 
 class FitnessPair(NamedTuple):
-    """Two measures to learn for at once; what there is of each comes as two rows."""
+    """Two measures that evolution maximizes at once; their values are two rows."""
 
     first: Fitness
     second: Fitness
@@ -131,7 +131,7 @@ class FitnessPair(NamedTuple):
 
 
 def load_measure(text: str) -> Fitness | FitnessPair:
-    """What `load_fitness` gives for a name; for two of them, with a comma between, the pair.
+    """The fitness of a name, or the pair of two names with a comma between.
 
     Raises LearningError as `load_fitness`.
     """
@@ -179,7 +179,7 @@ class TextFitness:
         clock: Clock,
         policy: str = TOP_K.text,
     ) -> None:
-        """Take the prepared training set."""
+
         self.replays = 0
         self.replay_s = 0.0
         self._prepared = prepared
@@ -188,12 +188,11 @@ class TextFitness:
         self._policy = policy
         self._prefix_caches: PrefixCaches = {}
         self._known: dict[bytes | str, Outcome] = {}
-        """By ranking."""
 
     def outcomes(
         self, functions: Mapping[str, Expression], compiled: Path | None = None
     ) -> dict[str, Outcome]:
-        """The outcome of every function, by text as they are given; `compiled` as for `values`."""
+        """Outcome of every function, by text; `compiled` as for `values`."""
         loaded = self._loaded(functions)
         start = time.thread_time()
         # Another policy may ask for more than the order of the pages.
@@ -204,17 +203,17 @@ class TextFitness:
         self.replay_s += time.thread_time() - start
         new = {key: function for key, function in zip(keys, loaded, strict=True) if key not in self._known}
         values = self._replayed(list(new.values()), compiled)
-        outcomes = {key: _outcome(own) for key, own in zip(new, values, strict=True)}
+        outcomes = {key: _outcome(outcome_values) for key, outcome_values in zip(new, values, strict=True)}
         self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
         return {
             text: outcomes.get(key) or self._known[key] for text, key in zip(functions, keys, strict=True)
         }
 
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
-        """Fitness per scored cycle of every function, by text as they are given.
+        """Fitness per scored cycle of every function, by text.
 
-        ``compiled``: a file that will tell that the code is compiled, see `training.evolution.compiling`;
-        until it is there, a function after the other is replayed without.
+        ``compiled``: a file that is there once the code is compiled, see `training.evolution.compiling`;
+        until then functions are replayed one by one, without compiled loops.
         """
         return dict(zip(functions, self._replayed(self._loaded(functions), compiled), strict=True))
 

@@ -62,10 +62,10 @@ class TwoObjectives(base.Fitness):  # type: ignore[misc]
 
 
 class FrontPoint:
-    """A place in the plane of two objectives, as DEAP takes it."""
+    """Point in the plane of two objectives, as DEAP takes it."""
 
     def __init__(self, index: int, values: tuple[float, float]) -> None:
-        """``index``: of what is there."""
+
         self.index = index
         self.fitness = TwoObjectives(values)
 
@@ -77,20 +77,20 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
     all different ones have a place.
     """
     order: list[int] = []
-    left = list(range(len(values)))
-    while left and len(order) < count:
-        firsts = {values[index]: index for index in reversed(left)}
+    remaining = list(range(len(values)))
+    while remaining and len(order) < count:
+        firsts = {values[index]: index for index in reversed(remaining)}
         points = [FrontPoint(index, values[index]) for index in sorted(firsts.values())]
         chosen = tools.selNSGA2(points, min(count - len(order), len(points)))
         for front in tools.sortNondominated(chosen, len(chosen)):
             room = sorted(front, key=lambda point: -point.fitness.crowding_dist)
             order += [point.index for point in room]
-        left = [index for index in left if firsts[values[index]] != index]
+        remaining = [index for index in remaining if firsts[values[index]] != index]
     return order
 
 
 def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of what nothing else dominates, of equal ones the first, in ascending order."""
+    """Ascending indices of the values that no others dominate, of equal ones the first."""
     points = [FrontPoint(index, pair) for index, pair in enumerate(values)]
     firsts = {point.fitness.values: point.index for point in reversed(points)}
     best = tools.sortNondominated(points, len(points), first_front_only=True)[0]
@@ -98,7 +98,7 @@ def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
 
 
 class _Scored(NamedTuple):
-    """An individual and what is known of it."""
+    """Individual with its outcome and values."""
 
     tree: Individual
     form: Expression
@@ -109,7 +109,7 @@ class _Scored(NamedTuple):
 
 
 class FrontEvolution(Evolution):
-    """One run with two objectives: as `Evolution`, to whose `Outcome` it needs the second value.
+    """One run with two objectives; outcomes need the second value.
 
     ``kept`` holds those of all generations that the crowded comparison puts first; the ``fitness`` of an
     individual is its place there, negative, and ``best`` the best value of the first objective.
@@ -125,17 +125,17 @@ class FrontEvolution(Evolution):
     @property
     def best_so_far(self) -> float:
         """Best value of the first objective."""
-        return max(kept.value for kept in self.kept)
+        return max(best_of_runs.value for best_of_runs in self.best_individuals)
 
     def ask(self) -> dict[str, Expression]:
-        """As `Evolution.ask`; after `restore` also what competes with the children."""
+        """As `Evolution.ask`; after `restore` also the parents, which compete with their children."""
         parents = self.population
         waiting = bool(self._forms)
         asked = super().ask()
         if not waiting:
             self._parents = [(tree, tree.form) for tree in parents]
         older = {form.text: form for _, form in self._parents if form.terminals}
-        older |= {kept.text: parse(kept.text) for kept in self.kept}
+        older |= {best_of_runs.text: parse(best_of_runs.text) for best_of_runs in self.best_individuals}
         return asked | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -146,13 +146,15 @@ class FrontEvolution(Evolution):
         scored.sort(key=lambda one: len(one.form.tokens))
         survivors = crowded_order([one.values for one in scored], len(self.population))
         self.population = [scored[index].tree for index in survivors]
-        for place, tree in enumerate(self.population):
-            tree.fitness = -float(place)
+        for rank, tree in enumerate(self.population):
+            tree.fitness = -float(rank)
         self._forms, self._parents = [], []
-        self.kept = self._best(scored, known)
+        self.best_individuals = self._best(scored, known)
         self.best.append(max(one.values[0] for one in scored))
         self.generation += 1
-        texts = {scored[index].form.text for index in survivors} | {kept.text for kept in self.kept}
+        texts = {scored[index].form.text for index in survivors} | {
+            best_of_runs.text for best_of_runs in self.best_individuals
+        }
         self._known = {text: known[text] for text in texts if text in known}
 
     def _scored(self, tree: Individual, form: Expression, outcomes: Mapping[str, Outcome]) -> _Scored:
@@ -166,63 +168,67 @@ class FrontEvolution(Evolution):
         return outcome.value - price, outcome.second - price
 
     def _best(self, scored: Iterable[_Scored], outcomes: Mapping[str, Outcome]) -> list[BestIndividual]:
-        candidates = {kept.text: kept for kept in self.kept}
+        candidates = {best_of_runs.text: best_of_runs for best_of_runs in self.best_individuals}
         for one in scored:
             if one.outcome is not None:
                 text, nodes = one.form.text, len(one.form.tokens)
                 candidates[text] = BestIndividual(text, one.outcome.value, 0.0, one.outcome.behaviour, nodes)
         different: dict[str, BestIndividual] = {}
-        for kept in sorted(candidates.values(), key=lambda kept: (kept.nodes, kept.text)):
-            different.setdefault(kept.behaviour, kept)
+        for best_of_runs in sorted(
+            candidates.values(), key=lambda best_of_runs: (best_of_runs.nodes, best_of_runs.text)
+        ):
+            different.setdefault(best_of_runs.behaviour, best_of_runs)
         members = list(different.values())
-        values = [self._priced(outcomes[kept.text], kept.nodes) for kept in members]
-        order = crowded_order(values, self.parameters.kept)
-        return [members[index]._replace(fitness=-float(place)) for place, index in enumerate(order)]
+        values = [self._priced(outcomes[best_of_runs.text], best_of_runs.nodes) for best_of_runs in members]
+        order = crowded_order(values, self.parameters.best_count)
+        return [members[index]._replace(fitness=-float(rank)) for rank, index in enumerate(order)]
 
 
 ROWS: Final = {"changes": 0, "freshness": 1, "balanced": 0}
 """Preference -> the objective by which it decides: 0 the first, 1 freshness."""
 PREFERENCES: Final = tuple(ROWS)
 GUARD: Final = "freshness"
-"""The second objective of a front, and what a promotion does not give up."""
+"""Second objective of a front, and the metric that a promotion must not lower."""
 AGE: Final = BASELINES["age"]
-"""Visits the oldest copies first: what anybody can have without a score function."""
+"""Baseline that visits the oldest copies first."""
 MOST_MEMBERS: Final = 16
-"""Functions of a front that are shown: those with the most room around them."""
+"""Limit of the functions of a front that are shown: those with the most room around them."""
 
 ValuePair = tuple[Values, Values]
 """Values per cycle in training and validation, ``[2, cycles]`` each: a row per objective."""
 
 
 class FrontCandidate(NamedTuple):
-    """A function of a front."""
+    """Function of a front with its mean values."""
 
     text: str
     run: int
-    """The run that found it; `NAMED_RUN`: none, it is a named function."""
+    """Number of its run; `NAMED_RUN` for a named function."""
     values: tuple[float, float]
     """Both objectives, means of training and validation."""
 
 
 def choose_of_front(
-    kept: Sequence[Sequence[BestIndividual]],
-    parts: PreparedSplit,
+    best_of_runs: Sequence[Sequence[BestIndividual]],
+    split: PreparedSplit,
     goal: SelectionGoal,
     prefer: str,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> tuple[SelectedFunction, list[FrontCandidate]]:
-    """What `prefer` takes of a fold's runs, and the front, the most of the first objective first.
+    """The function that `prefer` takes from the runs of a fold, and the front, best first objective first.
 
     Parameters as for `training.evolution.selection.choose`; ``goal.fitness`` is a pair. ``allow`` concerns
-    what is taken, not what is shown.
+    the function that is taken, not those shown.
     """
-    known = values or partial(goal.pairs, parts)
-    found = candidates_of(kept, goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE)))), known)
-    runs = {one.text: run for one, run in reversed(found)}
-    nodes = {one.text: one.nodes for one, _ in found}
+    known = values or partial(goal.pairs, split)
+    candidates_found = candidates_of(
+        best_of_runs, goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE)))), known
+    )
+    runs = {one.text: run for one, run in reversed(candidates_found)}
+    nodes = {one.text: one.nodes for one, _ in candidates_found}
     pairs = dict(zip(runs, known([*runs]), strict=True))
-    judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, parts.draws), strict=True))
+    judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, split.draws), strict=True))
     judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
     if AGE not in judged:
         raise LearningError(
@@ -232,7 +238,7 @@ def choose_of_front(
     row = ROWS[prefer]
     candidates = [_row(judged[text], row) for text in standing]
     if goal.rule == GUARDED:
-        number = recommended_or_better(candidates, standing, goal, parts, row)
+        number = recommended_or_better(candidates, standing, goal, split, row)
         if number is None:
             others = [text for text in (*goal.named, AGE) if text in standing] or [AGE]
             named = [judged[text][1][row] for text in others]
@@ -240,7 +246,7 @@ def choose_of_front(
         taken = standing[number]
     else:
         taken = standing[select(candidates, goal.rule)]
-    text = shorten(taken, pairs[taken], parts, goal)
+    text = shorten(taken, pairs[taken], split, goal)
     value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
     members = [one._replace(text=text) if one.text == taken else one for one in members]
@@ -250,26 +256,26 @@ def choose_of_front(
 def _standing(
     judged: Mapping[str, ValuePair], prefer: str, allowed: Collection[str], goal: SelectionGoal
 ) -> list[str]:
-    """Among which functions the rule decides; what is not allowed stands where nothing else does."""
-    least = [part[1].mean() if prefer == "balanced" else -np.inf for part in judged[AGE]]
+    """Functions among which the rule decides; those not allowed only where there are no others."""
+    least = [split_values[1].mean() if prefer == "balanced" else -np.inf for split_values in judged[AGE]]
     fresh = [
         text
-        for text, parts in judged.items()
+        for text, split in judged.items()
         if text == goal.recommended
-        or all(part[1].mean() >= bound for part, bound in zip(parts, least, strict=True))
+        or all(split_values[1].mean() >= bound for split_values, bound in zip(split, least, strict=True))
     ]
     return [text for text in fresh if text in allowed] or fresh
 
 
 def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float, float]]:
-    """The functions to show and their means, the most of the first objective first."""
+    """Functions to show and their means, the best in the first objective first."""
     means = {}
-    for text, parts in judged.items():
-        first, second = np.mean([part.mean(axis=1) for part in parts], axis=0).tolist()
+    for text, split in judged.items():
+        first, second = np.mean([split_values.mean(axis=1) for split_values in split], axis=0).tolist()
         means[text] = first, second
     texts = [*means]
     front = [texts[index] for index in undominated([*means.values()])]
-    most = [front[place] for place in crowded_order([means[text] for text in front], MOST_MEMBERS)]
+    most = [front[rank] for rank in crowded_order([means[text] for text in front], MOST_MEMBERS)]
     return {text: means[text] for text in sorted({*most, taken}, key=lambda text: (-means[text][0], text))}
 
 

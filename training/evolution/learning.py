@@ -20,7 +20,7 @@ import numpy as np
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
-from training.evolution.choices import SPLITS, Choices, arrange
+from training.evolution.choices import SPLITS, Choices, prepare_splits
 from training.evolution.compiling import compiled_beside
 from training.evolution.evolve import Evolution, EvolutionState
 from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
@@ -34,19 +34,19 @@ from training.replaying.replay import run
 
 
 class ProgressListener(Protocol):
-    """What learning tells while it goes on."""
+    """Listener to the progress of learning."""
 
     def generation(self, number: int, asked: int) -> None:
-        """Generation `number` (from 1) begins: so many individuals may need an evaluation."""
+        """Generation `number` (from 1) begins, with `asked` individuals that may need an evaluation."""
 
     def advance(self, texts: int) -> None:
-        """So many of them are done."""
+        """So many individuals are done."""
 
-    def begun(self, fitness: float) -> None:
-        """The first run has its first generation, others still wait for theirs: its best fitness."""
+    def first_fitness(self, fitness: float) -> None:
+        """Best fitness of the first run after its first generation, while others still wait for theirs."""
 
     def best(self, fitness: Sequence[float]) -> None:
-        """The generation is done; the best fitness so far of every run."""
+        """Best fitness so far of every run, after each generation."""
 
 
 def evolve_all(
@@ -82,7 +82,7 @@ def _restore(evolutions: Sequence[Evolution], states: Sequence[EvolutionState] |
 
 
 class _Search:
-    """What runs ask for, and what becomes of it.
+    """Requests of all runs, and their outcomes.
 
     The runs of a fold are in step: what they ask for together is replayed together. Folds have nothing in
     common, so that workers evaluate others while one is bred, and none waits for a generation to end.
@@ -96,7 +96,7 @@ class _Search:
         watch: ProgressListener | None,
     ) -> None:
         self.complete: list[EvolutionState] | None = None
-        """What the runs were after the last generation that all of them have completed."""
+        """States of the runs after the last generation that all of them have completed."""
         self._folds = folds
         self._evaluator = evaluator
         self._checkpoint = checkpoint
@@ -104,10 +104,10 @@ class _Search:
         first = folds[0][0]
         self._runs = sum(map(len, folds))
         self._number = first.generation + 1
-        """Of the first generation that some have yet to complete."""
+        """First generation that some runs have yet to complete."""
         self._last = first.parameters.generations
         self._asked: dict[Evolution, Mapping[str, Expression]] = {}
-        """By run that waits for outcomes."""
+        """Functions of runs that wait for outcomes."""
         self._states: dict[int, dict[Evolution, EvolutionState]] = defaultdict(dict)
         """By number of a generation that some have completed."""
         self._best: dict[int, list[float]] = defaultdict(list)
@@ -116,7 +116,7 @@ class _Search:
         """Texts of generations to come."""
 
     def requests(self) -> Iterator[EvaluationRequest | None]:
-        """Yield what runs ask for; None while all wait for outcomes."""
+        """Yield the requests of runs; None while all wait for outcomes."""
         self._begin()
         while self._number <= self._last:
             are_waiting = True
@@ -138,19 +138,19 @@ class _Search:
         return run in self._asked and self._evaluator.known[number].keys() >= self._asked[run].keys()
 
     def _begin(self) -> None:
-        """The next generation is under way: tell of it."""
+        """Report that the next generation is under way."""
         gc.freeze()  # trees and outcomes stay: to look for garbage among them takes a tenth of the time
         if self._watch is not None and self._number <= self._last:
             self._watch.generation(self._number, self._runs * self._folds[0][0].parameters.population)
             self._watch.advance(self._done.pop(self._number, 0))
 
     def _close(self, number: int, run: Evolution) -> None:
-        """A run has all outcomes that it asked for; with the last of them, the generation is complete."""
+        """Close the generation of a run that has all outcomes; with the last run it is complete."""
         run.tell(self._evaluator.known[number])
         del self._asked[run]
         states = self._states[run.generation]
         states[run] = run.state()
-        if run.kept:
+        if run.best_individuals:
             self._best[run.generation].append(run.best_so_far)
         if len(states) < self._runs:
             return
@@ -165,7 +165,7 @@ class _Search:
         self._begin()
 
     def advance(self, number: int, texts: int) -> None:
-        """So many texts of a fold are evaluated."""
+        """Count texts of a fold that are evaluated."""
         if self._watch is not None:
             generation = 1 + min(run.generation for run in self._folds[number])
             if generation == self._number:
@@ -175,8 +175,8 @@ class _Search:
         first = self._folds[0][0]
         if self._evaluator.run_by_run and first.generation == 0 and self._is_told(0, first):
             self._close(0, first)  # others of its fold may have long to wait
-            if self._watch is not None and first.kept and self._number == first.generation:
-                self._watch.begun(first.best_so_far)
+            if self._watch is not None and first.best_individuals and self._number == first.generation:
+                self._watch.first_fitness(first.best_so_far)
 
 
 LEARNED: Final = "learned"
@@ -191,35 +191,35 @@ class FrontMember(NamedTuple):
 
     text: str
     run: int
-    """The run that found it; -1: it is a named function."""
+    """Number of its run; -1 for a named function."""
     taken: bool
-    """Whether it is the one that was preferred."""
+    """Whether it is the learned function."""
     values: dict[str, dict[str, float]]
     """Part -> metric -> mean over the scored cycles."""
 
 
 class Fold(NamedTuple):
-    """The result on one fold."""
+    """Result on one fold."""
 
     text: str
     """The learned function, simplified as far as it stays the same in training and validation."""
     run: int
-    """The run that found it."""
+    """Number of its run; -1 for a named function."""
     selected: float
     """Its value under the selection rule."""
     table: Table
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
     front: tuple[FrontMember, ...] = ()
-    """Where there are two objectives: all functions of the front, the one learned included."""
+    """All functions of the front, the learned one included; empty for one objective."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned."""
+    """Result of learning."""
 
     folds: list[Fold]
     best: Fold
-    """The fold whose function ships: the highest value under the selection rule."""
+    """Fold whose function is written: the highest value under the selection rule."""
     generations: int
     """Generations that every run completed."""
     complete: bool
@@ -242,13 +242,12 @@ def learn(
 ) -> Learned:
     """Learn score functions from `history`.
 
-    ``parallel``: where to evaluate, see `training.evolution.workers.workers`. ``folds``: what `arrange` gave,
-    if it was called before. ``checkpoint``: written after every generation; its states, if it was opened and
-    has any, are gone on from. ``allow``: leaves out what the selection rule is not to choose, see
+    ``folds``: the result of `prepare_splits`, if it was called before. ``checkpoint``: written after every
+    generation; learning goes on from its states, if it has any. ``allow``: see
     `training.evolution.selection.choose`.
 
-    A KeyboardInterrupt ends the evolution; what the completed generations found is selected and returned.
-    It passes on if there is none yet. Raises HistoryError or LearningError as `arrange` does.
+    A KeyboardInterrupt ends the evolution: the function is selected from the completed generations; it passes
+    on if there is none yet. Raises HistoryError or LearningError as `prepare_splits` does.
     """
     (learned,) = learn_by_rules(
         history, [choices], parallel, folds=folds, checkpoint=checkpoint, watch=watch, allow=allow
@@ -271,8 +270,8 @@ def learn_by_rules(
     ``choices``: at least one, alike in all but the rule.
     """
     first = choices[0]
-    folds = arrange(history, first) if folds is None else folds
-    sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
+    folds = prepare_splits(history, first) if folds is None else folds
+    sets = [split.training for split in folds] + [split.validation for split in folds]
     with compiled_beside(sets[0], load_measure(first.measure), first.policy, parallel) as compiled:
         evaluator = Evaluator(sets, first.measure, first.clock, parallel, first.policy, compiled)
         kind = FrontEvolution if first.front else Evolution
@@ -292,71 +291,77 @@ def _selected(
     evolutions: Sequence[Evolution],
     allow: Allow | None,
 ) -> list[Learned]:
-    """What each of the rules gives."""
+    """Result of each of the rules."""
     first, seeds = evolutions[0], len(evolutions) // len(folds)
-    kept = [
-        [evolution.kept for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
+    best_of_folds = [
+        [evolution.best_individuals for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
         for fold in range(len(folds))
     ]
     selecting = FoldValues(evaluator, len(folds))
     chosen: list[tuple[SelectedFunction, Sequence[FrontCandidate]]] = []
     picks: list[FoldPick] = []
     costs = []
-    for own in choices:
-        for fold, parts in enumerate(folds):
+    for rule_choices in choices:
+        for fold, split in enumerate(folds):
             # After Ctrl-C the workers may be in any state.
             values = partial(selecting.pairs, fold) if first.finished else None
-            if own.front:
-                chosen.append(choose_of_front(kept[fold], parts, own.goal, own.prefer, values, allow))
+            if rule_choices.front:
+                chosen.append(
+                    choose_of_front(
+                        best_of_folds[fold], split, rule_choices.goal, rule_choices.prefer, values, allow
+                    )
+                )
             elif first.finished:
-                picks.append(FoldPick(fold, pick(kept[fold], parts, own.goal, values, allow)))
+                picks.append(
+                    FoldPick(fold, pick(best_of_folds[fold], split, rule_choices.goal, values, allow))
+                )
             else:
-                chosen.append((choose(kept[fold], parts, own.goal, values, allow), ()))
+                chosen.append((choose(best_of_folds[fold], split, rule_choices.goal, values, allow), ()))
         costs.append((evaluator.replays, evaluator.replay_s))
     chosen += [(one, ()) for one in selecting.chosen(picks)]
     learned = []
-    for rule, own in enumerate(choices):
+    for rule, rule_choices in enumerate(choices):
         results = []
-        for parts, (one, members) in zip(folds, chosen[rule * len(folds) :], strict=False):
-            table = compare(parts, {LEARNED: one.text} | others(own), own)
-            results.append(Fold(*one, table, _front(parts, members, one.text, own)))
+        for split, (one, members) in zip(folds, chosen[rule * len(folds) :], strict=False):
+            table = compare(split, {LEARNED: one.text} | others(rule_choices), rule_choices)
+            results.append(Fold(*one, table, _front(split, members, one.text, rule_choices)))
         best = max(results, key=lambda fold: fold.selected)
         learned.append(Learned(results, best, first.generation, first.finished, *costs[rule]))
     return learned
 
 
 def _front(
-    parts: PreparedSplit, members: Sequence[FrontCandidate], taken: str, choices: Choices
+    split: PreparedSplit, members: Sequence[FrontCandidate], taken: str, choices: Choices
 ) -> tuple[FrontMember, ...]:
-    table = compare(parts, {one.text: one.text for one in members}, choices)
+    table = compare(split, {one.text: one.text for one in members}, choices)
     return tuple(FrontMember(one.text, one.run, one.text == taken, table[one.text]) for one in members)
 
 
 def others(choices: Choices) -> dict[str, str]:
-    """What a learned function is compared with: name -> expression, or `metrics.ORACLE`."""
+    """Functions that a learned one is compared with: name -> expression, or `metrics.ORACLE`."""
     names = choices.parameters.terminals
     around = named_functions(names) if uses_related_pages(names) else {}
     return BASELINES | around | {metrics.ORACLE: metrics.ORACLE}
 
 
-def compare(parts: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
-    """Replay score functions on every part. ``functions``: name -> expression, or `metrics.ORACLE`.
+def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
+    """Replay score functions on every split. ``functions``: name -> expression, or `metrics.ORACLE`.
 
-    What was compared before on the same parts is remembered: an experiment compares the same again and again.
+    Results are remembered by split: an experiment compares the same functions again and again.
     """
     fitness = load_fitness(choices.fitness)
     wanted = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))
-    own = fitness.name if fitness.custom is not None else None
+    custom = fitness.name if fitness.custom is not None else None
     table: Table = {}
-    for name, given in functions.items():
+    for name, function in functions.items():
         table[name] = {}
-        for part, prepared in zip(SPLITS, parts[:3], strict=True):
-            key = (given, choices.clock, choices.policy, wanted, own)
+        for split_name, prepared in zip(SPLITS, split[:3], strict=True):
+            key = (function, choices.clock, choices.policy, wanted, custom)
             if key not in prepared.means:
-                result = run(prepared, given, clock=choices.clock, metrics=wanted, policy=choices.policy)
+                result = run(prepared, function, clock=choices.clock, metrics=wanted, policy=choices.policy)
                 row = {metric: float(np.mean(getattr(result, metric))) for metric in wanted}
-                if own is not None:
-                    row[own] = float(np.mean(fitness.values(result)))
+                if custom is not None:
+                    row[custom] = float(np.mean(fitness.values(result)))
                 prepared.means[key] = row
-            table[name][part] = dict(prepared.means[key])
+            table[name][split_name] = dict(prepared.means[key])
     return table

@@ -12,9 +12,9 @@ from training.evolution.simplification import canonical
 
 
 def uses_related_pages(names: Collection[str]) -> bool:
-    """Whether one of these terminals tells of a page's siblings."""
-    told = set(terminals.ROUND) - {"draw", "spent"}
-    return not told.isdisjoint(terminals.columns_of(names))
+    """Whether one of these terminals describes related pages."""
+    related_columns = set(terminals.ROUND) - {"draw", "spent"}
+    return not related_columns.isdisjoint(terminals.columns_of(names))
 
 
 def named_functions(names: Collection[str]) -> dict[str, str]:
@@ -29,13 +29,13 @@ RECOMMENDED: Final = {
     "changes": "changes",
     "freshness": "freshness",
 }
-"""Fitness or preference -> what leads in it (docs/leaderboard.md), or is chosen for it (docs/choosing.md).
+"""Fitness or preference -> named function that leads in it (docs/leaderboard.md, docs/choosing.md).
 
-For all others it is the default."""
+The default leads in all others."""
 
 
 def recommended(wanted: str) -> str:
-    """What the leaderboard recommends for a fitness or a preference: canonical text."""
+    """Canonical text of the function that the leaderboard recommends for a fitness or a preference."""
     return canonical(parse(NAMED[RECOMMENDED.get(wanted, DEFAULT)].expression)).text
 
 

@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import FORMAT
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.checkpoint import Checkpoint, write_atomically
-from training.evolution.choices import SPLITS, Choices, arrange, identity
+from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
 from training.evolution.evolve import Json
 from training.evolution.learning import LEARNED, Learned, ProgressListener, learn
 from training.evolution.workers import Workers
@@ -30,7 +30,7 @@ PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """A learned score function and how it came about."""
+    """Score file: a learned score function with its values, choices and history."""
 
     expression: Expression
     clock: Clock
@@ -40,14 +40,14 @@ class ScoreFile:
     selection: str
     seed: int
     history: ChangeHistory
-    """What was learned from."""
+    """History that the function was learned from."""
     parameters: Mapping[str, object]
     """As plain JSON types."""
     policy: str = DEFAULT
-    """Text of what chose by it."""
+    """Text of the policy that it was learned for."""
 
     def to_json(self) -> Json:
-        """The content of the file, of this moment."""
+        """Content of the file, with the current time."""
         history = self.history
         return {
             "format": FORMAT,
@@ -56,7 +56,7 @@ class ScoreFile:
             "clock": self.clock,
             **({} if self.policy == DEFAULT else {"policy": self.policy}),
             "fitness": self.fitness,
-            **{part: dict(self.values[part]) for part in SPLITS},
+            **{split_name: dict(self.values[split_name]) for split_name in SPLITS},
             "selection": self.selection,
             "seed": self.seed,
             "history": {
@@ -71,19 +71,19 @@ class ScoreFile:
         }
 
     def write(self, path: Path) -> None:
-        """Write it atomically. Raises LearningError when the file cannot be written."""
+        """Write the file atomically. Raises LearningError when it cannot be written."""
         write_atomically(path, self.to_json(), indent=2)
 
 
 def front_of(path: Path) -> Path:
-    """Directory of the front that goes with the score file at `path`."""
+    """Directory of the front of the score file at `path`."""
     return path.with_name(f"{path.name}.front")
 
 
 def write_front(
     directory: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
 ) -> None:
-    """Write the front of what was learned, a score file for each function: ``01.json``, ``02.json``, ...
+    """Write a score file for each function of the front: ``01.json``, ``02.json``, ...
 
     The first finds the most changes. Score files of an earlier front there are removed. Raises LearningError
     when a file cannot be written.
@@ -94,14 +94,14 @@ def write_front(
             old.unlink()
     except OSError as error:
         raise LearningError(f"cannot write to {str(directory)!r}: {error.strerror}") from error
-    for place, member in enumerate(learned.best.front, start=1):
-        _write(directory / f"{place:02}.json", member.text, member.values, choices, history, more)
+    for number, member in enumerate(learned.best.front, start=1):
+        _write(directory / f"{number:02}.json", member.text, member.values, choices, history, more)
 
 
 def write_learned(
     path: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
 ) -> None:
-    """Write the best of what was learned from `history`; ``more``: parameters besides the run's `identity`.
+    """Write the learned function; ``more``: parameters besides the `identity` of the run.
 
     Raises LearningError when the file cannot be written.
     """
@@ -120,7 +120,10 @@ def _write(
         parse(text),
         choices.clock,
         choices.fitness,
-        {part: {k: v for k, v in values[part].items() if math.isfinite(v)} for part in SPLITS},
+        {
+            split_name: {k: v for k, v in values[split_name].items() if math.isfinite(v)}
+            for split_name in SPLITS
+        },
         choices.selection,
         choices.seed,
         history,
@@ -130,9 +133,9 @@ def _write(
 
 
 ShowProgress = Callable[[Choices, int, int], AbstractContextManager[ProgressListener]]
-"""``shown(choices, folds, generations done before)``: the watch of a learning run, as long as it goes on."""
+"""``shown(choices, folds, generations done before)``: listener for as long as learning goes on."""
 StartWorkers = Callable[[], AbstractContextManager[Workers]]
-"""Gives the workers, see `training.evolution.workers.workers`."""
+"""Starts the workers, see `training.evolution.workers.workers`."""
 
 
 def learn_to_file(
@@ -145,19 +148,19 @@ def learn_to_file(
     working: StartWorkers,
     shown: ShowProgress,
 ) -> Learned:
-    """Learn from `history` and write the score file (and front); Ctrl-C ends the run early and leaves both.
+    """Learn from `history` and write the score file (and front); after Ctrl-C too.
 
     ``checkpoint``: directory for the state of the run, removed when it is complete; ``resume``: go on from
-    what is there. Raises HistoryError or LearningError as `training.evolution.learning.learn` and
+    a checkpoint there. Raises HistoryError or LearningError as `training.evolution.learning.learn` and
     `Checkpoint.open` do; KeyboardInterrupt passes on if nothing was learned yet.
     """
-    folds = arrange(history, choices)
+    folds = prepare_splits(history, choices)
     state = Checkpoint(checkpoint, identity(history, choices))
     states = state.open(resume)
     done = states[0].generation if states else 0
     with working() as parallel, shown(choices, len(folds), done) as watch:
         learned = learn(history, choices, parallel, folds=folds, checkpoint=state, watch=watch)
-    # What was learned must reach the disk even if Ctrl-C is pressed again.
+    # The result must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         more: dict[str, object] = {"generations_done": learned.generations}

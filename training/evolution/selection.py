@@ -51,39 +51,41 @@ from training.replaying.prepared import PreparedHistory
 Values = npt.NDArray[np.float64]
 
 GROUPS: Final = 6
-"""Groups of sites that a part is replayed without, one at a time; or as many as it has sites."""
+"""Groups of sites that a split is replayed without, one at a time; at most as many as it has sites."""
 FINALISTS: Final = 12
-"""Candidates whose error is asked for: those with the largest leads."""
+"""Candidates with the largest leads, whose standard errors are computed."""
 ERRORS: Final = 4.0
-"""Standard errors by which a lead has to be above zero: with 5 degrees of freedom chance alone gives one of
-`FINALISTS` such a lead in 6 cases of 100."""
+"""Standard errors that a lead must exceed: with 5 degrees of freedom chance alone gives one of `FINALISTS`
+such a lead in 6 cases of 100."""
 
-ApartOf = Callable[[Sequence[int]], Sequence[Values]]
-"""Means of some candidates, one part after the other: float64 ``[groups, candidates]`` each, a row for each
-group of sites that is left out."""
+LeaveOneOutMeans = Callable[[Sequence[int]], Sequence[Values]]
+"""Means of some candidates in training and in validation: float64 ``[groups, candidates]`` each, a row for
+each group of sites that is left out."""
 
 
 def promotion_test(
-    candidates: Sequence[tuple[Values, Values]], recommended: int, apart_of: ApartOf | None = None
+    candidates: Sequence[tuple[Values, Values]],
+    recommended: int,
+    leave_one_out_means: LeaveOneOutMeans | None = None,
 ) -> int:
-    """Index of the candidate that is surest to be better than the recommended one, or of that itself.
+    """Index of the candidate that is most surely better than the recommended one, else of that one.
 
     ``candidates``: values per cycle of training and validation, higher is better; ``recommended``: which of
     them is to be beaten. ``apart_of``: what they reach without groups of sites; None: parts are not of sites.
     """
-    parts = [np.array(values) for values in zip(*candidates, strict=True)]
-    leads = [part - part[recommended] for part in parts]
+    split = [np.array(values) for values in zip(*candidates, strict=True)]
+    leads = [prepared_part - prepared_part[recommended] for prepared_part in split]
     means = np.array([lead.mean(axis=1) for lead in leads])
     with np.errstate(invalid="ignore"):  # a candidate without a value is no finalist
         ahead = np.flatnonzero((means > 0.0).all(axis=0))
     finalists = ahead[np.argsort(-means.sum(axis=0)[ahead], kind="stable")][:FINALISTS]
     if not finalists.size:
         return recommended
-    if apart_of is None:
+    if leave_one_out_means is None:
         variances = [lead[finalists].var(axis=1, ddof=1) / lead.shape[1] for lead in leads]
     else:
-        known = apart_of([*finalists.tolist(), recommended])
-        variances = [jackknife(part[:, :-1] - part[:, -1:]) for part in known]
+        known = leave_one_out_means([*finalists.tolist(), recommended])
+        variances = [jackknife(prepared_part[:, :-1] - prepared_part[:, -1:]) for prepared_part in known]
     surely = means.sum(axis=0)[finalists] - ERRORS * np.sqrt(np.sum(variances, axis=0))
     best = int(np.argmax(np.nan_to_num(surely, nan=-np.inf)))
     return int(finalists[best]) if surely[best] > 0.0 else recommended
@@ -92,7 +94,7 @@ def promotion_test(
 def jackknife(leads: Values) -> Values:
     """Variance of a lead, from those without one group each: ``[groups, candidates]`` -> ``[candidates]``.
 
-    Infinite for a single group: there is no telling.
+    Infinite for a single group.
     """
     groups = len(leads)
     if groups < 2:
@@ -178,7 +180,7 @@ Allow = Callable[[Sequence[str]], Collection[str]]
 
 
 class SelectionGoal(NamedTuple):
-    """What is looked for."""
+    """Goal of a selection: fitness, rule, policy and the named functions that compete."""
 
     fitness: str
     """As for `training.evolution.fitness.load_measure`."""
@@ -187,43 +189,46 @@ class SelectionGoal(NamedTuple):
     """One of `RULES`."""
     policy: str = TOP_K.text
     named: tuple[str, ...] = ()
-    """Functions that stand for selection beside those that evolved."""
+    """Functions that compete with those that evolved."""
     recommended: str = ""
-    """Which of them ``guarded`` takes unless it is surely beaten; empty: none."""
+    """The one that ``guarded`` takes unless it is surely beaten; empty: none."""
 
     def values(self, prepared: PreparedHistory, texts: Iterable[str]) -> list[Values]:
-        """What is looked for, per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
+        """Fitness per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
         return values_of_all(prepared, texts, load_measure(self.fitness), self.clock, self.policy)
 
-    def pairs(self, parts: PreparedSplit, texts: Sequence[str]) -> Pairs:
-        """The same on training and validation part."""
-        training, validation = (self.values(part, texts) for part in parts[:2])
+    def pairs(self, split: PreparedSplit, texts: Sequence[str]) -> Pairs:
+        """Fitness per scored cycle of every text in training and validation."""
+        training, validation = (self.values(prepared_part, texts) for prepared_part in split[:2])
         return list(zip(training, validation, strict=True))
 
-    def apart(self, parts: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
-        """Means of one objective without groups of sites: `training.evolution.selection.ApartOf`."""
-        assert parts.apart is not None
+    def leave_one_out(self, split: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
+        """Means of one objective without groups of sites: `training.evolution.selection.LeaveOneOutMeans`."""
+        assert split.leave_one_out is not None
         return [
             np.array(
-                [[np.atleast_2d(one)[objective].mean() for one in self.values(rest, texts)] for rest in part]
+                [
+                    [np.atleast_2d(one)[objective].mean() for one in self.values(without_group, texts)]
+                    for without_group in prepared_part
+                ]
             ).reshape(-1, len(texts))
-            for part in parts.apart
+            for prepared_part in split.leave_one_out
         ]
 
 
 class SelectedFunction(NamedTuple):
-    """What was chosen of a fold's runs."""
+    """Function that was selected from the runs of a fold."""
 
     text: str
     """Simplified as far as it stays the same in training and validation."""
     run: int
-    """The run that found it; `NAMED_RUN`: none, it is a named function."""
+    """Number of its run; `NAMED_RUN` for a named function."""
     selected: float
     """Its value under the selection rule (``guarded``: that of ``best``)."""
 
 
 class UnsimplifiedSelection(NamedTuple):
-    """What a rule picked, before it is shortened."""
+    """Function that a rule picked, before it is shortened."""
 
     text: str
     pair: tuple[Values, Values]
@@ -235,32 +240,32 @@ class UnsimplifiedSelection(NamedTuple):
 
 
 def choose(
-    kept: Sequence[Sequence[BestIndividual]],
-    parts: PreparedSplit,
+    best_of_runs: Sequence[Sequence[BestIndividual]],
+    split: PreparedSplit,
     goal: SelectionGoal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> SelectedFunction:
-    """What `pick` picks, shortened; parameters and errors as there."""
-    picked = pick(kept, parts, goal, values, allow)
-    return SelectedFunction(shorten(picked.text, picked.pair, parts, goal), picked.run, picked.selected)
+    """The pick of `pick`, shortened; parameters and errors as there."""
+    picked = pick(best_of_runs, split, goal, values, allow)
+    return SelectedFunction(shorten(picked.text, picked.pair, split, goal), picked.run, picked.selected)
 
 
 def pick(
-    kept: Sequence[Sequence[BestIndividual]],
-    parts: PreparedSplit,
+    best_of_runs: Sequence[Sequence[BestIndividual]],
+    split: PreparedSplit,
     goal: SelectionGoal,
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> UnsimplifiedSelection:
-    """Pick one of the best individuals that the runs of a fold kept.
+    """Pick one of the best individuals of the runs of a fold.
 
     ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
     another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would
     leave out all. Raises LearningError if no individual has a value.
     """
-    known = values or partial(goal.pairs, parts)
-    candidates = candidates_of(kept, goal, known)
+    known = values or partial(goal.pairs, split)
+    candidates = candidates_of(best_of_runs, goal, known)
     if not candidates:
         raise LearningError(
             f"no individual has a value for the fitness {goal.fitness!r}: all were NaN or constant"
@@ -273,10 +278,10 @@ def pick(
     texts = [one.text for one, _ in candidates]
     pairs = known(texts)
     if goal.rule == GUARDED:
-        judged = over_draws(pairs, texts, goal, parts.draws)
-        challenged = recommended_or_better(judged, texts, goal, parts)
+        judged = over_draws(pairs, texts, goal, split.draws)
+        challenged = recommended_or_better(judged, texts, goal, split)
         if challenged is None:
-            named = goal.values(parts.validation, [*BASELINES.values(), *goal.named])
+            named = goal.values(split.validation, [*BASELINES.values(), *goal.named])
             challenged = guarded(judged, named, [one.nodes for one, _ in candidates])
         chosen = challenged
     else:
@@ -286,33 +291,37 @@ def pick(
 
 
 def recommended_or_better(
-    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, parts: PreparedSplit, objective: int = 0
+    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
 ) -> int | None:
-    """Index of the text that `promotion_test` picks by one objective; None without a recommended one.
+    """Index of the text that passes `promotion_test` by one objective; None without a recommended one.
 
     ``pairs``: of that objective, a pair for each text.
     """
     if goal.recommended not in texts:
         return None
 
-    def apart_of(rows: Sequence[int]) -> list[Values]:
-        return goal.apart(parts, [texts[row] for row in rows], objective)
+    def leave_one_out_means(rows: Sequence[int]) -> list[Values]:
+        return goal.leave_one_out(split, [texts[row] for row in rows], objective)
 
     recommended = texts.index(goal.recommended)
-    return promotion_test(pairs, recommended, None if parts.apart is None else apart_of)
+    return promotion_test(pairs, recommended, None if split.leave_one_out is None else leave_one_out_means)
 
 
 def candidates_of(
-    kept: Sequence[Sequence[BestIndividual]], goal: SelectionGoal, values: Callable[[list[str]], Pairs]
+    best_of_runs: Sequence[Sequence[BestIndividual]],
+    goal: SelectionGoal,
+    values: Callable[[list[str]], Pairs],
 ) -> list[tuple[BestIndividual, int]]:
-    """What the runs kept and the goal's named functions, each with its run, the best in training first."""
-    found = [(one, run) for run, best_of_run in enumerate(kept) for one in best_of_run]
-    if found and goal.named:
+    """Best individuals and named functions, each with the number of its run, the best in training first."""
+    candidates_found = [(one, run) for run, best_of_run in enumerate(best_of_runs) for one in best_of_run]
+    if candidates_found and goal.named:
         for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
             mean = float(np.atleast_2d(training)[0].mean())
-            found.append((BestIndividual(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN))
+            candidates_found.append(
+                (BestIndividual(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN)
+            )
     return sorted(
-        (candidate for candidate in found if not math.isnan(candidate[0].value)),
+        (candidate for candidate in candidates_found if not math.isnan(candidate[0].value)),
         key=lambda candidate: (-candidate[0].value, candidate[0].nodes, candidate[0].text, candidate[1]),
     )
 
@@ -320,41 +329,41 @@ def candidates_of(
 def over_draws(
     pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, draws: Sequence[PreparedHistory]
 ) -> Pairs:
-    """The pairs with the training values averaged over other draws of the training part."""
+    """The pairs with the training values averaged over other draws of the training split."""
     training = np.mean(
         [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0
     )
     return [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
 
 
-def shorten(text: str, values: tuple[Values, Values], parts: PreparedSplit, goal: SelectionGoal) -> str:
+def shorten(text: str, values: tuple[Values, Values], split: PreparedSplit, goal: SelectionGoal) -> str:
     """Simplify a function without changing its fitness in any cycle of training and validation."""
 
     def same(expression: Expression) -> bool:
         return all(
-            np.array_equal(goal.values(part, [expression.text])[0], known)
+            np.array_equal(goal.values(prepared_part, [expression.text])[0], known)
             # the smaller part first
-            for part, known in zip((parts.validation, parts.training), values[::-1], strict=True)
+            for prepared_part, known in zip((split.validation, split.training), values[::-1], strict=True)
         )
 
     return simplify(parse(text), same).text
 
 
 class FoldPick(NamedTuple):
-    """What a rule picked in a fold."""
+    """Pick of a rule in a fold."""
 
     fold: int
     picked: UnsimplifiedSelection
 
 
 class FoldValues:
-    """Values of functions in training and validation, from an `Evaluator` with all training sets first.
+    """Values of functions in the folds, each replayed once on the workers, whichever rule asks for them.
 
-    Behind them it has the validation sets, in the order of the folds too.
+    The evaluator has the training sets of all folds, then their validation sets.
     """
 
     def __init__(self, evaluator: Evaluator, folds: int) -> None:
-        """Take the evaluator and the number of folds."""
+
         self._evaluator = evaluator
         self._folds = folds
         self._known: dict[tuple[int, str], Pairs] = {}
@@ -368,13 +377,13 @@ class FoldValues:
         return [pair for text in texts for pair in self._known[fold, text]]
 
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
-        """What was picked, shortened as `selection.shorten` does it."""
+        """The picks, shortened as by `shorten`, side by side so that every worker has something to do."""
         wanted = {(fold, picked.text): picked.pair for fold, picked in picks}
         places, known = list(wanted), list(wanted.values())
 
         def same(asked: dict[int, Expression]) -> dict[int, bool]:
             alike = dict.fromkeys(asked, True)
-            for first, part in ((self._folds, 1), (0, 0)):  # validation is the smaller part
+            for first, prepared_part in ((self._folds, 1), (0, 0)):  # validation is the smaller part
                 standing = [number for number in asked if alike[number]]
                 requests: dict[int, dict[str, Expression]] = {}
                 for number in standing:
@@ -382,9 +391,9 @@ class FoldValues:
                 values = self._evaluator.values(requests.items())
                 for number in standing:
                     own = values[first + places[number][0]][asked[number].text]
-                    alike[number] = np.array_equal(own, known[number][part])
+                    alike[number] = np.array_equal(own, known[number][prepared_part])
             return alike
 
-        found = simplify_all([parse(text) for _, text in places], same)
-        texts = {place: one.text for place, one in zip(places, found, strict=True)}
+        candidates_found = simplify_all([parse(text) for _, text in places], same)
+        texts = {fold_and_text: one.text for fold_and_text, one in zip(places, candidates_found, strict=True)}
         return [SelectedFunction(texts[fold, one.text], one.run, one.selected) for fold, one in picks]

@@ -54,18 +54,18 @@ def _rewrite(token: str, arguments: list[Node]) -> Node:
         program = (token, *(argument[0] for argument in arguments))
         return (_value(program, _signs(program)),)
     if len(arguments) == 2:
-        left, right = arguments
-        if token in "*/" and right == (1.0,):
-            return left
-        if token == "*" and left == (1.0,):
-            return right
-        if token == "-" and left == right and _signs(left) == _signs(right):
+        first, second = arguments
+        if token in "*/" and second == (1.0,):
+            return first
+        if token == "*" and first == (1.0,):
+            return second
+        if token == "-" and first == second and _signs(first) == _signs(second):
             return (0.0,)
-        if token == "-" and right == (0.0,) and _signs(right) == (1.0,):
-            return left
-        if token in "+*" and _follows(left, right):
-            left, right = right, left
-        return (token, *left, *right)
+        if token == "-" and second == (0.0,) and _signs(second) == (1.0,):
+            return first
+        if token in "+*" and _follows(first, second):
+            first, second = second, first
+        return (token, *first, *second)
     return (token, *arguments[0])
 
 
@@ -78,11 +78,11 @@ def _signs(node: Node) -> tuple[float, ...]:
     return tuple(math.copysign(1.0, token) for token in node if not isinstance(token, str))
 
 
-def _follows(left: Node, right: Node) -> bool:
+def _follows(first: Node, second: Node) -> bool:
     """Short before long, and constants behind names: ``t * 10.0``."""
-    if len(left) != len(right):
-        return len(left) > len(right)
-    return left != right and _key(left) > _key(right)
+    if len(first) != len(second):
+        return len(first) > len(second)
+    return first != second and _key(first) > _key(second)
 
 
 def _key(node: Node) -> list[tuple[bool, Token]]:
@@ -101,8 +101,8 @@ def simplify(expression: Expression, same: Callable[[Expression], bool]) -> Expr
     ``same`` tells whether an expression behaves like the given one; it is called at most a few times per
     node. The result names a terminal.
     """
-    (found,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
-    return found
+    (simplified,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
+    return simplified
 
 
 def simplify_all(
@@ -114,7 +114,7 @@ def simplify_all(
     at all these at the same time.
     """
     searches = [_search(expression) for expression in expressions]
-    found: dict[int, Expression] = {}
+    simplified: dict[int, Expression] = {}
     answers: Mapping[int, bool | None] = dict.fromkeys(range(len(searches)))
     while answers:
         asked: dict[int, Expression] = {}
@@ -122,9 +122,9 @@ def simplify_all(
             try:
                 asked[number] = searches[number].send(answer)
             except StopIteration as end:
-                found[number] = end.value
+                simplified[number] = end.value
         answers = same(asked) if asked else {}
-    return [found[number] for number in range(len(searches))]
+    return [simplified[number] for number in range(len(searches))]
 
 
 def _search(expression: Expression) -> Generator[Expression, bool | None, Expression]:

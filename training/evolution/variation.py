@@ -81,9 +81,9 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
         if isinstance(nodes, Individual):
             self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
 
-    def __setitem__(self, place: Any, nodes: Any) -> None:
+    def __setitem__(self, index_or_slice: Any, nodes: Any) -> None:
         """Put other nodes in the place of some."""
-        super().__setitem__(place, nodes)
+        super().__setitem__(index_or_slice, nodes)
         self._depth, self._expression, self._form = 0, None, None
 
     @property
@@ -185,8 +185,8 @@ def crossover(one: Individual, other: Individual, rng: random.Random, limit: int
     """`one` with a random subtree replaced by a random subtree of `other`: one child (journal 4.1)."""
     for _ in range(ATTEMPTS):
         child = Individual(one)
-        place = one.searchSubtree(rng.randrange(len(one)))
-        child[place] = other[other.searchSubtree(rng.randrange(len(other)))]
+        index_or_slice = one.searchSubtree(rng.randrange(len(one)))
+        child[index_or_slice] = other[other.searchSubtree(rng.randrange(len(other)))]
         if child.depth <= limit:
             return child
     return Individual(one, one.fitness)

@@ -140,8 +140,8 @@ def _assembled(path: Path, pages: list[PageVersions], cycles: int) -> ContentHis
 def _changes(page: PageVersions) -> PageVersions:
     """The versions that differ from the one before."""
     differs = [True, *(before != after for before, after in pairwise(page.texts))]
-    kept = [number for number, is_other in enumerate(differs) if is_other]
-    return page._replace(since=[page.since[i] for i in kept], texts=[page.texts[i] for i in kept])
+    changing = [number for number, is_other in enumerate(differs) if is_other]
+    return page._replace(since=[page.since[i] for i in changing], texts=[page.texts[i] for i in changing])
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -168,8 +168,8 @@ def _lines(path: Path) -> Iterator[tuple[int, PageVersions]]:
 
 
 def _page(path: Path, number: int, line: bytes) -> PageVersions:
-    def wrong(found: str) -> HistoryError:
-        return HistoryError(f"{path}, line {number}: expected {LAYOUT}; found {found}")
+    def wrong(description: str) -> HistoryError:
+        return HistoryError(f"{path}, line {number}: expected {LAYOUT}; found {description}")
 
     try:
         parsed = json.loads(line)

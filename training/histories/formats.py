@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.store.weight_text import WeightState, weight_of
+from scrapy_gp4c.store.whole_files import replacing
 from training.histories.history import NOW_AND_THEN, ChangeHistory, HistoryFields, weights_or_none
 from training.histories.names import BATCH, UNDECODED, PackedNames, batches
-from training.histories.writing import replacing
 
 MAX_LINE_BYTES: Final = 2**28
 """Limit of a line: a few MB of gzip may unpack to many GB."""
@@ -111,15 +111,15 @@ def weights_of(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> npt.NDArr
 
     Raises HistoryError, which names the line, for what is no weight.
     """
-    found = np.ones(len(rows))
-    for place, (line, row) in enumerate(rows):
+    weights = np.ones(len(rows))
+    for position, (line, row) in enumerate(rows):
         if len(row) > 3 and _NAMED in row[3]:
             try:
                 state = json.loads(row[3])
-                found[place] = weight_of(cast(WeightState, state if isinstance(state, dict) else {}))
+                weights[position] = weight_of(cast(WeightState, state if isinstance(state, dict) else {}))
             except (ValueError, RecursionError) as error:
                 raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
-    return found
+    return weights
 
 
 def weight_field(history: ChangeHistory, page: int) -> Iterator[bytes]:
@@ -174,7 +174,7 @@ class _Pages:
         self.dropped = 0
 
     def add(self, lines: list[int], bits: list[bytes], sites: list[bytes] | None) -> npt.NDArray[np.intp]:
-        """Add a page per entry (at least one); the positions of those kept."""
+        """Add a page per entry (at least one); the positions of those complete."""
         if not self.cycles:
             self.cycles, self.first_line = len(bits[0]), lines[0]
         length = np.fromiter(map(len, bits), np.int64, len(bits))
@@ -187,12 +187,12 @@ class _Pages:
         ones = values == ord("1")
         other = values != ord("0")
         other &= ~ones
-        kept = np.arange(len(bits))
+        complete = np.arange(len(bits))
         if other.any():
             if sites is not None:
                 unobserved = values == ord(".")
                 other &= ~unobserved
-                kept = np.flatnonzero(~unobserved.any(axis=1))
+                complete = np.flatnonzero(~unobserved.any(axis=1))
             if other.any():
                 row, column = np.argwhere(other)[0]
                 allowed = "0, 1 or . (not observed)" if sites is not None else "0 or 1"
@@ -200,15 +200,15 @@ class _Pages:
                     f"{self.path}, line {lines[row]}, cycle {column + 1}: expected {allowed}; "
                     f"found {chr(values[row, column])!r}. A change history holds {LAYOUTS}."
                 )
-            self.dropped += len(bits) - len(kept)
-            ones = ones[kept]
+            self.dropped += len(bits) - len(complete)
+            ones = ones[complete]
         self.packed.append(np.packbits(ones, axis=1))
         if sites is None:
-            self.site.append(np.zeros(len(kept), np.int32))
+            self.site.append(np.zeros(len(complete), np.int32))
         else:
-            numbers = (self.sites.setdefault(sites[i], len(self.sites)) for i in kept.tolist())
-            self.site.append(np.fromiter(numbers, np.int32, len(kept)))
-        return kept
+            numbers = (self.sites.setdefault(sites[i], len(self.sites)) for i in complete.tolist())
+            self.site.append(np.fromiter(numbers, np.int32, len(complete)))
+        return complete
 
     def fields(self) -> HistoryFields:
         if not self.packed:
@@ -259,9 +259,9 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
                         if len(row) < 3
                         else f"{path}, line {number}: expected bits in column 3; found nothing"
                     )
-            kept = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
-            names.extend(columns[i][1] for i in kept.tolist())
-            weights.append(weights_of(path, [(numbers[i], columns[i]) for i in kept.tolist()]))
+            complete = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
+            names.extend(columns[i][1] for i in complete.tolist())
+            weights.append(weights_of(path, [(numbers[i], columns[i]) for i in complete.tolist()]))
     fields = pages.fields()
     if not tabbed:
         return fields
@@ -274,15 +274,15 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
     with _unpacking(path):
-        found = read_arrays(path, file, needed)
-    if missing := {"changed", "site"} - set(found):
+        arrays = read_arrays(path, file, needed)
+    if missing := {"changed", "site"} - set(arrays):
         raise HistoryError(
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
-            f"found {', '.join(found) or 'nothing'}"
+            f"found {', '.join(arrays) or 'nothing'}"
         )
-    sites, pages = (_names(found.get(name)) for name in NAME_FIELDS)
+    sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
     return HistoryFields(
-        found["changed"], found["site"], found.get("weight"), found.get("observed"), sites, pages
+        arrays["changed"], arrays["site"], arrays.get("weight"), arrays.get("observed"), sites, pages
     )
 
 

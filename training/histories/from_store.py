@@ -72,7 +72,7 @@ def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
     cycles = np.arange(len(judged))
     entered = np.array([np.count_nonzero(entry < cycle) for cycle in cycles])
     collected = (judged.sum(axis=1) >= COLLECTED_SHARE * entered) & (entered > 0)
-    best, found = 0, None
+    best, best_window = 0, None
     stop = len(judged) - 1
     while stop >= 2:
         if not collected[stop]:
@@ -89,9 +89,9 @@ def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
             lost += ~judged[cycle]
             area = (stop - cycle + 1) * int(np.count_nonzero((entry < cycle) & (lost <= max_errors)))
             if collected[cycle] and area >= best and area > 0:
-                best, found = area, (cycle - 1, stop)
+                best, best_window = area, (cycle - 1, stop)
         stop = begin - 1
-    return found
+    return best_window
 
 
 logger = logging.getLogger(__name__)
@@ -200,15 +200,18 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
     def in_order(positions: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         return positions[np.argsort(key[outcomes.page[positions]])]
 
-    kept = in_order(candidates[~late & (lost <= max_errors)])
-    observed, found = outcomes.judged[cycles][:, kept], outcomes.changed[cycles][:, kept]
-    known = int(np.count_nonzero(unchanged_gaps(found, observed)))
-    changed, guessed = fill_lost_cycles(found, observed)
+    complete = in_order(candidates[~late & (lost <= max_errors)])
+    observed, changed_when_observed = (
+        outcomes.judged[cycles][:, complete],
+        outcomes.changed[cycles][:, complete],
+    )
+    known = int(np.count_nonzero(unchanged_gaps(changed_when_observed, observed)))
+    changed, guessed = fill_lost_cycles(changed_when_observed, observed)
     admitted = np.empty(0, np.intp)
     if partial:
-        admitted = in_order(_seen_now_and_then(outcomes, kept, start, cycles))
+        admitted = in_order(_seen_now_and_then(outcomes, complete, start, cycles))
         changed = np.concatenate((changed, _drawn(outcomes, admitted, cycles)), axis=1)
-    chosen = outcomes.page[np.concatenate((kept, admitted))]
+    chosen = outcomes.page[np.concatenate((complete, admitted))]
     report = ReadReport(
         source=str(path),
         pages=len(chosen),
@@ -218,7 +221,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
         imputed=int(np.count_nonzero(guessed)),
         known=known,
         late=int(np.count_nonzero(late)),
-        erroneous=int(np.count_nonzero(~late)) - len(kept),
+        erroneous=int(np.count_nonzero(~late)) - len(complete),
         off_panel=store.pages - len(candidates),
         partial=len(admitted),
     )
@@ -242,24 +245,24 @@ def _window(
 ) -> tuple[int, int]:
     """Cycles start + 1..stop of the history."""
     last = store.last_cycle
-    found = window(outcomes, max_errors)
-    if found is None and partial:
+    chosen = window(outcomes, max_errors)
+    if chosen is None and partial:
         entered = np.array([np.count_nonzero(outcomes.entry <= first) for first in range(last)])
         start = int(np.argmax(entered * (last - np.arange(last))))
-        found = (start, last) if entered[start] else None
-    if found is None:
+        chosen = (start, last) if entered[start] else None
+    if chosen is None:
         raise HistoryError(
             f"{path}: none of its {store.pages:,} pages was judged in all but {max_errors} cycles of any "
             f"period from cycle 2 to {last}: {NOW_AND_THEN}"
         )
-    return found
+    return chosen
 
 
 def _seen_now_and_then(
-    outcomes: CrawlOutcomes, kept: npt.NDArray[np.intp], start: int, cycles: slice
+    outcomes: CrawlOutcomes, complete: npt.NDArray[np.intp], start: int, cycles: slice
 ) -> npt.NDArray[np.intp]:
     """Positions of the pages that are not kept, but were there at the start and judged at least once."""
-    others = np.setdiff1d(np.arange(len(outcomes.page)), kept)
+    others = np.setdiff1d(np.arange(len(outcomes.page)), complete)
     seen = outcomes.judged[cycles, others].any(axis=0)
     return np.asarray(others[seen & (outcomes.entry[others] <= start)])
 

@@ -91,8 +91,8 @@ def read_repository(
     away = np.zeros(len(paths), np.bool_)
     moved = np.flatnonzero(np.diff(seen))
     pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
-    begun = iter(moved.tolist())
-    for at, edit in git_log.differences(path, pairs, lambda: advance(next(begun))):
+    pair_cycles = iter(moved.tolist())
+    for at, edit in git_log.differences(path, pairs, lambda: advance(next(pair_cycles))):
         page = number.get(edit.path)
         if page is not None:
             changed[moved[at], page] = not edit.same_content
@@ -188,8 +188,8 @@ def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
         tops = [path.partition(b"/")[0] if b"/" in path else b"" for path in part.paths]
         several = len(set(tops)) > 1
         for top in tops:
-            own = part.name.encode() + (b"/" + printable(top) if several and top else b"")
-            site.append(sites.setdefault(own, len(sites)))
+            site_name = part.name.encode() + (b"/" + printable(top) if several and top else b"")
+            site.append(sites.setdefault(site_name, len(sites)))
     return ChangeHistory(
         changed=np.concatenate([part.changed for part in parts], axis=1),
         site=np.array(site, np.int32),
@@ -218,10 +218,10 @@ UNITS: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 def parse_length(text: str) -> int:
     """Seconds of a cycle length such as 12h, 1d or 1w; HistoryError for anything else."""
-    found = re.fullmatch(r"(\d{1,6})([hdw])", text)
-    if not found or not int(found[1]):
+    match = re.fullmatch(r"(\d{1,6})([hdw])", text)
+    if not match or not int(match[1]):
         raise HistoryError(f"--cycle-length: expected a number with h, d or w, such as 1d; found {text!r}")
-    return int(found[1]) * UNITS[found[2]]
+    return int(match[1]) * UNITS[match[2]]
 
 
 def parse_end(text: str) -> int:
@@ -368,7 +368,7 @@ def _finder(page: bytes, born: dict[bytes, int], index: dict[bytes, bytes], age:
         return None
     if is_index:
         return _finder(directory, born, index, age)
-    own = index.get(directory)
-    if own is not None and born[own] <= age:
-        return own
+    index_page = index.get(directory)
+    if index_page is not None and born[index_page] <= age:
+        return index_page
     return directory or b"./"

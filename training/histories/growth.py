@@ -46,8 +46,8 @@ class GrowthHistory:
                     f"{name!r} of a growth history must be integers from {low} to {high:,}, one for each of "
                     f"{pages:,} pages; found {values.dtype} of shape {list(values.shape)}"
                 )
-        told = self.claims
-        if len(told) and not ((told["page"] < pages) & (told["kind"] < CLAIM_KINDS)).all():
+        claims = self.claims
+        if len(claims) and not ((claims["page"] < pages) & (claims["kind"] < CLAIM_KINDS)).all():
             raise HistoryError(
                 f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
             )
@@ -61,15 +61,15 @@ class GrowthHistory:
 
     def until(self, cycle: int) -> GrowthHistory:
         """The first cycles, with the pages born in them that can be found by then; cycles keep numbers."""
-        kept = self.born <= cycle
-        while len(lost := np.flatnonzero(kept & (self.finder != NO_FINDER) & ~kept[self.finder])):
-            kept[lost] = False
-        position = np.full(len(kept) + 1, NO_FINDER, np.int32)
-        position[:-1][kept] = np.arange(np.count_nonzero(kept))
-        own = self.claims[(self.claims["cycle"] <= cycle) & kept[self.claims["page"]]].copy()
-        own["page"] = position[own["page"]]
-        history = self.history.take(kept, slice(0, cycle))
-        return GrowthHistory(history, self.born[kept], position[self.finder[kept]], own)
+        known = self.born <= cycle
+        while len(lost := np.flatnonzero(known & (self.finder != NO_FINDER) & ~known[self.finder])):
+            known[lost] = False
+        position = np.full(len(known) + 1, NO_FINDER, np.int32)
+        position[:-1][known] = np.arange(np.count_nonzero(known))
+        claims = self.claims[(self.claims["cycle"] <= cycle) & known[self.claims["page"]]].copy()
+        claims["page"] = position[claims["page"]]
+        history = self.history.take(known, slice(0, cycle))
+        return GrowthHistory(history, self.born[known], position[self.finder[known]], claims)
 
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:
@@ -77,8 +77,14 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
 
     Raises HistoryError for a name that it cannot hold.
     """
-    own = growth.history
+    history = growth.history
     known = ChangeHistory(
-        own.changed, own.site, own.weight, growth.observed, own.site_names, own.page_names, own.key
+        history.changed,
+        history.site,
+        history.weight,
+        growth.observed,
+        history.site_names,
+        history.page_names,
+        history.key,
     )
     write_npz(path, known, {"born": growth.born, "finder": growth.finder, "claims": growth.claims})

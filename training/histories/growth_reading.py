@@ -72,38 +72,38 @@ def growth_of(visited: CrawlVisits) -> GrowthHistory:
     entered = np.maximum(visited.entered, 1)
     since = np.arange(last + 1)[:, None] > entered
     missed = np.count_nonzero(since & ~visited.judged, axis=0)
-    kept = np.flatnonzero((missed <= MAX_MISSED) & (visited.first_cycle > 0))
-    if len(kept) * 2 < pages or not pages:
+    regular = np.flatnonzero((missed <= MAX_MISSED) & (visited.first_cycle > 0))
+    if len(regular) * 2 < pages or not pages:
         raise HistoryError(
-            f"{visited.source}: of its {pages:,} pages, {len(kept):,} were judged in all but {MAX_MISSED} "
+            f"{visited.source}: of its {pages:,} pages, {len(regular):,} were judged in all but {MAX_MISSED} "
             "cycles since they became known; set GP4C_BUDGET or GP4C_PANEL to 1.0 for some cycles"
         )
     position = np.full(pages + 1, NO_FINDER, np.int32)
-    position[kept] = np.arange(len(kept))
-    finder = position[finder_pages(visited.found_by[kept])]  # the last place stands for -1
-    names = visited.urls(kept)
+    position[regular] = np.arange(len(regular))
+    finder = position[finder_pages(visited.found_by[regular])]  # the last place stands for -1
+    names = visited.urls(regular)
     sites, site = np.unique([place_of_url(name).site for name in names], return_inverse=True)
     history = ChangeHistory(
-        changed=np.ascontiguousarray((visited.changed & since)[2:, kept]),
+        changed=np.ascontiguousarray((visited.changed & since)[2:, regular]),
         site=site.astype(np.int32),
-        weight=weights_or_none(visited.weight[kept]),
+        weight=weights_or_none(visited.weight[regular]),
         site_names=sites.tolist(),
         page_names=names,
-        key=None if visited.key is None else visited.key[kept],
+        key=None if visited.key is None else visited.key[regular],
         source=visited.source,
     )
     claims = _claims(visited.claims, position)
-    return GrowthHistory(history, (entered[kept] - 1).astype(np.int32), finder.astype(np.int32), claims)
+    return GrowthHistory(history, (entered[regular] - 1).astype(np.int32), finder.astype(np.int32), claims)
 
 
 def _claims(claims: Array, position: Array) -> Array:
     """Claims of the pages that are kept, in cycles of the history."""
-    own = claims[position[claims["page"]] != NO_FINDER]
-    told = np.empty(len(own), DATED_CLAIM)
-    told["cycle"], told["kind"] = own["cycle"] - 1, own["kind"]
-    told["page"] = position[own["page"]]
-    told["value"] = renumbered(own["kind"], own["value"], 1)
-    return told
+    regular = claims[position[claims["page"]] != NO_FINDER]
+    dated = np.empty(len(regular), DATED_CLAIM)
+    dated["cycle"], dated["kind"] = regular["cycle"] - 1, regular["kind"]
+    dated["page"] = position[regular["page"]]
+    dated["value"] = renumbered(regular["kind"], regular["value"], 1)
+    return dated
 
 
 GZIP = b"\x1f\x8b"
@@ -223,13 +223,13 @@ def read_growth(path: Path) -> GrowthHistory:
     if is_export(path):
         return read_export_growth(path)
     fields = read_file(path)
-    found: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in ("born", "finder", "claims") if name in archive.files}
+            arrays = {name: archive[name] for name in ("born", "finder", "claims") if name in archive.files}
     except (OSError, ValueError, TypeError, AttributeError):
         pass
-    if not {"born", "finder"} <= found.keys():
+    if not {"born", "finder"} <= arrays.keys():
         raise HistoryError(
             f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "
             "`python -m training.from_git --growth` writes it, the store of a crawl, or what `scrapy gp4c "
@@ -237,5 +237,5 @@ def read_growth(path: Path) -> GrowthHistory:
         )
     history = ChangeHistory(**fields._replace(observed=None)._asdict(), source=str(path))
     return GrowthHistory(
-        history, found["born"], found["finder"], found.get("claims", np.empty(0, DATED_CLAIM))
+        history, arrays["born"], arrays["finder"], arrays.get("claims", np.empty(0, DATED_CLAIM))
     )

@@ -45,8 +45,8 @@ class Impact:
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
         place = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
-        found: Floats = self.gain[place].astype(np.float64)
-        return found
+        gain: Floats = self.gain[place].astype(np.float64)
+        return gain
 
     def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> Impact:
         """Part of it, as `ChangeHistory.take` of a history of ``count`` cycles."""

@@ -61,8 +61,8 @@ class Neighbours:
         """Return the same places with other clusters and links."""
         other = copy(self)
         other.groups_by_content = groups
-        kept = self._groupings.items()
-        other._groupings = {name: one for name, one in kept if name not in ("cluster", "links")}
+        known = self._groupings.items()
+        other._groupings = {name: one for name, one in known if name not in ("cluster", "links")}
         return other
 
     @property
@@ -115,16 +115,16 @@ class Neighbours:
                 "directories are told by the names of pages, and the history has none: use a history with "
                 "names, or the level 'site'"
             )
-        found = self._groupings.get(name)
-        if found is None:
+        grouping = self._groupings.get(name)
+        if grouping is None:
             group, directories = self.groups
             if name == "tree":
                 places = ((str(site), directory) for site, directory in self._placed[1])
-                found = groupings.tree_of_directories(group, places)
+                grouping = groupings.tree_of_directories(group, places)
             else:
-                found = by_place(group, directories, name)
-            self._groupings[name] = found
-        return found
+                grouping = by_place(group, directories, name)
+            self._groupings[name] = grouping
+        return grouping
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """How popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nothing tells."""

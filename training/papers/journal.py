@@ -21,7 +21,7 @@ from training.comparing.difference import Difference, differ
 from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
 from training.comparing.trials import BASELINES, Functions, Trials, best_baseline, held_out, try_out
 from training.evolution.checkpoint import Checkpoint, write_atomically
-from training.evolution.choices import SPLITS, Choices, arrange, identity
+from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
 from training.evolution.evolve import Json
 from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
@@ -185,7 +185,9 @@ class Experiment:
         """
         started = time.perf_counter()
         history, choices = self._history, self._choices
-        folds = arrange(history, choices)  # an unusable history is an error now, not after the first hour
+        folds = prepare_splits(
+            history, choices
+        )  # an unusable history is an error now, not after the first hour
         with workers(jobs) as parallel:
             learned = list(self._learn_all(folds, parallel))
         tests = held_out(history, choices)

@@ -20,6 +20,7 @@ import numpy as np
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
+from scrapy_gp4c.store.whole_files import replacing
 from training.comparing.evaluation import write_json
 from training.comparing.statistics import Floats
 from training.comparing.trials import PolicyTrial, try_policy, written
@@ -27,7 +28,6 @@ from training.evolution.evolve import Json
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.reading import coarsened
-from training.histories.writing import replacing
 from training.replaying.prepared import CrawlChoices
 
 SPANS_WEEKS: Final = (2, 4, 8)

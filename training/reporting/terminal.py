@@ -72,7 +72,7 @@ class Bars:
         """Move the bar of the generation."""
         self._progress.advance(self._one, texts)
 
-    def begun(self, fitness: float) -> None:
+    def first_fitness(self, fitness: float) -> None:
         """Show the best fitness of the first generation of the first run, while the others are to come."""
         text = f"best {self._choices.fitness} {fitness:.4f}"
         self._progress.update(self._all, best=f"{text} (first run)")
