@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.measuring import SCORING
 from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 
@@ -55,16 +56,15 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project, options: Namespace) -> None:
     """Print the answer. Raises SearchIndexError where there is no index, QueryLogError for no words."""
-    scoring = project.settings.query_scoring
     with project.open_store() as store:
-        answer = search(store.path / SEARCH_INDEX, options.query, scoring, options.top)
+        answer = search(store.path / SEARCH_INDEX, options.query, SCORING, options.top)
         requests = store.requests([hit.page for hit in answer.hits])
     hits = [
         Hit(rank, hit.score, project.credentials.url(request["url"]))
         for rank, (hit, request) in enumerate(zip(answer.hits, requests, strict=True), 1)
     ]
     if options.json:
-        print_json(Search(options.query, list(answer.terms), scoring, answer.pages, answer.found, hits))
+        print_json(Search(options.query, list(answer.terms), SCORING, answer.pages, answer.found, hits))
         return
-    print(f"{answer.found:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {scoring}:")
+    print(f"{answer.found:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {SCORING}:")
     print_table([("rank", "score", "URL"), *((f"{h.rank}", f"{h.score:.4g}", h.url) for h in hits)])

@@ -113,16 +113,20 @@ class SetupRequests:
         return has_started(self._crawler) and not under_way(self._crawler)
 
 
+MAX_PAGES: Final = 100_000_000
+"""Pages of a store from which on no new one is remembered or fetched."""
+
+
 class Limits:
     """Counts of pages, in all and of each site, against the most that are remembered; nothing is deleted."""
 
-    def __init__(self, store: PageStore, most: int, most_of_site: int, extra: dict[str, Any]) -> None:
+    def __init__(self, store: PageStore, most_of_site: int, extra: dict[str, Any]) -> None:
         """Count the stored pages, where a site may have reached its limit; ``extra``: for log lines.
 
         In a smaller store only pages found from now on are counted: a site has at most twice its limit.
         """
         self._store = store
-        self._most, self._most_of_site = most, most_of_site
+        self._most_of_site = most_of_site
         self._extra = extra
         self._of_site: Counter[int] = Counter()
         self._recent: deque[Place] = deque(maxlen=RECENT_PAGES)
@@ -143,8 +147,8 @@ class Limits:
     def takes(self, stored: StoredRequest) -> bool:
         """Count a new page unless there are too many; the first time for a site, a warning names the trap."""
         place = place_of_url(stored["url"])
-        if self._store.pages >= self._most:
-            self._warn("", f"GP4C_MAX_PAGES = {self._most:,}", "the store")
+        if self._store.pages >= MAX_PAGES:
+            self._warn("", f"the limit of {MAX_PAGES:,} pages", "the store")
             return False
         if self._of_site[place.site_key] >= self._most_of_site:
             self._warn(place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", place.site)
@@ -187,7 +191,7 @@ class Admission:
         """Take the cycle, and Scrapy's queue."""
         settings = cycle.settings
         self._extra = {"spider": spider}
-        self._limits = Limits(cycle.store, settings.max_pages, settings.max_pages_per_site, self._extra)
+        self._limits = Limits(cycle.store, settings.max_pages_per_site, self._extra)
         self._cycle = cycle
         self.rebuilder = rebuilder
         self._setup = setup

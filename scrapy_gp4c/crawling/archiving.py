@@ -32,6 +32,10 @@ def no_text() -> str | None:
     return None
 
 
+ARCHIVE_BYTES: Final = 2**30
+"""Size of the archive's file; beyond it, the oldest versions make room."""
+
+
 class VisitInfo(dict[str, object]):
     """Result of a visit, in ``response.meta["gp4c"]``, with the text of the page's version before.
 
@@ -151,7 +155,7 @@ def open_archive(store: PageStore, settings: Settings, spider: Spider) -> Archiv
         return None
     require()
     try:
-        texts = Texts(store.path / ARCHIVE, settings.archive_versions, settings.archive_bytes)
+        texts = Texts(store.path / ARCHIVE, settings.archive_versions, ARCHIVE_BYTES)
     except ArchiveError as error:
         logger.warning("No texts are kept: %s", error, extra={"spider": spider})
         return None

@@ -8,7 +8,7 @@ folds. A run that is killed in between does again what is missing, to the same e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,12 @@ class Gained(NamedTuple):
     """Their delta-Q_A in all, in parts per million of what copies in sync are worth."""
 
 
+SCORING: Final = "tfidf"
+"""Scores of the pages of an answer, see `scrapy_gp4c.search`."""
+REFIT_CYCLES: Final = 7
+"""Cycles after which idf, mean length and ranks, by which gains are measured, are learnt anew."""
+
+
 class Measuring:
     """The search index of a crawl, and what it has to do with the store."""
 
@@ -49,7 +55,7 @@ class Measuring:
         path = store.path / SEARCH_INDEX
         self.dropped = workload.dropped
         """Queries of the log without a letter or digit."""
-        self.index = SearchIndex(path, store.store_id, workload, settings.query_scoring)
+        self.index = SearchIndex(path, store.store_id, workload, SCORING)
         try:
             cycle, last = self.index.cycle, store.last_cycle
             if cycle > (store.open_cycle or last):
@@ -89,7 +95,7 @@ class Measuring:
         copied = visits["page"][among(visits["outcome"], COPIED)]
         gone = visits["page"][visits["outcome"] == GONE]
         leaving = [page for page in gone.tolist() if store.page(page).gone + 1 >= self._settings.gone_after]
-        found = self.index.apply(cycle, copied.tolist(), leaving, self._settings.refit_cycles)
+        found = self.index.apply(cycle, copied.tolist(), leaving, REFIT_CYCLES)
         gains = self._gains(visits, np.asarray(found.page), np.asarray(found.ppm), cycle)
         store.gains.keep(gains)
         counted = gains["gap_cycles"] > 0

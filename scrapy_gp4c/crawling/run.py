@@ -57,13 +57,8 @@ class Run:
         """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.stats = crawler.stats
-        self._crawler, self._spider, self._enqueue = crawler, spider, enqueue
+        self._spider, self._enqueue = spider, enqueue
         runs[crawler] = ref(self)
-        self._work_on(cycle, remaining)
-
-    def _work_on(self, cycle: Cycle, remaining: array[int]) -> None:
-        """Take an open cycle, or take it again where its pages have other numbers. Raises StoreError."""
-        crawler, spider = self._crawler, self._spider
         self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
             store.amend_record(secret_params=named)  # for who reads the store without these settings
@@ -98,11 +93,6 @@ class Run:
     def has_more(self) -> bool:
         """Tell whether the plan still has pages to queue, or may come to have."""
         return len(self._feeder) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
-
-    @property
-    def may_send(self) -> bool:
-        """Tell whether requests may be sent now."""
-        return True
 
     # --- the plan into the queue
 
@@ -167,8 +157,6 @@ class Run:
             if cycle.without_outcome and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
                 return False
-            if not self._may_plan():
-                return False
             if self._plan_round(load):
                 return True
         return False
@@ -209,20 +197,12 @@ class Run:
                 return False
             if not downloads.awaits(self.cycle.is_under_way):
                 return True
-        return self.idle_since_s is not None and not self._is_patient(self.idle_since_s)
-
-    def _is_patient(self, since_s: float) -> bool:
-        """Tell whether a round that was due then waits for the outcomes that are missing."""
-        return monotonic() - since_s < PATIENCE_S
+        return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
 
     def _note_and_enqueue(self, request: Request) -> bool:
         if self._downloads is not None and not self.cycle.rounds_over:
             self._downloads.expect(request)
         return self._enqueue(request)
-
-    def _may_plan(self) -> bool:
-        """Tell whether the next round can be planned now, where others have a say in it."""
-        return True
 
     def _leave_queue(self, request: Request) -> bool:
         """Note that a request goes to the downloader; False when its visit is already over."""

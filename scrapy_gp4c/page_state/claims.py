@@ -22,10 +22,9 @@ Array = npt.NDArray[Any]
 
 SET: Final = ("found_by",)
 """Columns that notes set."""
-WHAT: Final = (*SET, *KINDS, "weight", "brought")
-"""What notes are about: a column, a kind of claims, which `scrapy_gp4c.page_state.claims` makes of them, the
-weight of a page, or how many pages of other shards it has found; a note holds the position in this tuple. The
-value of a claim is a time, s since 1970, or of a span its s."""
+WHAT: Final = (*SET, *KINDS, "weight")
+"""Subjects of notes: a column, a kind of claims, or the weight of a page; a note holds the position in this
+tuple. The value of a claim is a time, s since 1970, or of a span its s."""
 CLAIM_KINDS: Final = len(KINDS)
 """Number of kinds of claims."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
@@ -63,15 +62,9 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
-    """How many new pages each page has brought by the notes of a cycle: ``[pages]``.
-
-    Those of other shards are told in one sum, the last of which counts.
-    """
+    """How many new pages each page has brought by the notes of a cycle: ``[pages]``."""
     finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
-    elsewhere = np.zeros(pages, np.int64)
-    sums = notes[notes["what"] == WHAT.index("brought")]
-    elsewhere[sums["page"]] = sums["value"]
-    return elsewhere + np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
+    return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
 
 
 def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:

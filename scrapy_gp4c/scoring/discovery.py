@@ -26,10 +26,6 @@ COLUMNS: Final[dict[str, str]] = {
 """Column name -> little-endian dtype."""
 START: Final = 2**32 - 1
 """``found_by`` of the spider's start requests."""
-ELSEWHERE: Final = START - 1
-"""``found_by``, in a shard, of pages that a page of another shard has found: it is kept which."""
-GUESTS: Final = START - 2**20
-"""In a run of a worker, numbers from here on are of pages of other workers, whose visits it goes on with."""
 HALF_LIFE_CYCLES: Final = 8.0
 PRIOR_PAGES: Final = 0.5
 PRIOR_CYCLES: Final = 1.0

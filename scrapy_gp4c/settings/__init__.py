@@ -44,18 +44,14 @@ class Settings:
     hints: bool
     features: Callable[[Response], list[str]] | None
     seed: int
-    max_pages: int
     max_pages_per_site: int
     map_size_bytes: int | None
     keep_cycles: int | None
     query_log: str | None
-    query_scoring: str
-    refit_cycles: int
     url_params_ignored: tuple[str, ...]
     secret_params: tuple[str, ...]
     archive: bool
     archive_versions: int
-    archive_bytes: int
     freeze_gc: bool
 
     @classmethod

@@ -11,7 +11,6 @@ from typing import Final
 from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import DEFAULT
-from scrapy_gp4c.search.measuring import BY_TEXT
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
 
@@ -109,12 +108,6 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 0, 2**63),
         "decides ties between equal scores",
     ),
-    "GP4C_MAX_PAGES": values.Setting(
-        100_000_000,
-        "a count of pages of at least 1",
-        lambda value: values.count(value, 1, 2**32 - 1),
-        "pages of a store from which on no new one is remembered",
-    ),
     "GP4C_MAX_PAGES_PER_SITE": values.Setting(
         10_000_000,
         "a count of pages of at least 1",
@@ -139,18 +132,6 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.path,
         "what users search for: what visits gain their searches is measured in an index beside the store",
     ),
-    "GP4C_QUERY_SCORING": values.Setting(
-        "tfidf",
-        f"one of {', '.join(BY_TEXT)}",
-        lambda value: values.one_of(value, BY_TEXT),
-        "scores the pages of an answer",
-    ),
-    "GP4C_REFIT_CYCLES": values.Setting(
-        7,
-        "a count of cycles of at least 1",
-        lambda value: values.count(value, 1),
-        "cycles after which it is learnt anew by what to measure",
-    ),
     "GP4C_URL_PARAMS_IGNORED": values.Setting(
         " ".join(IGNORED_PARAMS),
         "names, as a list or as one text with blanks or commas between; `*` at an end stands for any rest",
@@ -174,12 +155,6 @@ TABLE: Final[dict[str, values.Setting]] = {
         "a count from 1 to 1000",
         lambda value: values.count(value, 1, 1000),
         "versions of a page that the archive keeps; a change is shown where it has both",
-    ),
-    "GP4C_ARCHIVE_BYTES": values.Setting(
-        2**30,
-        "a number of bytes of at least 2**20",
-        lambda value: values.count(value, 2**20),
-        "size of the archive's file; beyond it, the oldest versions make room",
     ),
     "GP4C_FREEZE_GC": values.Setting(
         False,

@@ -14,6 +14,7 @@ from scrapy import Request, Spider
 from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
 
+from scrapy_gp4c.crawling import admission
 from scrapy_gp4c.crawling.admission import TOO_MANY, Admission, Limits
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
@@ -254,14 +255,15 @@ async def test_a_trap_fills_no_store(site: Site, store_path: Path, caplog: pytes
 
 @pytest_twisted.ensureDeferred
 async def test_the_first_warning_names_the_traps_directory(
-    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most of the pages that were found last are in it; links to pages that are known are no new pages."""
     trap(site)
+    monkeypatch.setattr(admission, "MAX_PAGES", 40)
     Follower.start_urls = [site.url("/")]
-    crawler = await crawl(Follower, store_path, {"GP4C_MAX_PAGES": 40})
+    crawler = await crawl(Follower, store_path)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    (line,) = [line for line in warnings if "GP4C_MAX_PAGES = 40" in line]
+    (line,) = [line for line in warnings if "the limit of 40 pages" in line]
     assert f"mostly in 127.0.0.1:{site.port}/calendar/" in line
     with Store(store_path) as store:
         assert store.pages == 40
@@ -277,7 +279,7 @@ def test_sites_are_counted_anew_when_a_store_is_large(tmp_path: Path) -> None:
         store.add_pages((n + 1, {"url": f"http://{'ab'[n % 2]}/{n % 3}/{n}"}) for n in range(9))
         store.begin_cycle({})
         store.add_page(99, {"url": "http://b/new"})
-        counted = Limits(store, 100, 6, {})
+        counted = Limits(store, 6, {})
         assert [counted.takes({"url": f"http://a/x{n}"}) for n in range(3)] == [True, False, False]
         assert counted.takes({"url": "http://user@b/x"})
         assert not counted.takes({"url": "http://b/y"})

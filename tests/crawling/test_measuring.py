@@ -16,6 +16,7 @@ from scrapy import Spider
 from scrapy.http import TextResponse
 
 from benchmarks.simulated_crawl import crawl_store
+from scrapy_gp4c.crawling import measuring
 from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.text import html_text
@@ -138,11 +139,17 @@ def gained(store: Store) -> dict[tuple[int, int], float]:
 @pytest.mark.parametrize("scoring", ["tfidf", "bm25"])
 @pytest_twisted.ensureDeferred
 async def test_live_cycles_record_what_the_offline_estimator_says(
-    scoring: str, site: Site, store_path: Path, tmp_path: Path, log: Path
+    scoring: str,
+    site: Site,
+    store_path: Path,
+    tmp_path: Path,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every measured visit has the gain of the two texts that a replay looks up, bit for bit."""
     said = texts()
-    settings = settings_of(log, GP4C_QUERY_SCORING=scoring)
+    monkeypatch.setattr(measuring, "SCORING", scoring)
+    settings = settings_of(log)
     crawlers = await crawled(site, store_path, said, settings)
     history = read_contents(contents(tmp_path / "contents.jsonl", said))
     impact = with_refresh_values(history, QualityMeasure(read_query_log(log), scoring)).impact
@@ -197,12 +204,13 @@ async def test_a_deleted_index_refills_and_costs_no_history(site: Site, store_pa
 
 @pytest_twisted.ensureDeferred
 async def test_another_log_counts_anew_without_fetching(
-    site: Site, store_path: Path, log: Path, tmp_path: Path
+    site: Site, store_path: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its gains are those of a crawl that has had it from the beginning; columns begin at 0."""
     said, other = texts(), tmp_path / "other.tsv"
     other.write_text("hazel\t3\niris fern\t1\nmaple\t5\n")
-    settings = settings_of(log, GP4C_BUDGET=PAGES, GP4C_REFIT_CYCLES=1)
+    settings = settings_of(log, GP4C_BUDGET=PAGES)
+    monkeypatch.setattr(measuring, "REFIT_CYCLES", 1)
     await crawled(site, store_path, said[:3], settings)
     await crawled(site, store_path, said[3:4], {**settings, "GP4C_QUERY_LOG": str(other)})
     with Store(store_path) as store:
@@ -374,7 +382,9 @@ async def test_a_function_learned_for_impact_crawls(
 
 
 @pytest.mark.parametrize("score", ["user-centric", "dq_decay * t + 0.001 * t", "dq_last + 0.01 * random"])
-def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(score: str, tmp_path: Path, log: Path) -> None:
+def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
+    score: str, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each round's pages, and their scores bit by bit."""
     rng, pages, cycles = np.random.default_rng(8), live_replay.PAGES, 9
     said = [[" ".join(rng.choice(WORDS, 25)) for _ in range(pages)]]
@@ -383,7 +393,8 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(score: str, tmp_pa
         new = [" ".join(rng.choice(WORDS, rng.integers(9, 50))) for _ in range(pages)]
         said.append([a if now else b for now, a, b in zip(changed, new, said[-1], strict=True)])
     given = {"GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 7, "GP4C_SEED": 3, "GP4C_QUERY_LOG": str(log)}
-    given |= {"GP4C_DISCOVERY": 0.0, "GP4C_REFIT_CYCLES": 99}
+    given |= {"GP4C_DISCOVERY": 0.0}
+    monkeypatch.setattr(measuring, "REFIT_CYCLES", 99)
     plans: list[live_replay.Plan] = []
     loaded = live_replay.settings_of(given)
     loaded = dataclasses.replace(loaded, policy=live_replay.noting("top_k", plans, columns=False))

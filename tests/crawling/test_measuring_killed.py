@@ -20,6 +20,7 @@ import pytest
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import crawl_store
+from scrapy_gp4c.crawling import measuring
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search import index
@@ -50,10 +51,16 @@ PRINTS = np.array([[fingerprint_of_text(text) for text in row] for row in SAID],
 SMALLER = SMALL._replace(commit_visits=4)
 
 
+@pytest.fixture(autouse=True)
+def refits_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gains are measured by is learnt anew within the few cycles of a test."""
+    monkeypatch.setattr(measuring, "REFIT_CYCLES", 2)
+
+
 def crawl(path: Path, log: Path) -> None:
     """Crawl, or go on."""
     given = {"GP4C_QUERY_LOG": str(log), "GP4C_SCORE_FUNCTION": "dq_rate * t + 0.01 * t", "GP4C_BUDGET": 12}
-    settings = Settings.load(ScrapySettings({**given, "GP4C_WARMUP_VISITS": 1, "GP4C_REFIT_CYCLES": 2}))
+    settings = Settings.load(ScrapySettings({**given, "GP4C_WARMUP_VISITS": 1}))
     keys = np.arange(1, PAGES + 1, dtype=np.uint64)
     crawl_store(path, PRINTS, settings, keys, said=SAID, sizes=SMALLER)
 

@@ -17,7 +17,7 @@ ARROWS: Final[dict[str, str]] = {
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
-    "settings": "page_state policies scoring store search",
+    "settings": "page_state policies scoring store",
     "crawling": "archive scoring fingerprint page_state policies store settings search words",
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling settings store page_state scoring search",

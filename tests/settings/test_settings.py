@@ -38,18 +38,14 @@ BAD: dict[str, list[Any]] = {
     "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
-    "GP4C_MAX_PAGES": [0, -1, 2**32, 1.5, True, "many"],
     "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],
     "GP4C_MAP_SIZE": [0, 2**20 - 1, 2**47, True, "big", 1.5e6 + 0.5, []],
     "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
     "GP4C_QUERY_LOG": [5, True, ["queries.tsv"]],
-    "GP4C_QUERY_SCORING": ["inlinks", "", "BM25", 3, []],
-    "GP4C_REFIT_CYCLES": [0, -1, 1.5, "never", True],
     "GP4C_URL_PARAMS_IGNORED": [5, True, [5], math.nan],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan],
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
-    "GP4C_ARCHIVE_BYTES": [0, 2**20 - 1, True, "big", 1.5e6 + 0.5],
     "GP4C_FREEZE_GC": ["maybe", 2, []],
 }
 
@@ -78,7 +74,7 @@ def test_defaults_are_valid_and_fill_every_field() -> None:
     assert settings.gone_after == 3
     assert settings.features is None
     assert settings.seed == 0
-    assert (settings.query_log, settings.query_scoring, settings.refit_cycles) == (None, "tfidf", 7)
+    assert settings.query_log is None
 
 
 def test_every_setting_has_bad_values_to_test() -> None:
@@ -127,7 +123,6 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_URL_PARAMS_IGNORED", "url_params_ignored", "utm_*, ref", ("utm_*", "ref")),
         ("GP4C_ARCHIVE", "archive", "1", True),
         ("GP4C_FREEZE_GC", "freeze_gc", "1", True),
-        ("GP4C_ARCHIVE_BYTES", "archive_bytes", "1048576", 2**20),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],
 )
