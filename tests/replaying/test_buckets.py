@@ -65,15 +65,15 @@ def test_pages_in_equal_state_share_it():
 SCORES = st.sampled_from([0.0, -0.0, 1.0, -1.0, -1.5, 2.0, 2.0 + 2**-40, 1e300, -1e300, 5e-324])
 
 
-def _told(buckets, number, directory, is_out):
+def _check_buckets(buckets, number, directory, is_out):
     """Every page in a bucket is in the one of its state and directory, and equal buckets are one."""
     bucket_of, count = buckets._memory.bucket_of, buckets._memory.count[: buckets.buckets]
     inside = np.flatnonzero(~is_out)
-    assert buckets.own[bucket_of[inside]].tolist() == number[inside].tolist()
+    assert buckets.state[bucket_of[inside]].tolist() == number[inside].tolist()
     assert buckets.directory[bucket_of[inside]].tolist() == directory[inside].tolist()
     assert count.tolist() == np.bincount(bucket_of[inside], minlength=len(count)).tolist()
     filled = np.flatnonzero(count)
-    assert len({*zip(buckets.own[filled], buckets.directory[filled], strict=True)}) == len(filled)
+    assert len({*zip(buckets.state[filled], buckets.directory[filled], strict=True)}) == len(filled)
 
 
 @given(
@@ -85,7 +85,7 @@ def _told(buckets, number, directory, is_out):
 )
 @settings(max_examples=80, deadline=None)
 def test_the_best_are_those_of_a_ranking_of_all_pages(seed, directories, scores, by_draw, k):
-    """Round for round, whether visits were told or not; memory that is full is filled anew."""
+    """Round for round, whether `best` chose the visits or not; memory that is full is filled anew."""
     rng = np.random.default_rng(seed)
     number, directory = (
         rng.integers(0, 3, PAGES).astype(np.int32),
@@ -93,33 +93,33 @@ def test_the_best_are_those_of_a_ranking_of_all_pages(seed, directories, scores,
     )
     pages, buckets = np.arange(PAGES, dtype=np.uint64), Buckets(PAGES)
     buckets.gather(number, directory)
-    begun, anew, states = buckets.copy(), 0, 3
+    first_buckets, anew, states = buckets.copy(), 0, 3
     buckets.gather(number[::-1].copy(), directory)
-    buckets.restore(begun)
+    buckets.restore(first_buckets)
     for cycle in range(8):
         salt = draw_salt(1, cycle)
         ties = salted_draws(pages, salt) if by_draw else pages
         is_out, visits = np.zeros(PAGES, np.bool_), []
         for turn in range(3):
-            _told(buckets, number, directory, is_out)
+            _check_buckets(buckets, number, directory, is_out)
             if turn == 1:
                 chosen = rng.permutation(np.flatnonzero(~is_out))[:5].astype(np.uint32)
             else:
                 of_pages = np.array(scores)[(number + directory) % 8]
                 of_pages[is_out] = -np.inf
-                told = np.array(scores)[(buckets.own + buckets.directory) % 8]
+                bucket_scores = np.array(scores)[(buckets.state + buckets.directory) % 8]
                 wanted = min(k, PAGES - np.count_nonzero(is_out))
                 if not wanted:
                     continue
-                chosen, own, tie = buckets.best(told, wanted, salt, by_draw)
+                chosen, page_scores, tie = buckets.best(bucket_scores, wanted, salt, by_draw)
                 assert chosen.tolist() == top_k(of_pages, ties, wanted).tolist()
-                assert own.tobytes() == of_pages[chosen].tobytes()
+                assert page_scores.tobytes() == of_pages[chosen].tobytes()
                 assert tie == ties[chosen[-1]]
             assert buckets.visit(chosen, turn != 1).tolist() == directory[chosen].tolist()
             is_out[chosen] = True
             visits.append(chosen)
         visited = np.concatenate(visits).astype(np.int64)
-        assert buckets.left.tolist() == number[visited].tolist()
+        assert buckets.departed_states.tolist() == number[visited].tolist()
         # Of the states before every other is dropped: those that are left get other numbers.
         kept = np.unique(np.append(number[~is_out], 0))
         target = np.zeros(states, np.intp)

@@ -122,7 +122,7 @@ Bools = npt.NDArray[np.bool_]
 class ObservingPolicy(Policy, Protocol):
     """Policy that observes the visits of every cycle."""
 
-    def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
+    def observe(self, cycle: int, pages: Pages, changed: Bools) -> None:
         """Observe a cycle's visits: page numbers, and whether each had changed, ``[visits]``."""
 
 
@@ -144,9 +144,9 @@ class _Overdue:
 
         return best_candidates(overdue, round.remaining, evidence)
 
-    def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
+    def observe(self, cycle: int, pages: Pages, changed: Bools) -> None:
         seen = {name: values[pages] for name, values in self.state.items()}
-        terminals.observe(seen, found, cycle)
+        terminals.observe(seen, changed, cycle)
         for name, values in seen.items():
             self.state[name][pages] = values
 
@@ -207,12 +207,12 @@ class Adaptive(_Overdue):
         self.intervals = np.full(pages, first)
         """Cycles between two visits: ``[P]``."""
 
-    def observe(self, cycle: int, pages: Pages, found: Bools) -> None:
-        super().observe(cycle, pages, found)
+    def observe(self, cycle: int, pages: Pages, changed: Bools) -> None:
+        super().observe(cycle, pages, changed)
         before = self.intervals[pages]
         floor = self._shortest if self._steps.slowing else 0.0
         shorter = floor + self._steps.changed * (before - floor)
-        after = np.where(found, shorter, before * self._steps.unchanged)
+        after = np.where(changed, shorter, before * self._steps.unchanged)
         self.intervals[pages] = np.clip(after, self._shortest, self._longest)
 
     def visits_per_cycle(self) -> Floats:

@@ -86,11 +86,11 @@ class PageStates(Mapping[str, Array]):
         used = np.flatnonzero(np.bincount(moved))
         after = {name: values.take(used >> 1) for name, values in self.columns.items()}
         terminals.observe(after, used & 1, cycle)
-        kept, state = _merged(after)
+        distinct, state = _merged(after)
         target = np.empty(int(used[-1]) + 1, np.intp)
         target[used] = self.states + state
         self.columns = {
-            name: np.concatenate((values, after[name][kept])) for name, values in self.columns.items()
+            name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
         }
         number = target[moved]
         self._moved.append((pages, number))
@@ -106,12 +106,12 @@ class PageStates(Mapping[str, Array]):
 
     def _drop(self) -> npt.NDArray[np.intp]:
         """Drop the states that no page is in; returns the new number of each old state."""
-        kept = np.flatnonzero(np.bincount(self.number, minlength=self.states))
+        used = np.flatnonzero(np.bincount(self.number, minlength=self.states))
         target = np.zeros(self.states, np.intp)
-        target[kept] = np.arange(len(kept))
+        target[used] = np.arange(len(used))
         self._number[:] = target[self._number]
-        self.columns = {name: values[kept] for name, values in self.columns.items()}
-        self._most = 2 * len(kept) + SLACK
+        self.columns = {name: values[used] for name, values in self.columns.items()}
+        self._most = 2 * len(used) + SLACK
         return target
 
 
@@ -157,9 +157,9 @@ class Buckets:
         )
         # One more: the kernels write every row before they know whether it counts.
         self._rows = memory(np.int32, pages + 1)
-        self._found = tuple(memory(dtype, pages + 1) for dtype in (np.uint32, np.float64, np.int32))
-        self._told = memory(np.int32, 0)
-        self._left = memory(np.int32, pages, 2)
+        self._page_memory = tuple(memory(dtype, pages + 1) for dtype in (np.uint32, np.float64, np.int32))
+        self._best_buckets = memory(np.int32, 0)
+        self._departed = memory(np.int32, pages, 2)
 
     def gather(self, number: BucketNumbers, directory: npt.NDArray[np.intp]) -> None:
         """Put all pages into buckets by their states and directories, each ``[P]``."""
@@ -171,23 +171,23 @@ class Buckets:
     def copy(self) -> Any:
         """Copy for `restore`; no page may have left its bucket yet."""
         used = dict.fromkeys(("shares", "count", "listed"), self.buckets)
-        used |= dict.fromkeys(("bucket_of", "arena"), len(self._left)) | {"sizes": self._kernels.SIZES}
+        used |= dict.fromkeys(("bucket_of", "arena"), len(self._departed)) | {"sizes": self._kernels.SIZES}
         return self._memory._replace(
             **{name: getattr(self._memory, name)[:size].copy() for name, size in used.items()}
         )
 
     def restore(self, copied: Any) -> None:
         """Restore the buckets of a `copy`."""
-        for own, other in zip(self._memory, copied, strict=True):
-            own[: len(other)] = other
+        for array, other in zip(self._memory, copied, strict=True):
+            array[: len(other)] = other
         self.begin()
 
     def begin(self) -> None:
         """Begin a cycle."""
         self._least: float | None = None
         self._visited = 0
-        own, directory = self._memory.shares[: self.buckets].T
-        self.own: npt.NDArray[np.intp] = own.astype(np.intp)
+        state, directory = self._memory.shares[: self.buckets].T
+        self.state: npt.NDArray[np.intp] = state.astype(np.intp)
         """State of each bucket's pages, ``[C]``."""
         self.directory: npt.NDArray[np.intp] = directory.astype(np.intp)
         """Directory of each bucket, ``[C]``."""
@@ -198,14 +198,14 @@ class Buckets:
         return int(self._memory.sizes[self._kernels.BUCKETS])
 
     @property
-    def left(self) -> BucketNumbers:
+    def departed_states(self) -> BucketNumbers:
         """Former states of the pages that left their buckets, in order of visit: ``[visits]``."""
-        return self._left[: self._visited, self._kernels.OWN]
+        return self._departed[: self._visited, self._kernels.OWN]
 
-    def visit(self, pages: Pages, are_told: bool) -> BucketNumbers:
-        """Take pages out of their buckets; returns their directories. ``are_told``: `best` returned these."""
-        buckets = self._told if are_told else self._memory.bucket_of[pages]
-        shares = self._left[self._visited : self._visited + len(pages)]
+    def visit(self, pages: Pages, are_best: bool) -> BucketNumbers:
+        """Take pages out of their buckets; returns their directories. ``are_best``: `best` returned these."""
+        buckets = self._best_buckets if are_best else self._memory.bucket_of[pages]
+        shares = self._departed[self._visited : self._visited + len(pages)]
         self._kernels.take_out(pages, buckets, self._memory, shares)
         self._visited += len(pages)
         return shares[:, self._kernels.DIRECTORY]
@@ -223,8 +223,8 @@ class Buckets:
         if self._memory.sizes[self._kernels.TAIL] + len(pages) > len(self._memory.arena):
             return False
         if renumbered is not None:
-            self._memory.shares[: self.buckets, self._kernels.OWN] = renumbered[self.own]
-        directory = self._left[: self._visited, self._kernels.DIRECTORY].copy()
+            self._memory.shares[: self.buckets, self._kernels.OWN] = renumbered[self.state]
+        directory = self._departed[: self._visited, self._kernels.DIRECTORY].copy()
         self._kernels.put_in(pages, number, directory, self._memory)
         return True
 
@@ -235,32 +235,35 @@ class Buckets:
         ``[C]``, not NaN; ``k``: at least 1, at most the pages in buckets.
         """
         rows = self._candidates(scores, k)
-        found = self._kernels.spread(rows, scores, self._memory, *self._found)
-        pages, own, buckets = (one[:found] for one in self._found)
-        keys = np.empty(found, np.uint64)
+        pages_found = self._kernels.spread(rows, scores, self._memory, *self._page_memory)
+        pages, page_scores, buckets = (one[:pages_found] for one in self._page_memory)
+        keys = np.empty(pages_found, np.uint64)
         self._fill_keys(pages, salt, by_draw, keys)
-        if found > FEW_MORE * k:  # most of them are of the lowest score
-            higher, lowest = np.flatnonzero(own > own.min()), np.flatnonzero(own == own.min())
+        if pages_found > FEW_MORE * k:  # most of them are of the lowest score
+            higher, lowest = (
+                np.flatnonzero(page_scores > page_scores.min()),
+                np.flatnonzero(page_scores == page_scores.min()),
+            )
             wanted = k - len(higher)
             among = np.argpartition(keys[lowest], wanted - 1)[:wanted]
-            kept = np.concatenate((higher, lowest[among]))
-            pages, own, buckets, keys = (one[kept] for one in (pages, own, buckets, keys))
-        order = self._kernels.in_order(own, keys)[:k]
-        self._told = buckets[order]
-        return pages[order], own[order], int(keys[order[-1]])
+            chosen = np.concatenate((higher, lowest[among]))
+            pages, page_scores, buckets, keys = (one[chosen] for one in (pages, page_scores, buckets, keys))
+        order = self._kernels.in_order(page_scores, keys)[:k]
+        self._best_buckets = buckets[order]
+        return pages[order], page_scores[order], int(keys[order[-1]])
 
     def _candidates(self, scores: Floats, k: int) -> BucketNumbers:
         """Buckets that hold the k best pages, and few others but for ties."""
         count = self._memory.count[: self.buckets]
-        found = pages = 0
+        reached = pages = 0
         if self._least is not None:
-            found, pages = self._kernels.reaching(scores, count, self._least, self._rows)
+            reached, pages = self._kernels.reaching(scores, count, self._least, self._rows)
         if not k <= pages <= 2 * AHEAD * k:
             # Later rounds of a cycle find theirs above the same bound.
-            wanted = k if self._least is None else min(AHEAD * k, len(self._left) - self._visited)
+            wanted = k if self._least is None else min(AHEAD * k, len(self._departed) - self._visited)
             self._least = self._kernels.border(scores, count, wanted)
-            found, pages = self._kernels.reaching(scores, count, self._least, self._rows)
-        rows = self._rows[:found]
+            reached, pages = self._kernels.reaching(scores, count, self._least, self._rows)
+        rows = self._rows[:reached]
         if pages <= FEW_MORE * k:
             return rows
         return rows[: self._kernels.narrowed(rows, scores, count, k)]

@@ -64,9 +64,9 @@ class Copies:
         self.missed[pages] = before + 1
         self.outdated += len(pages) - int(np.count_nonzero(before))
         if self._stale:
-            begun = pages[before == 0]
-            self._diverged[begun] = cycle
-            weight = self.weight(begun)
+            diverged = pages[before == 0]
+            self._diverged[diverged] = cycle
+            weight = self.weight(diverged)
             self._weight += weight
             self._since += weight * cycle
         if self._penalised:
@@ -109,9 +109,9 @@ class WeightedGains:
         self._pending: list[Floats] = []
         self._most = 0
 
-    def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+    def visit(self, cycle: int, pages: Ints, is_changed: npt.NDArray[np.bool_]) -> None:
         """Record a cycle's visits in order, before `Copies.visit`, and the best possible ones."""
-        gained = self._gains[: len(pages)][found] * self._weights[pages[found]]
+        gained = self._gains[: len(pages)][is_changed] * self._weights[pages[is_changed]]
         self._dcg.append(math.fsum(gained.tolist()))
         pending = np.sort(self._weights[self._copies.missed > 0])[::-1]
         self._pending.append(pending[: len(self._gains)])
@@ -141,7 +141,7 @@ class ContentCopies:
         """Version of each copy: ``[P]``."""
         self._rows: list[npt.NDArray[np.int32]] = []
 
-    def visit(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+    def visit(self, cycle: int, pages: Ints, is_changed: npt.NDArray[np.bool_]) -> None:
         """Renew the copies of all pages visited in a cycle."""
         self.held[pages] = self._impact.version[cycle, pages]
         self._rows.append(self.held.copy())
@@ -151,22 +151,22 @@ class ContentCopies:
         live = self._impact.version[self._first :]
         lost = np.array([self._impact.between(*both).sum() for both in zip(self._rows, live, strict=True)])
         never = float(self._impact.unrefreshed(self._first - 1).mean())
-        found: dict[str, Floats] = {"impact": 1.0 - lost / never if never > 0.0 else np.ones(len(lost))}
+        metrics: dict[str, Floats] = {"impact": 1.0 - lost / never if never > 0.0 else np.ones(len(lost))}
         if self._impact.quality is not None:
-            found["quality"] = self._impact.quality(np.array(self._rows))
-        return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in found.items()}
+            metrics["quality"] = self._impact.quality(np.array(self._rows))
+        return {name: np.rint(np.ldexp(row, CONTENT_BITS)).astype(np.int64) for name, row in metrics.items()}
 
 
 def page_counters(
     prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
 ) -> list[ContentCopies | WeightedGains]:
     """Counters of the tallies that are no sums over `Copies`, if wanted."""
-    found: list[ContentCopies | WeightedGains] = []
+    counters: list[ContentCopies | WeightedGains] = []
     if not CONTENTS.keys().isdisjoint(tallies):
-        found.append(ContentCopies(prepared))
+        counters.append(ContentCopies(prepared))
     if "weighted_dcg" in tallies:
-        found.append(WeightedGains(prepared, copies))
-    return found
+        counters.append(WeightedGains(prepared, copies))
+    return counters
 
 
 MOST_NEAR: Final = 2**22
@@ -195,10 +195,10 @@ class SampledCycles:
 
     def visit(self, round: Round, missed: Missed) -> bool:
         """Make the visits of a cycle; False: the policy itself must plan them."""
-        found = self._run(round, missed)
-        if found is None:
+        visits = self._run(round, missed)
+        if visits is None:
             return False
-        pages, kinds = found
+        pages, kinds = visits
         chosen = Selection(pages, np.full(len(pages), np.nan), None, kinds)
         self._evidence.visit(chosen, missed[pages] > 0)
         return True
@@ -228,7 +228,7 @@ class _Draws:
         self._at_least: Any = dense.at_least
         self.evidence = evidence
         self.drawn = np.empty(evidence.pages, np.uint64)
-        self._found = np.empty(evidence.pages + 1, np.uint32)
+        self._page_memory = np.empty(evidence.pages + 1, np.uint32)
 
     def draw(self) -> None:
         self.kernels.draw(self.evidence.salt, self.drawn)
@@ -239,9 +239,9 @@ class _Draws:
         count = 0
         while count < min(wanted, len(self.drawn)):
             bound = np.uint64(2.0**64 * (1.0 - share)) if share < 1.0 else np.uint64(0)
-            count = self._at_least(self.drawn, bound, self._found)
+            count = self._at_least(self.drawn, bound, self._page_memory)
             share = min(1.0, 2.0 * share)
-        pages = self._found[:count]
+        pages = self._page_memory[:count]
         # Sorting numbers takes a third of the time of sorting positions by them: each carries its position.
         bits = np.uint64(max(1, count).bit_length())
         mixed = np.sort(~self.drawn[pages] >> bits << bits | np.arange(count, dtype=np.uint64))[:wanted]
@@ -381,25 +381,25 @@ def replay_dense(
         pending = copies.outdated
         evidence.begin(cycle, salt)
         _visit(planner, sampled, Round(cycle, 0, prepared.k), evidence, copies)
-        visited, found = evidence.visited_pages(), evidence.found()
+        visited, is_changed = evidence.visited_pages(), evidence.found()
         last = evidence.states["last_cycle"][visited] if {"new", "idle"} & {*tallies} else visited[:0]
-        changed = visited[found]
+        changed = visited[is_changed]
         row = {
             "visited": len(visited),
             "changed": len(changed),
             "pending": pending,
-            "dcg": gains[: len(visited)][found].sum(),
+            "dcg": gains[: len(visited)][is_changed].sum(),
             "new": np.count_nonzero(last == prepared.warmup),
             "idle": np.count_nonzero(last != cycle - 1),
             "changed_weight": copies.weight(changed),
         }
-        for told in (watch, observe, *(one.visit for one in beside)):
-            if told is not None:
-                told(cycle, visited, found)
+        for observer in (watch, observe, *(one.visit for one in beside)):
+            if observer is not None:
+                observer(cycle, visited, is_changed)
         copies.visit(changed)
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
-    said = {name: told for one in beside for name, told in one.tallies().items()}
+    said = {name: observer for one in beside for name, observer in one.tallies().items()}
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
     return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
 

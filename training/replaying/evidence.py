@@ -90,9 +90,9 @@ class BestRows:
         among = self._above_sample(scores, k)
         if among is None:
             among = np.arange(len(scores), dtype=np.uint32)
-        own = scores[among]
-        cut = np.partition(own, len(among) - k)[len(among) - k]
-        higher, equal = among[own > cut], among[own == cut]
+        candidate_scores = scores[among]
+        cut = np.partition(candidate_scores, len(among) - k)[len(among) - k]
+        higher, equal = among[candidate_scores > cut], among[candidate_scores == cut]
         if len(higher) + len(equal) > k:
             wanted = k - len(higher)
             equal = equal[np.argpartition(ties_of(equal), wanted - 1)[:wanted]]
@@ -105,8 +105,8 @@ class BestRows:
         cut = likely_cut([scores], k)
         if cut is None:
             return None
-        found = self._kernels.at_least(scores, cut, self._among)
-        return self._among[:found] if k <= found <= 4 * k else None
+        count = self._kernels.at_least(scores, cut, self._among)
+        return self._among[:count] if k <= count <= 4 * k else None
 
 
 _SHARED = (Level.OWN, Level.DIRECTORY)
@@ -130,12 +130,12 @@ class RoundScores:
         self._divided: Divided | None = None
         self._asked = 0
         self._still: dict[str, Floats] = {}
-        self._own: dict[str, Floats] = {}
+        self._own_tables: dict[str, Floats] = {}
 
     def begin(self) -> None:
         """Begin a cycle: forget the scores of the last one."""
         self._asked = 0
-        self._own = {}
+        self._own_tables = {}
 
     def parts_of(self, scores_of: Scorer) -> Divided | None:
         """Subexpressions of a score function that pages share; None: there are none."""
@@ -167,32 +167,35 @@ class RoundScores:
         rows.
         """
         assert self._divided is not None
-        whole, scores = self._divided, self._scores[: len(shared[Level.OWN].number)]
+        divided_function, scores = self._divided, self._scores[: len(shared[Level.OWN].number)]
         self._asked += 1
         tables = {
-            name: (self._table(whole, name, level, shared[level].state, cycle), shared[level].number)
+            name: (
+                self._table(divided_function, name, level, shared[level].state, cycle),
+                shared[level].number,
+            )
             for level in _SHARED
-            for name in whole.parts[level]
+            for name in divided_function.parts[level]
         }
-        if not self._multiplied(whole, tables, scores):
-            self._finished(whole, tables, cycle, states, scores)
+        if not self._multiplied(divided_function, tables, scores):
+            self._finished(divided_function, tables, cycle, states, scores)
         return scores
 
     def _table(
-        self, whole: Divided, name: str, level: Level, state: Mapping[str, Array], cycle: int
+        self, divided_function: Divided, name: str, level: Level, state: Mapping[str, Array], cycle: int
     ) -> Floats:
-        table = self._own.get(name)
+        table = self._own_tables.get(name)
         if table is None:
-            table = whole.value(name, level, state, cycle)
-            if level is Level.OWN and whole.stands_still(name):
-                self._own[name] = table
+            table = divided_function.value(name, level, state, cycle)
+            if level is Level.OWN and divided_function.stands_still(name):
+                self._own_tables[name] = table
         return table
 
     def _multiplied(
-        self, whole: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]], out: Floats
+        self, divided_function: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]], out: Floats
     ) -> bool:
         """Score by the product of two tables; False: it is not one, or not always finite."""
-        tokens = whole.rest.tokens
+        tokens = divided_function.rest.tokens
         if len(tokens) != 3 or tokens[0] != "*" or len(tables) != 2 or not tables.keys() >= {*tokens[1:]}:
             return False
         (one, of_one), (other, of_other) = tables.values()
@@ -202,25 +205,25 @@ class RoundScores:
 
     def _finished(
         self,
-        whole: Divided,
+        divided_function: Divided,
         tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]],
         cycle: int,
         states: Iterable[tuple[slice, Mapping[str, Array]]],
         out: Floats,
     ) -> None:
-        still = whole.parts[Level.STILL]
+        still = divided_function.parts[Level.STILL]
         if still and self._asked == 2:
             self._still = {name: np.empty(len(out)) for name in still}
         for rows, state in states:
             parts = {name: table.take(number[rows]) for name, (table, number) in tables.items()}
             for name in still:
                 if self._asked < 3:
-                    parts[name] = whole.value(name, Level.STILL, state, cycle)
+                    parts[name] = divided_function.value(name, Level.STILL, state, cycle)
                     if self._asked == 2:
                         self._still[name][rows] = parts[name]
                 else:
                     parts[name] = self._still[name][rows]
-            whole.finish(parts, state, cycle, out[rows])
+            divided_function.finish(parts, state, cycle, out[rows])
 
 
 BLOCK_ROWS: Final = 16_384
@@ -304,7 +307,7 @@ class RankedPages:
     def _best_buckets(
         self, buckets: Buckets, cycle: int, k: int, known: RoundAccess
     ) -> tuple[Pages, Floats, int]:
-        shared = self._shared(buckets.own, buckets.directory, known)
+        shared = self._shared(buckets.state, buckets.directory, known)
         columns = {"group": buckets.directory}
         states = ((rows, known.state_of(columns, rows)) for rows in blocks(buckets.buckets))
         return buckets.best(self._scores.tell(cycle, shared, states), k, self._salt, self._by_draw)
@@ -317,10 +320,10 @@ class RankedPages:
         return self._scores.tell(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
 
     def _shared(
-        self, own: npt.NDArray[Any], directory: npt.NDArray[np.intp], known: RoundAccess
+        self, state_number: npt.NDArray[Any], directory: npt.NDArray[np.intp], known: RoundAccess
     ) -> dict[Level, SharedRows]:
         return {
-            Level.OWN: SharedRows(known.state_of(self._states.columns, slice(None)), own),
+            Level.OWN: SharedRows(known.state_of(self._states.columns, slice(None)), state_number),
             Level.DIRECTORY: SharedRows(known.state_of(self._directories, slice(None)), directory),
         }
 
@@ -341,12 +344,12 @@ class RankedPages:
         """Directory of each page, ``[P]``; one for all where no terminal needs them."""
         return self._group if len(self._group) else np.zeros(len(self._states.number), np.intp)
 
-    def visit(self, pages: Pages, are_told: bool) -> npt.NDArray[np.int32] | None:
+    def visit(self, pages: Pages, are_best: bool) -> npt.NDArray[np.int32] | None:
         """Take visited pages out of their buckets; returns their directories, if buckets are used.
 
-        ``are_told``: `best` has just returned these pages.
+        ``are_best``: `best` has just returned these pages.
         """
-        return None if self._buckets is None else self._buckets.visit(pages, are_told)
+        return None if self._buckets is None else self._buckets.visit(pages, are_best)
 
     def observe(self, pages: Ints, changed: npt.NDArray[np.bool_], cycle: int) -> None:
         """Put the visited pages into their new states; ``changed``: ``[visits]``."""
@@ -354,7 +357,7 @@ class RankedPages:
         if self._buckets is None:
             self._states.observe(pages, changed, cycle)
         else:
-            number = self._states.observe(pages, changed, cycle, self._buckets.left)
+            number = self._states.observe(pages, changed, cycle, self._buckets.departed_states)
             if not self._buckets.observe(pages, number, self._states.renumbered):
                 self._buckets.gather(self._states.number, self._directory_of_pages())
 
@@ -377,8 +380,8 @@ class GroupWindow:
         self._now: list[_VisitSums] = []
         self._finished: list[list[_VisitSums]] = []
         for visits in finished[:WINDOW_CYCLES]:
-            found, tried = (visits[name].astype(np.float64) for name in ("found", "visits"))
-            self._finished.append([_VisitSums(visits["group"].astype(np.intp), found, tried)])
+            changes, attempts = (visits[name].astype(np.float64) for name in ("found", "visits"))
+            self._finished.append([_VisitSums(visits["group"].astype(np.intp), changes, attempts)])
             self._add(self._sums, self._finished[-1])
 
     def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
@@ -414,8 +417,8 @@ class GroupWindow:
         from training.replaying.kernels import dense  # compiles: only when it is used
 
         both = tuple(sums["directory"]), tuple(sums["site"])
-        for part in parts:
-            dense.add(*part, sign, self._directories.site, *both)
+        for visits in parts:
+            dense.add(*visits, sign, self._directories.site, *both)
 
 
 NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
@@ -460,8 +463,8 @@ class ReplayEvidence:
         self._is_related = bool(related)
         self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
         self._is_predicted = any(name.startswith("surprise") for name in related)
-        kept = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
-        self.states = PageStates(prepared.first_state(tuple(kept)), prepared.pattern)
+        state_names = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
+        self.states = PageStates(prepared.first_state(tuple(state_names)), prepared.pattern)
         self._worth = (
             _RefreshValues(prepared, columns)
             if not refresh_value.COLUMNS.keys().isdisjoint(columns)
@@ -474,10 +477,10 @@ class ReplayEvidence:
         if len(prepared.weights.values):
             self._beside["weight"] = prepared.weights.values
         self._clusters: Grouping | None = None
-        self._told: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
+        self._recent_visits: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
-            begun = prepared.changed[max(0, prepared.warmup - WINDOW_CYCLES) : prepared.warmup]
-            self._told = [(np.arange(prepared.pages), row) for row in begun[::-1]]
+            recent_changes = prepared.changed[max(0, prepared.warmup - WINDOW_CYCLES) : prepared.warmup]
+            self._recent_visits = [(np.arange(prepared.pages), row) for row in recent_changes[::-1]]
             self._take_clusters()
         warmup_visits = prepared.warmup_visits if related else []
         self._window = GroupWindow(self._directories, warmup_visits)
@@ -492,7 +495,9 @@ class ReplayEvidence:
     def _take_clusters(self) -> None:
         self._clusters = self._neighbours.grouping("cluster")
         self._beside["cluster"] = self._clusters.number
-        self._clustered = [count_changes(self._clusters.number[pages], found) for pages, found in self._told]
+        self._clustered = [
+            count_changes(self._clusters.number[pages], changed) for pages, changed in self._recent_visits
+        ]
 
     def begin(self, cycle: int, salt: np.uint64) -> None:
         """Begin a cycle without visits; cluster the current copies anew where that is due."""
@@ -548,14 +553,14 @@ class ReplayEvidence:
         """Yield the pages that were not visited in this cycle."""
         related = self._related()
         for rows in blocks(len(self._pages)):
-            left = np.flatnonzero(self._open[rows]) + rows.start if self.visited else rows
-            yield self._block(left, related)
+            open_rows = np.flatnonzero(self._open[rows]) + rows.start if self.visited else rows
+            yield self._block(open_rows, related)
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
         columns = ChainMap(self.states, self._beside)  # type: ignore[arg-type]  # nobody writes to it
         state = RoundState(columns, rows, related, self._draw)
         pages = self._pages[rows]
-        return Block(pages, state, lambda own: self._ranked.ties(pages[own]))
+        return Block(pages, state, lambda places: self._ranked.ties(pages[places]))
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
         """The k best candidates, as `best_candidates` finds them, but faster."""
@@ -613,18 +618,18 @@ class ReplayEvidence:
         """Popularity of each page. Raises PolicyError where the history has none."""
         return self._neighbours.popularity()
 
-    def visit(self, chosen: Selection, found: npt.NDArray[np.bool_]) -> None:
-        """Record the visits of a round; ``found``: whether each page had changed, ``[visits]``."""
-        rows = slice(self.visited, self.visited + len(found))
-        outcomes = np.where(found, np.uint8(CHANGED), np.uint8(UNCHANGED))
+    def visit(self, chosen: Selection, changed: npt.NDArray[np.bool_]) -> None:
+        """Record the visits of a round; ``changed``: whether each page had changed, ``[visits]``."""
+        rows = slice(self.visited, self.visited + len(changed))
+        outcomes = np.where(changed, np.uint8(CHANGED), np.uint8(UNCHANGED))
         self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
         self._visits.kinds[rows] = chosen.kinds_of_pages()
-        self.visited += len(found)
+        self.visited += len(changed)
         group = self._ranked.visit(chosen.pages, self.trusts(chosen))
         self._best = NOTHING_CHOSEN
         pages = chosen.pages.astype(np.intp)  # indexing by others takes more than twice as long
         if self._is_related:
-            self._window.add(self._group[pages] if group is None else group.astype(np.intp), found)
+            self._window.add(self._group[pages] if group is None else group.astype(np.intp), changed)
         self._open[pages] = False
 
     def visited_pages(self) -> Ints:
@@ -643,7 +648,10 @@ class ReplayEvidence:
             self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
-            self._told = [(self.visited_pages(), self.found()), *self._told[: WINDOW_CYCLES - 1]]
+            self._recent_visits = [
+                (self.visited_pages(), self.found()),
+                *self._recent_visits[: WINDOW_CYCLES - 1],
+            ]
         visited = self.visited_pages()
         if self._worth is not None:
             seen = {name: values[visited] for name, values in self._worth.state.items()}

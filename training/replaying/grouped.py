@@ -143,10 +143,10 @@ class Batched:
         scores = []
         with np.errstate(**WATCH):
             for one, begin, top in zip(members, begins, tops, strict=False):
-                own = np.empty((len(one.functions), top))
-                for row, function in zip(own, one.functions, strict=True):
+                member_scores = np.empty((len(one.functions), top))
+                for row, function in zip(member_scores, one.functions, strict=True):
                     self._program(function).evaluate(values, begin, row)
-                scores.append(own)
+                scores.append(member_scores)
         return BatchScores(begins[:-1], scores, self._after(states, last_cycle, cycle))
 
     def _program(self, function: int) -> Program:
@@ -158,9 +158,9 @@ class Batched:
         if cycle == self._facts.cycles and not self._facts.penalised:
             return states[:, :0]  # nobody asks for the groups after the last cycle
         after = np.concatenate((states, states), axis=1)
-        found = np.repeat((False, True), states.shape[1])
+        changed = np.repeat((False, True), states.shape[1])
         state = named(self._names, after) | {"last_cycle": np.concatenate((last_cycle, last_cycle))}
-        terminals.observe(state, found, cycle)
+        terminals.observe(state, changed, cycle)
         return after
 
     def parts(self, member: BatchMember, scores: Floats) -> list[list[int]]:
@@ -216,7 +216,7 @@ def replay_grouped(
     for number, function in enumerate(functions):
         assert function.expression is not None
         alike[state_columns(function)][number] = function.expression
-    found: dict[int, Tallies] = {}
+    results: dict[int, Tallies] = {}
     with workspace_for(prepared) as space:
         for (columns, clock), expressions in alike.items():
             numbers = list(expressions)
@@ -227,8 +227,8 @@ def replay_grouped(
                     (columns, clock, frozenset(tallies)), PrefixCache(batch.scored)
                 )
             for members, result in batch.replay(prefix_cache):
-                found |= dict.fromkeys((numbers[member] for member in members), result)
-    return [found[number] for number in range(len(functions))]
+                results |= dict.fromkeys((numbers[member] for member in members), result)
+    return [results[number] for number in range(len(functions))]
 
 
 class _Branch(NamedTuple):
@@ -278,16 +278,16 @@ class _Batch:
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
         """Replay all functions; yields those that chose alike in every cycle, with their tallies."""
-        left = list(range(len(self._expressions)))
+        unknown = list(range(len(self._expressions)))
         if prefix_cache is not None:
             known = [prefix_cache.find(scores) for scores in self._listed_scores]
             yield from (([number], tallies) for number, tallies in enumerate(known) if tallies is not None)
-            left = [number for number in left if known[number] is None]
-        if not left:
+            unknown = [number for number in unknown if known[number] is None]
+        if not unknown:
             return
         trail = blank(self.scored if prefix_cache is not None else 0)
         root = path_after_warmup(self._prepared, self._names, self._listed, self._space, trail)
-        pending = [_Branch(root, False, 0, left, False)]
+        pending = [_Branch(root, False, 0, unknown, False)]
         while pending:
             done = max(pending[-1].done, self._listed_cycles)
             members: list[BatchMember] = []
@@ -339,7 +339,7 @@ class _Batch:
             rows += self._prepared.warmup + done - path.slots[memory.LAST, live]
         scores = self._listed_scores[np.ix_(functions, rows)]
         parts = partition_by_choice(scores, path.slots[memory.COUNT, live], self._prepared.k)
-        return [[functions[place] for place in part] for part in parts]
+        return [[functions[position] for position in positions] for positions in parts]
 
     def _go_on(self, members: list[BatchMember], done: int, pending: list[_Branch]) -> list[BatchMember]:
         """Replay a cycle whose states are not listed; functions that part join the batch if it has room."""
@@ -349,16 +349,16 @@ class _Batch:
         for member, begin, scores in zip(members, look.begins, look.scores, strict=True):
             path, functions = member
             first, *others = self._batched.parts(member, scores)
-            for part in others[:room]:
+            for positions in others[:room]:
                 copy = path.copy(self._space)
-                self._batched.replay(copy, done, scores[part[0]], look.after, begin)
-                after.append(BatchMember(copy, [functions[place] for place in part]))
-            left = [[functions[place] for place in part] for part in others[room:]]
-            room -= len(others) - len(left)
-            if left:
-                self._leave(pending, path.copy(self._space), done, left)
+                self._batched.replay(copy, done, scores[positions[0]], look.after, begin)
+                after.append(BatchMember(copy, [functions[position] for position in positions]))
+            postponed = [[functions[position] for position in positions] for positions in others[room:]]
+            room -= len(others) - len(postponed)
+            if postponed:
+                self._leave(pending, path.copy(self._space), done, postponed)
             self._batched.replay(path, done, scores[first[0]], look.after, begin)
-            after.append(BatchMember(path, [functions[place] for place in first]))
+            after.append(BatchMember(path, [functions[position] for position in first]))
         return after
 
     def _replay_states(self, path: ReplayPath, done: int, stop: int, scores: Floats) -> None:

@@ -107,10 +107,10 @@ class ReplayedClaims:
         apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
 
     def _of_cycles(self, chosen: Array, known: Array) -> Array:
-        own = self._claims[chosen & known[self._claims["page"]]]
-        claimed = np.zeros(len(own), CLAIM)
+        dated = self._claims[chosen & known[self._claims["page"]]]
+        claimed = np.zeros(len(dated), CLAIM)
         for name in ("page", "kind", "value"):
-            claimed[name] = own[name]
+            claimed[name] = dated[name]
         return claimed
 
     def before(
@@ -126,8 +126,8 @@ class ReplayedClaims:
         visited = ClaimVisits(
             np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
         )
-        told = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
-        added = hints.counted(told.outcomes, self._site[told.group], len(self.trust))
+        fold_result = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
+        added = hints.counted(fold_result.outcomes, self._site[fold_result.group], len(self.trust))
         self.trust = hints.decayed(self.trust, added)
         return visited
 
@@ -192,10 +192,10 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     web = GrowthReplay(grown, crawl)
     rows = [web.cycle(cycle) for cycle in range(1, grown.history.cycles + 1)][crawl.warmup :]
     new = grown.born > 0
-    found = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
+    first_visit = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
     visited, changed, weight, hubs, coverage, current = np.array(rows, np.float64).reshape(-1, 6).T
     return GrowthResult(
-        (found - grown.born)[new].astype(np.int64),
+        (first_visit - grown.born)[new].astype(np.int64),
         int(np.count_nonzero(new & ~web.known)),
         visited.astype(np.int64),
         changed.astype(np.int64),
@@ -216,18 +216,18 @@ class GrowthReplay:
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
         """Start before the first cycle: the first pages are known, and have copies."""
         self._grown, self._crawl = grown, crawl
-        own = grown.history
-        pages = own.pages
+        history = grown.history
+        pages = history.pages
         columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.known = grown.born == 0
         found_by = np.where(grown.finder == NO_FINDER, discovery.START, grown.finder + 1)
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
-        self.state["weight"] = own.weights
-        self._weights = PageWeights.of(own.weights, pages, own.cycles)
-        self._keys = np.arange(pages, dtype=np.uint64) if own.key is None else own.key
-        groups = own.neighbours.groups
+        self.state["weight"] = history.weights
+        self._weights = PageWeights.of(history.weights, pages, history.cycles)
+        self._keys = np.arange(pages, dtype=np.uint64) if history.key is None else history.key
+        groups = history.neighbours.groups
         self.state["group"] = groups.group
         self._directories = groups.directories
         self._finished: list[npt.NDArray[Any]] = []
@@ -240,7 +240,7 @@ class GrowthReplay:
         self._salt = draw_salt(self._crawl.seed, cycle)
         self._visited: list[Array] = []
         self._kinds: list[npt.NDArray[np.uint8]] = []
-        self._beside = self._told = np.empty(0, np.intp)
+        self._beside = self._observed = np.empty(0, np.intp)
         self._spent = 0.0
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
@@ -262,8 +262,11 @@ class GrowthReplay:
         chosen = self._seen()
         visited = np.sort(np.concatenate((chosen, self._beside)))
         brought = self._discover(visited, exists)
-        found = chosen[self._outdated[chosen]]
-        changed, weight = len(found), math.ldexp(float(self._weights.fixed[found].sum()), -self._weights.bits)
+        changed_pages = chosen[self._outdated[chosen]]
+        changed, weight = (
+            len(changed_pages),
+            math.ldexp(float(self._weights.fixed[changed_pages].sum()), -self._weights.bits),
+        )
         self._observe(visited, brought, known_before)
         fixed = self._weights.fixed
         current = fixed[self.known & ~self._outdated].sum() / max(1, fixed[exists].sum())
@@ -272,11 +275,11 @@ class GrowthReplay:
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
         """Let a policy choose from the open pages in all its rounds; returns its visits."""
         planner: Policy = policy.make(PolicySettings(function, self._crawl.seed))
-        start, self._budget = len(self._seen()), budget
+        start = len(self._seen())
         for number in rounds_of(planner) if budget > 0 and self._open.any() else ():
             spent = len(self._seen()) - start
             self._spent = spent / budget
-            self._told = np.concatenate((self._seen(), self._beside)) if number else self._told[:0]
+            self._observed = np.concatenate((self._seen(), self._beside)) if number else self._observed[:0]
             self._begin = start
             chosen = choose(planner, Round(self._number, number, budget - spent), self)
             if planner.rounds is None and not len(chosen.pages):
@@ -294,7 +297,7 @@ class GrowthReplay:
         yield self._block(np.flatnonzero(self._open))
 
     def _block(self, rows: npt.NDArray[np.intp]) -> Block:
-        now = self._counted(self._told)
+        now = self._counted(self._observed)
         recent = RecentVisits(self._number, self._finished, now, self._spent)
         related = Related(
             self._directories,
@@ -302,14 +305,16 @@ class GrowthReplay:
             self._site_sums,
             claims=lambda: self.claimed.site_claims(self.state, self._number),
         )
-        state = RoundState(self.state, rows, related, lambda own: salted_draws(self._keys[own], self._salt))
+        state = RoundState(
+            self.state, rows, related, lambda places: salted_draws(self._keys[places], self._salt)
+        )
         return Block(
-            rows.astype(np.uint32), state, lambda own: salted_draws(self._keys[rows[own]], self._salt)
+            rows.astype(np.uint32), state, lambda places: salted_draws(self._keys[rows[places]], self._salt)
         )
 
     def visits(self) -> CycleVisits:
         """Visits of the cycle so far."""
-        pages = self._told
+        pages = self._observed
         kinds = np.concatenate([*self._kinds, np.full(len(self._beside), WARMUP, np.uint8)])
         return CycleVisits(
             pages.astype(np.uint32),

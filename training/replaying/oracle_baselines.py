@@ -44,8 +44,8 @@ def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
 def current_share(visits: Floats, changes: Floats) -> Floats:
     """Share of the time in which copies are current; ``changes``: lambda T, above 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = visits / changes * -np.expm1(-changes / visits)
-    return np.where(visits > 0.0, found, 0.0)
+        share = visits / changes * -np.expm1(-changes / visits)
+    return np.where(visits > 0.0, share, 0.0)
 
 
 def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) -> Ints:
@@ -84,7 +84,7 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
     order = np.lexsort((page, wanted))
     ends = np.concatenate(([0], _visits_made(np.bincount(wanted, minlength=cycles + 1)[1:], budget)))
     rows = [page[order[first:end]] for first, end in pairwise(ends.tolist())]
-    return [np.sort(row) for row in _told_apart(rows)]
+    return [np.sort(row) for row in _without_repeats(rows)]
 
 
 def _visits_made(wanted: Ints, budget: int) -> Ints:
@@ -100,7 +100,7 @@ def _visits_made(wanted: Ints, budget: int) -> Ints:
     columns = np.concatenate((below[1], n + cycles, below[1], n + cycles))
     values = np.concatenate((np.ones(size), -np.ones(cycles), -np.ones(size), -np.ones(cycles)))
     target = np.cumsum(wanted)
-    found = linprog(
+    optimum = linprog(
         np.concatenate((np.zeros(cycles), np.ones(cycles))),
         A_ub=coo_array((values, (rows, columns)), shape=(2 * cycles, 2 * cycles)).tocsr(),
         b_ub=np.concatenate((target, -target)).astype(float),
@@ -109,19 +109,19 @@ def _visits_made(wanted: Ints, budget: int) -> Ints:
         bounds=[(0, budget)] * cycles + [(0, None)] * cycles,
         method="highs-ds",
     )
-    made: Ints = np.rint(np.cumsum(found.x[:cycles])).astype(np.int64)
+    made: Ints = np.rint(np.cumsum(optimum.x[:cycles])).astype(np.int64)
     return made
 
 
-def _told_apart(rows: list[Ints]) -> list[Ints]:
+def _without_repeats(rows: list[Ints]) -> list[Ints]:
     """Timetable without a page twice in a cycle, as many visits in each as before."""
     sets = [set(row.tolist()) for row in rows]
     for cycle, row in enumerate(rows):
         seen: set[int] = set()
-        for place, page in enumerate(row.tolist()):
+        for position, page in enumerate(row.tolist()):
             if page in seen:
                 page = _swapped(rows, sets, cycle, page)
-                row[place] = page
+                row[position] = page
             seen.add(page)
     return [np.unique(row) for row in rows]
 
@@ -193,12 +193,12 @@ def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[I
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
     """Planned pages, filled up to the budget with those visited longest ago; ``last``: ``[P]``."""
-    left = budget - len(planned)
-    if left <= 0:
+    remaining = budget - len(planned)
+    if remaining <= 0:
         return planned[:budget]
     oldest = np.argsort(last, kind="stable")
     oldest = oldest[~np.isin(oldest, planned)]
-    return np.concatenate((planned, oldest[:left]))
+    return np.concatenate((planned, oldest[:remaining]))
 
 
 class Timetable:
@@ -216,7 +216,7 @@ class Timetable:
         chosen = with_oldest(self._rows[round.cycle - self._first], self._last, round.remaining)
         return Selection(chosen.astype(np.uint32), np.full(len(chosen), np.nan), None)
 
-    def observe(self, cycle: int, pages: Ints, found: npt.NDArray[np.bool_]) -> None:
+    def observe(self, cycle: int, pages: Ints, changed: npt.NDArray[np.bool_]) -> None:
         self._last[pages] = cycle
 
 
@@ -237,17 +237,17 @@ def _timetable(text: str, policy: str, tau: float, prepared: PreparedHistory) ->
     return Timetable(text, rows, prepared.warmup + 1, prepared.pages)
 
 
-def is_oracle_baseline(given: str) -> bool:
+def is_oracle_baseline(text: str) -> bool:
     """Whether a policy's text names an oracle baseline, which no crawl has."""
-    return given.partition("(")[0].strip() in MEANINGS
+    return text.partition("(")[0].strip() in MEANINGS
 
 
-def load(given: str) -> Baseline | None:
-    """Read ``sbr(tau=0.3)`` or ``ebr(tau=0.5)``; None for other texts. Raises PolicyError."""
-    if not is_oracle_baseline(given):
+def load(text: str) -> Baseline | None:
+    """Oracle baseline by text, ``sbr(tau=0.3)`` or ``ebr(tau=0.5)``; None for others. Raises PolicyError."""
+    if not is_oracle_baseline(text):
         return None
-    text = given.strip()
-    refused = PolicyError(f"the policy of others is {_ACCEPTED}; found {text[:80]!r}")
+    text = text.strip()
+    refused = PolicyError(f"the baseline is {_ACCEPTED}; found {text[:80]!r}")
     name, arguments = table.parse(text, MEANINGS, refused)
     table.check_arguments(text, name, _PARAMETERS, arguments)
     tau = float(arguments.get("tau", 0.0))

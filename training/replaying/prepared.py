@@ -106,7 +106,7 @@ class PreparedHistory:
 
     def __getstate__(self) -> dict[str, object]:
         """Fields to pickle, without caches."""
-        names = (own.name for own in fields(self))
+        names = (one.name for one in fields(self))
         return {name: {} if name in ("states", "buckets", "means") else getattr(self, name) for name in names}
 
     @cached_property
@@ -180,11 +180,11 @@ def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         _KEPT[key] = history
         _PREPARED[key] = {}
         weakref.finalize(history, _PREPARED.pop, key, None)
-    kept = _PREPARED[key]
-    prepared = kept.pop(choice, None) or _arrange(history, crawl)
-    while len(kept) >= KEEP:
-        kept.pop(next(iter(kept)))
-    kept[choice] = prepared
+    cached = _PREPARED[key]
+    prepared = cached.pop(choice, None) or _arrange(history, crawl)
+    while len(cached) >= KEEP:
+        cached.pop(next(iter(cached)))
+    cached[choice] = prepared
     return prepared
 
 

@@ -39,17 +39,19 @@ def link_importance(contents: ContentHistory) -> npt.NDArray[np.float64]:
     history = contents.history
     assert history.page_names is not None
     sites, names = history.site.tolist(), list(history.page_names)
-    number = {(site, _place(name)): page for page, (site, name) in enumerate(zip(sites, names, strict=True))}
-    found = np.ones(history.pages)
+    number = {
+        (site, _link_name(name)): page for page, (site, name) in enumerate(zip(sites, names, strict=True))
+    }
+    linking_pages = np.ones(history.pages)
     for page, text in enumerate(contents.texts_at(0)):
         targets = {
-            number.get((sites[page], place))
+            number.get((sites[page], target_name))
             for link in _links(text or "")
-            for place in _places(names[page], link)
+            for target_name in _link_names(names[page], link)
         }
         for target in targets - {None, page}:
-            found[target] += 1.0
-    return found
+            linking_pages[target] += 1.0
+    return linking_pages
 
 
 def _links(text: str) -> Iterator[str]:
@@ -63,18 +65,18 @@ def _links(text: str) -> Iterator[str]:
             yield unquote(parts.path)
 
 
-def _places(page: str, path: str) -> tuple[str, ...]:
+def _link_names(page: str, path: str) -> tuple[str, ...]:
     """Possible targets of a link: beside the page, below it as a directory, or from the root."""
     if path.startswith("/"):
-        return (_place(path.lstrip("/")), _place(posixpath.join("docs", path.lstrip("/"))))
+        return (_link_name(path.lstrip("/")), _link_name(posixpath.join("docs", path.lstrip("/"))))
     folder = posixpath.dirname(page)
     return (
-        _place(posixpath.normpath(posixpath.join(folder, path))),
-        _place(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path))),
+        _link_name(posixpath.normpath(posixpath.join(folder, path))),
+        _link_name(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path))),
     )
 
 
-def _place(name: str) -> str:
+def _link_name(name: str) -> str:
     """Page name as links have it: no ending, no index file, no slash at the end."""
     name = name.rstrip("/").lower()
     ending = next((ending for ending in _ENDINGS if name.endswith(ending)), "")
@@ -125,7 +127,7 @@ def _postings(
     return Postings(corpus.term[rows], tf, corpus.length[version], weight)
 
 
-def refresh_values(corpus: Corpus, how: QualityMeasure, found: VersionSearch) -> Impact:
+def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSearch) -> Impact:
     """Values of all pairs of versions, with the exact quality; ``corpus``: of the workload's terms."""
     contents = corpus.contents
     estimator = estimator_of(corpus, how)
@@ -140,9 +142,9 @@ def refresh_values(corpus: Corpus, how: QualityMeasure, found: VersionSearch) ->
         start[:-1],
         versions,
         gain,
-        lambda copies: found.quality(copies + first),
+        lambda copies: exact_search.quality(copies + first),
         np.where(contents.history.changed, corpus.difference[contents.version[1:]], 0.0).astype(np.float32),
-        lambda: found.clicks(contents.history.cycles),
+        lambda: exact_search.clicks(contents.history.cycles),
     )
 
 
@@ -150,9 +152,9 @@ def _pairs(corpus: Corpus, how: QualityMeasure, estimator: Refit, page: int) -> 
     """delta-Q_A of every pair of a page's versions: ``[old, new]``; 0 unless the new one is later."""
     begin, end = corpus.contents.first_version[page : page + 2].tolist()
     old, new = np.triu_indices(end - begin, 1)
-    found = np.zeros((end - begin, end - begin))
-    found[old, new] = _gains(corpus, how, estimator, page, old, new)
-    return found
+    gains = np.zeros((end - begin, end - begin))
+    gains[old, new] = _gains(corpus, how, estimator, page, old, new)
+    return gains
 
 
 def _gains(
@@ -187,15 +189,15 @@ def refitted_values(
     measured by the refit at the end of the last cycle before c that is a multiple of ``refit_cycles``, as in
     a crawl; in ppm of the ideal of that cycle.
     """
-    found = np.zeros(len(page))
+    gains = np.zeros(len(page))
     learnt = (cycle - 1) // refit_cycles * refit_cycles
     for when in np.unique(learnt).tolist():
         estimator = estimator_of(corpus, how._replace(cycle=when))
         rows = np.flatnonzero(learnt == when)
         for one in np.unique(page[rows]).tolist():
-            own = rows[page[rows] == one]
-            found[own] = _gains(corpus, how, estimator, one, version[own] - 1, version[own])
-    return found
+            page_rows = rows[page[rows] == one]
+            gains[page_rows] = _gains(corpus, how, estimator, one, version[page_rows] - 1, version[page_rows])
+    return gains
 
 
 def with_refresh_values(
@@ -209,11 +211,13 @@ def with_refresh_values(
     ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `link_importance`.
     """
     if how.scoring == "inlinks" and how.importance is None:
-        given = read_importance(importance, contents.history) if importance else link_importance(contents)
-        how = how._replace(importance=given)
+        page_importance = (
+            read_importance(importance, contents.history) if importance else link_importance(contents)
+        )
+        how = how._replace(importance=page_importance)
     corpus = count(contents, advance).of(how.workload)
-    found = search(corpus, how.workload, how.scoring, how.importance, how.cycle)
-    return replace(contents.history, impact=refresh_values(corpus, how, found))
+    exact_search = search(corpus, how.workload, how.scoring, how.importance, how.cycle)
+    return replace(contents.history, impact=refresh_values(corpus, how, exact_search))
 
 
 def read_importance(path: Path, history: ChangeHistory) -> Floats:
@@ -221,14 +225,14 @@ def read_importance(path: Path, history: ChangeHistory) -> Floats:
 
     Raises HistoryError for a broken line or a page without a number above 0.
     """
-    given: dict[tuple[str, str], float] = {}
+    importance_of: dict[tuple[str, str], float] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"cannot read {path}: {error}") from error
     for number, line in enumerate(lines, start=1):
-        site, _, rest = line.partition("\t")
-        page, _, text = rest.partition("\t")
+        site, _, after_site = line.partition("\t")
+        page, _, text = after_site.partition("\t")
         try:
             value = float(text)
         except ValueError:
@@ -237,14 +241,14 @@ def read_importance(path: Path, history: ChangeHistory) -> Floats:
             raise HistoryError(
                 f"{path}, line {number}: expected site<TAB>page<TAB>number above 0; found {line[:60]!r}"
             )
-        given[site, page] = value
+        importance_of[site, page] = value
     sites, pages = history.site_names, history.page_names
     assert sites is not None
     assert pages is not None
     names = [(sites[site], page) for site, page in zip(history.site.tolist(), pages, strict=True)]
-    missing = next((name for name in names if name not in given), None)
+    missing = next((name for name in names if name not in importance_of), None)
     if missing is not None:
         raise HistoryError(
             f"{path}: expected a number for every page; none for {missing[1]!r} of {missing[0]!r}"
         )
-    return np.array([given[name] for name in names])
+    return np.array([importance_of[name] for name in names])

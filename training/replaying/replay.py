@@ -144,15 +144,15 @@ def run_all(
     ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
     """
     wanted = tuple(metrics)
-    for given, known, what in (
+    for choice, known, what in (
         *((metric, KNOWN, "metric") for metric in wanted),
         (engine, ENGINES, "engine"),
         (clock or "visits", terminals.CLOCKS, "clock"),
     ):
-        if given not in known:
-            raise HistoryError(f"there is no {what} {given!r} for a replay; there are: {', '.join(known)}")
+        if choice not in known:
+            raise HistoryError(f"there is no {what} {choice!r} for a replay; there are: {', '.join(known)}")
     needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
-    functions = [load(given, clock) for given in score_functions]
+    functions = [load(function, clock) for function in score_functions]
     choosers = [load_policy(policy or policy_of(function)) for function in functions]
     grouped = {
         number: function
@@ -174,18 +174,18 @@ def run_all(
     if grouped:
         from training.replaying.grouped import replay_grouped  # compiles: only when it is used
 
-        found = replay_grouped(prepared, list(grouped.values()), needs, prefix_caches)
-        tallies = dict(zip(grouped, found, strict=True))
+        results = replay_grouped(prepared, list(grouped.values()), needs, prefix_caches)
+        tallies = dict(zip(grouped, results, strict=True))
     for number, function in enumerate(functions):
         if number not in grouped:
             tallies[number] = replay_dense(
                 prepared, function, needs, policy=choosers[number], by_rounds=engine == "dense"
             )
-    measured = {id(own): measure(own, prepared.weights) for own in tallies.values()}
+    measured = {id(counts): measure(counts, prepared.weights) for counts in tallies.values()}
     return [
-        _result(prepared, function, "grouped" if number in grouped else "dense", own, measured[id(own)])
+        _result(prepared, function, "grouped" if number in grouped else "dense", counts, measured[id(counts)])
         for number, function in enumerate(functions)
-        for own in [tallies[number]]
+        for counts in [tallies[number]]
     ]
 
 
@@ -214,8 +214,8 @@ def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
 
 def policy_of(function: ScoreFunction | Baseline | None) -> str:
     """Text of the policy of a function if no other is given."""
-    own = function.policy if isinstance(function, ScoreFunction) else None
-    return own or TOP_K.text
+    policy = function.policy if isinstance(function, ScoreFunction) else None
+    return policy or TOP_K.text
 
 
 def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
@@ -242,28 +242,30 @@ def _result(
 
 
 def load(
-    given: str | Expression | ScoreFunction | Baseline, clock: Clock | None = None
+    score_function: str | Expression | ScoreFunction | Baseline, clock: Clock | None = None
 ) -> ScoreFunction | Baseline | None:
     """Score function or baseline by name, on a clock; None: the oracle.
 
     Raises ScoreError or ExpressionError.
     """
-    if isinstance(given, str):
-        if given == ORACLE:
+    if isinstance(score_function, str):
+        if score_function == ORACLE:
             return None
         try:
-            given = BASELINES[given] if given in BASELINES else functions.load(given)
+            score_function = (
+                BASELINES[score_function] if score_function in BASELINES else functions.load(score_function)
+            )
         except ExpressionError as error:
             raise ExpressionError(
                 f"{error}\n(nor one of {', '.join((ORACLE, *BASELINES))}, which a replay also knows)"
             ) from None
-    elif isinstance(given, Expression):
-        given = functions.of_expression(given)
-    if isinstance(given, ScoreFunction) and given.expression is not None:
-        unknown = [name for name in given.terminals if name in terminals.UNREPLAYED]
+    elif isinstance(score_function, Expression):
+        score_function = functions.of_expression(score_function)
+    if isinstance(score_function, ScoreFunction) and score_function.expression is not None:
+        unknown = [name for name in score_function.terminals if name in terminals.UNREPLAYED]
         if unknown:
             raise ScoreError(
-                f"the score function {given.text!r} reads {', '.join(unknown)}: what visits brought and what "
-                "sites claim are nothing that a history of changes tells: leave it out, or use --growth"
+                f"the score function {score_function.text!r} reads {', '.join(unknown)}; histories "
+                "of changes lack pages brought by visits and claims of sites: leave them out, or use --growth"
             )
-    return given if isinstance(given, Baseline) else given.on_clock(clock)
+    return score_function if isinstance(score_function, Baseline) else score_function.on_clock(clock)

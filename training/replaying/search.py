@@ -59,15 +59,15 @@ class Corpus:
         mapped = np.full(len(self.number) + 1, -1, np.int32)
         mapped[[self.number.get(term, -1) for term in workload.terms]] = np.arange(len(workload.terms))
         term = mapped[self.term]
-        kept = term >= 0
-        counts = np.bincount(self.version[kept], minlength=len(self.length))
+        is_of_workload = term >= 0
+        counts = np.bincount(self.version[is_of_workload], minlength=len(self.length))
         start = np.concatenate(([0], np.cumsum(counts)))
         return Corpus(
             self.contents,
             dict(workload.number),
             start,
-            term[kept],
-            self.tf[kept],
+            term[is_of_workload],
+            self.tf[is_of_workload],
             self.length,
             self.difference,
         )
@@ -95,8 +95,8 @@ def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None
         )
         tfs.append(np.fromiter(counts.values(), np.int32, len(counts)))
         advance()
-    start = np.concatenate(([0], np.cumsum([len(part) for part in terms])))
-    length = np.array([int(part.sum()) for part in tfs], np.int32)
+    start = np.concatenate(([0], np.cumsum([len(occurrences) for occurrences in terms])))
+    length = np.array([int(occurrences.sum()) for occurrences in tfs], np.int32)
     return Corpus(contents, number, start, np.concatenate(terms), np.concatenate(tfs), length, difference)
 
 
@@ -167,8 +167,8 @@ class VersionSearch:
         From one cycle to the next only answers with a moved page are computed anew.
         """
         first, queries = self._queries_of_page
-        found = np.zeros(len(self.start) - 1)
-        wanted = np.ones(len(found), np.bool_)
+        by_query = np.zeros(len(self.start) - 1)
+        wanted = np.ones(len(by_query), np.bool_)
         truth, scored = np.empty(self.pages), np.empty(self.pages, np.int64)
         waiting = np.empty((2, self.pages), np.int64)
         out = np.empty(len(copies))
@@ -184,16 +184,16 @@ class VersionSearch:
             is_now[copies[cycle]] += np.uint8(answers.COPY)
             scored[:] = -1
             entries = self.start, self.version, self._page, self.score
-            answers.usefulness(*entries, self._looks, is_now, truth, scored, waiting, found, wanted)
-            out[cycle] = self.workload.frequency @ found
+            answers.usefulness(*entries, self._looks, is_now, truth, scored, waiting, by_query, wanted)
+            out[cycle] = self.workload.frequency @ by_query
         return out
 
     def rank_in(self, query: int, page: int, copies: Versions) -> int:
         """Rank of a page in the answer to a query; 0: not in it. ``copies``: versions ``[P]``."""
         rows = slice(self.start[query], self.start[query + 1])
         answer = self._page[rows][np.isin(self.version[rows], copies)]
-        found = np.flatnonzero(answer == page)
-        return int(found[0]) + 1 if len(found) else 0
+        positions = np.flatnonzero(answer == page)
+        return int(positions[0]) + 1 if len(positions) else 0
 
     def queries_of(self, page: int) -> npt.NDArray[np.int64]:
         """Queries with the page in any answer."""
@@ -256,15 +256,15 @@ def search(
     for query in workload.queries:
         rows = [order[bounds[term] : bounds[term + 1]] for term in query]
         share = share_of(np.array(query), statistics)
-        found, total = corpus.version[rows[0]], single[rows[0]] * share[0]
-        for own, part in zip(rows[1:], share[1:].tolist(), strict=True):
-            found, left, right = np.intersect1d(
-                found, corpus.version[own], assume_unique=True, return_indices=True
+        matching, total = corpus.version[rows[0]], single[rows[0]] * share[0]
+        for term_rows, term_share in zip(rows[1:], share[1:].tolist(), strict=True):
+            matching, matching_rows, right = np.intersect1d(
+                matching, corpus.version[term_rows], assume_unique=True, return_indices=True
             )
-            total = total[left] + single[own[right]] * part
-        by_score = np.lexsort((page[found], -total))
-        versions.append(found[by_score].astype(np.int32))
+            total = total[matching_rows] + single[term_rows[right]] * term_share
+        by_score = np.lexsort((page[matching], -total))
+        versions.append(matching[by_score].astype(np.int32))
         scores.append(total[by_score])
-    start = np.concatenate(([0], np.cumsum([len(part) for part in versions])))
-    found, total = np.concatenate(versions), np.concatenate(scores)
-    return VersionSearch(workload, page, corpus.contents.version, start, found, total)
+    start = np.concatenate(([0], np.cumsum([len(entries) for entries in versions])))
+    matching, total = np.concatenate(versions), np.concatenate(scores)
+    return VersionSearch(workload, page, corpus.contents.version, start, matching, total)

@@ -86,10 +86,10 @@ class States:
         scores = self.scores(expression)
         order = np.argsort(scores)
         ranked = scores[order]
-        place = np.empty(self.rows, np.uint16)
-        place[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
-        place[order[0]] = 0
-        return hashlib.blake2b(place.tobytes(), digest_size=16, key=",".join(self.columns).encode()).digest()
+        rank = np.empty(self.rows, np.uint16)
+        rank[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
+        rank[order[0]] = 0
+        return hashlib.blake2b(rank.tobytes(), digest_size=16, key=",".join(self.columns).encode()).digest()
 
 
 WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
@@ -128,8 +128,8 @@ def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock)
         return None
     if columns not in prepared.states:
         prepared.states[columns] = _list(prepared, columns)
-    found: States | None = prepared.states[columns]
-    return found
+    listed: States | None = prepared.states[columns]
+    return listed
 
 
 def ranking(prepared: PreparedHistory, function: ScoreFunction) -> bytes | None:
@@ -144,34 +144,34 @@ def ranking(prepared: PreparedHistory, function: ScoreFunction) -> bytes | None:
 def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
     aged = "last_cycle" in needed
     columns = tuple(name for name in needed if name != "last_cycle")
-    found = _Numbers(columns)
-    first = found.of(prepared.first_state(columns), prepared.pattern_outcomes.shape[1], 0)
+    numbering = _Numbers(columns)
+    first = numbering.of(prepared.first_state(columns), prepared.pattern_outcomes.shape[1], 0)
     after: list[tuple[int, int]] = []
     cycles = rows = 0
     while cycles < prepared.cycles - prepared.warmup:
         # One cycle more: every state so far may have gone one cycle longer without a visit.
         begin = len(after)
-        added = len(found.states) if aged else len(found.states) - begin
+        added = len(numbering.states) if aged else len(numbering.states) - begin
         if added > ROWS_PER_CYCLE or rows + added > MOST_ROWS:
             break
         cycles += 1
         rows += added
-        level = {name: np.repeat(values, 2) for name, values in found.columns(begin).items()}
-        visits = 2 * (len(found.states) - begin)
+        level = {name: np.repeat(values, 2) for name, values in numbering.columns(begin).items()}
+        visits = 2 * (len(numbering.states) - begin)
         outcome = np.zeros(visits, np.bool_)
         outcome[1::2] = True
         terminals.observe(level, outcome, cycles)
-        numbers = found.of(level, visits, cycles)
+        numbers = numbering.of(level, visits, cycles)
         after.extend(zip(numbers[::2], numbers[1::2], strict=True))
     if not cycles:
         return None
     # States that the last cycle leads to are visited no more.
-    after.extend((0, 0) for _ in range(len(found.states) - len(after)))
-    left = cycles - np.array(found.visits)
-    counts = left if aged else np.minimum(left, 1)
+    after.extend((0, 0) for _ in range(len(numbering.states) - len(after)))
+    cycles_left = cycles - np.array(numbering.visits)
+    counts = cycles_left if aged else np.minimum(cycles_left, 1)
     at = np.repeat(np.arange(len(counts)), counts)
     score_at = np.cumsum(counts) - counts
-    states = found.columns(0)
+    states = numbering.columns(0)
     table = {name: values[at] for name, values in states.items()}
     if aged:
         table["last_cycle"] = -(np.arange(len(at)) - score_at[at] + 1)

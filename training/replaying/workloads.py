@@ -41,7 +41,7 @@ _FRONT_LINES: Final = 40
 
 def headings(text: str) -> list[str]:
     """Titles and headings: ``title:`` fields at the head, ``#`` and underlined lines outside code."""
-    found = []
+    titles = []
     before, fenced = "", False
     for number, line in enumerate(text.split("\n")):
         if _FENCE.match(line):
@@ -50,11 +50,11 @@ def headings(text: str) -> list[str]:
             title = _TITLE.match(line) if number < _FRONT_LINES else None
             heading = title or _HEADING.match(line)
             if heading:
-                found.append(heading[1])
+                titles.append(heading[1])
             elif before and _UNDERLINE.match(line) and len(line.rstrip()) >= len(before) > 2:
-                found.append(before)
+                titles.append(before)
         before = line.strip()
-    return found
+    return titles
 
 
 class WorkloadPlan(NamedTuple):
@@ -87,7 +87,7 @@ def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
 
 
 def _shuffled(queries: list[tuple[str, ...]], rng: np.random.Generator) -> list[tuple[str, ...]]:
-    return [queries[place] for place in rng.permutation(len(queries)).tolist()]
+    return [queries[position] for position in rng.permutation(len(queries)).tolist()]
 
 
 def _distinct(
@@ -97,9 +97,11 @@ def _distinct(
 
     @cache
     def candidates(version: int) -> list[list[str]]:
-        found = (tokens(heading) for heading in headings(contents.texts[version] or ""))
-        kept = ([token for token in heading if token not in STOP_WORDS] for heading in found)
-        return [heading for heading in kept if heading]
+        token_lists = (tokens(heading) for heading in headings(contents.texts[version] or ""))
+        without_stop_words = (
+            [token for token in heading if token not in STOP_WORDS] for heading in token_lists
+        )
+        return [heading for heading in without_stop_words if heading]
 
     seen: set[frozenset[str]] = set()
     for _ in range(TRIES * plan.queries):

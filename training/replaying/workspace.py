@@ -64,8 +64,8 @@ class Workspace:
     def _take(self) -> Work:
         if self._spare:
             return self._spare.pop()
-        own = ("arena", "group_of", "sizes", *_SUMS)
-        return self._like._replace(**{name: np.empty_like(getattr(self._like, name)) for name in own})
+        copied = ("arena", "group_of", "sizes", *_SUMS)
+        return self._like._replace(**{name: np.empty_like(getattr(self._like, name)) for name in copied})
 
 
 _LAST: Final[dict[tuple[int, ...], Workspace]] = {}

@@ -12,8 +12,8 @@ LIVE, COPY = 1, 2
 
 
 @njit(cache=True, nogil=True)
-def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, found, wanted):
-    """Write the usefulness of every wanted query's answer to `found`; `is_now`: flags of each version.
+def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, wanted):
+    """Write the usefulness of every wanted query's answer to `by_query`; `is_now`: flags of each version.
 
     Scratch by page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not live:
     the scores of their live versions may stand further down.
@@ -40,7 +40,7 @@ def usefulness(start, version, page, score, looks, is_now, truth, scored, waitin
         for one in range(others):
             if scored[waiting[1, one]] == query:
                 total += looks[waiting[0, one]] * truth[waiting[1, one]]
-        found[query] = total
+        by_query[query] = total
 
 
 @njit(cache=True, nogil=True)

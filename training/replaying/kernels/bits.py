@@ -42,10 +42,10 @@ def first_change(words, width, page, after, upto):
     """First cycle in (after, upto] in which the page changed, or 0 (bit c - 1 belongs to cycle c)."""
     if upto <= after:
         return 0
-    own = np.int64(page) * width
+    first_word = np.int64(page) * width
     j = after >> 6
     last = (upto - 1) >> 6
-    word = words[own + j] & (~np.uint64(0) << np.uint64(after & 63))
+    word = words[first_word + j] & (~np.uint64(0) << np.uint64(after & 63))
     while True:
         if j == last:
             word &= ~np.uint64(0) >> np.uint64(63 - ((upto - 1) & 63))
@@ -54,7 +54,7 @@ def first_change(words, width, page, after, upto):
         if j == last:
             return 0
         j += 1
-        word = words[own + j]
+        word = words[first_word + j]
 
 
 @inner

@@ -48,22 +48,22 @@ def foremost(scores, sizes, k, orders):
         n += sizes[slot] > 0
     for root in range(n // 2, 0, -1):
         _sink(heap, n, root - 1, scores)
-    found = 0
-    left = k
-    while n and (left > 0 or scores[heap[0]] == scores[order[found - 1]]):
-        order[found] = heap[0]
-        left -= sizes[heap[0]]
-        found += 1
+    chosen = 0
+    pages_left = k
+    while n and (pages_left > 0 or scores[heap[0]] == scores[order[chosen - 1]]):
+        order[chosen] = heap[0]
+        pages_left -= sizes[heap[0]]
+        chosen += 1
         n -= 1
         heap[0] = heap[n]
         _sink(heap, n, np.int64(0), scores)
-    return order[:found]
+    return order[:chosen]
 
 
 @inner
 def _sink(heap, n, at, scores):
     """Let an entry of `heap[:n]` sink below those that come before it."""
-    own = heap[at]
+    slot = heap[at]
     while True:
         child = 2 * at + 1
         if child >= n:
@@ -74,11 +74,11 @@ def _sink(heap, n, at, scores):
             or (scores[heap[other]] == scores[heap[child]] and heap[other] < heap[child])
         ):
             child = other
-        if scores[heap[child]] < scores[own] or (scores[heap[child]] == scores[own] and heap[child] > own):
+        if scores[heap[child]] < scores[slot] or (scores[heap[child]] == scores[slot] and heap[child] > slot):
             break
         heap[at] = heap[child]
         at = child
-    heap[at] = own
+    heap[at] = slot
 
 
 @outer
@@ -91,12 +91,12 @@ def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
     """
     known = 0
     for f in range(len(scores)):
-        own = scores[f]
-        order = foremost(own, sizes, k, orders)
+        of_function = scores[f]
+        order = foremost(of_function, sizes, k, orders)
         row = chosen[known]
         m = order.size
         for at in range(m):
-            ends = at + 1 == m or own[order[at]] != own[order[at + 1]]
+            ends = at + 1 == m or of_function[order[at]] != of_function[order[at + 1]]
             row[at] = -1 - order[at] if ends else order[at]
         label = 0
         while label < known:
@@ -129,16 +129,16 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
         _compact(slots, work)
     q = 0
     classes = 0
-    place = np.int64(0)
+    position = np.int64(0)
     i = 0
-    while place < facts.k:
+    while position < facts.k:
         j = i
         total = 0
         while j < order.size and scores[order[j]] == scores[order[i]]:
             slot = order[j]
             total += slots[COUNT, slot]
             j += 1
-        need = facts.k - place
+        need = facts.k - position
         known = False
         if total <= need:
             for c in range(i, j):
@@ -147,13 +147,13 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
                     clean(slot, slots, arena, group_of)
                 start = slots[START, slot]
                 count = slots[COUNT, slot]
-                copy(arena, np.int64(start), picked, place, np.int64(count))
+                copy(arena, np.int64(start), picked, position, np.int64(count))
                 if slots[TRACKED, slot]:
-                    _forget(picked[place : place + count], group_of)
+                    _forget(picked[position : position + count], group_of)
                 runs[SLOT, q] = slot
-                runs[PLACE, q] = place
+                runs[PLACE, q] = position
                 slots[COUNT, slot] = 0
-                place += count
+                position += count
                 q += 1
         else:
             # A walk meets a page of the class every pages / total steps.
@@ -161,30 +161,30 @@ def choose(cycle, order, scores, salt, drawn, facts, slots, work):
             if need * float(facts.pages) < reach:
                 known = _walk(cycle, order[i:j], need, drawn, facts, slots, work)
             if not known:
-                _select(order[i:j], place, need, salt, facts, slots, work)
+                _select(order[i:j], position, need, salt, facts, slots, work)
             for c in range(i, j):
                 slot = order[c]
                 taken = slots[TAKEN, slot]
                 if taken:
                     runs[SLOT, q] = slot
-                    runs[PLACE, q] = place
+                    runs[PLACE, q] = position
                     slots[COUNT, slot] -= taken
-                    slots[TAKEN, slot] = place
-                    place += taken
+                    slots[TAKEN, slot] = position
+                    position += taken
                     q += 1
             if known:
                 _spread(need, slots, work)
-        work.class_end[classes] = place
+        work.class_end[classes] = position
         work.class_known[classes] = known
         classes += 1
         i = j
-    runs[PLACE, q] = place
+    runs[PLACE, q] = position
     sizes[RUNS] = q
     sizes[CLASSES] = classes
 
 
 @inner
-def _select(members, place, need, salt, facts, slots, work):
+def _select(members, position, need, salt, facts, slots, work):
     """Pick the pages with the `need` smallest keys from the lists of the slots `members`."""
     arena = work.arena
     picked = work.picked
@@ -199,23 +199,23 @@ def _select(members, place, need, salt, facts, slots, work):
         m += count
     cut = _cut(keys[:m], need, 64 if facts.by_draw else bits_of(facts.pages), work.heads, work.sorted_keys)
     m = 0
-    at = np.uint64(place)
+    at = np.uint64(position)
     for slot in members:
         start = slots[START, slot]
         count = slots[COUNT, slot]
-        own = arena[start : start + count]
-        own_keys = keys[m : m + count]
-        left = np.uint64(0)
+        pages = arena[start : start + count]
+        slot_keys = keys[m : m + count]
+        remaining = np.uint64(0)
         before = at
         for i in range(count):
-            page = own[i]
+            page = pages[i]
             picked[at] = page
-            own[left] = page
-            is_taken = np.uint64(own_keys[i] <= cut)
+            pages[remaining] = page
+            is_taken = np.uint64(slot_keys[i] <= cut)
             at += is_taken
-            left += ONE - is_taken
+            remaining += ONE - is_taken
         m += count
-        slots[LENGTH, slot] = left
+        slots[LENGTH, slot] = remaining
         slots[TAKEN, slot] = at - before
         if slots[TRACKED, slot]:
             _forget(picked[before:at], work.group_of)
@@ -266,11 +266,11 @@ def _spread(n, slots, work):
     rank_of = work.rank_of
     gathered = work.gathered
     from_slot = work.from_slot
-    place = slots[TAKEN]
+    next_position = slots[TAKEN]
     for i in range(n):
         slot = from_slot[i]
-        at = np.uint32(place[slot])
-        place[slot] = at + 1
+        at = np.uint32(next_position[slot])
+        next_position[slot] = at + 1
         picked[at] = gathered[i]
         rank_of[at] = i
 
@@ -297,14 +297,14 @@ def _forget(pages, group_of):
 @inner
 def clean(slot, slots, arena, group_of):
     """Remove the pages that left from the list of a slot."""
-    kept = np.uint64(slots[START, slot])
-    stop = kept + np.uint64(slots[COUNT, slot])
-    i = kept
-    while kept < stop:
+    write = np.uint64(slots[START, slot])
+    stop = write + np.uint64(slots[COUNT, slot])
+    i = write
+    while write < stop:
         page = arena[i]
         i += ONE
-        arena[kept] = page
-        kept += np.uint64(group_of[page] == slot)
+        arena[write] = page
+        write += np.uint64(group_of[page] == slot)
     slots[LENGTH, slot] = slots[COUNT, slot]
 
 
@@ -339,8 +339,8 @@ def _bucket(keys, width, heads):
 
 
 @inner
-def _cut(keys, need, width, heads, found):
-    """The `need`-th smallest key; `found` is scratch memory."""
+def _cut(keys, need, width, heads, bucket_keys):
+    """The `need`-th smallest key; `bucket_keys` is scratch memory."""
     drop = _bucket(keys, width, heads)
     full = np.uint64(0)
     while heads[full + ONE] < need:
@@ -349,6 +349,6 @@ def _cut(keys, need, width, heads, found):
     n = np.int64(0)
     for i in range(keys.size):
         if keys[i] >> drop == full:
-            insert(found, n, keys[i])
+            insert(bucket_keys, n, keys[i])
             n += 1
-    return found[need - 1]
+    return bucket_keys[need - 1]

@@ -191,11 +191,11 @@ def settle(cycle, used, keys, states, slots, work):
         # One entry more than pages: `_part` writes one too far.
         tail += slots[LENGTH, slot] + 1
     sizes[TAIL] = tail
-    _part(slots, work)
+    _append_runs(slots, work)
 
 
 @inner
-def _part(slots, work):
+def _append_runs(slots, work):
     """Append the pages of every run to the lists of the groups of their outcomes."""
     runs = work.runs
     moves = work.moves
@@ -204,23 +204,23 @@ def _part(slots, work):
     again = work.again
     arena = work.arena
     for q in range(work.sizes[RUNS]):
-        place = runs[PLACE, q]
+        start = runs[PLACE, q]
         stop = runs[PLACE, q + 1]
-        n = stop - place
-        found = moves[2 * q + 1]
-        one = target[2 * q + (found > 0)]
-        other = target[2 * q + (found == n)]
+        n = stop - start
+        changed_pages = moves[2 * q + 1]
+        one = target[2 * q + (changed_pages > 0)]
+        other = target[2 * q + (changed_pages == n)]
         end = np.uint64(slots[START, one] + slots[COUNT, one])
-        run = picked[place:stop]
+        run = picked[start:stop]
         if one == other:
-            copy(picked, np.int64(place), arena, np.int64(end), np.int64(n))
+            copy(picked, np.int64(start), arena, np.int64(end), np.int64(n))
             slots[COUNT, one] += n
             continue
         other = target[2 * q]
         other_end = np.uint64(slots[START, other] + slots[COUNT, other])
-        slots[COUNT, one] += found
-        slots[COUNT, other] += n - found
-        run_again = again[place:stop]
+        slots[COUNT, one] += changed_pages
+        slots[COUNT, other] += n - changed_pages
+        run_again = again[start:stop]
         for r in range(n):
             page = run[r]
             arena[end] = page

@@ -48,11 +48,11 @@ def bin_of(b):
 @njit(cache=True, nogil=True)
 def at_least(values, least, rows):
     """Count of values that are not below `least`; their rows are written to `rows`: ``[P + 1]``."""
-    found = 0
+    count = 0
     for i in range(len(values)):
-        rows[found] = i
-        found += values[i] >= least
-    return found
+        rows[count] = i
+        count += values[i] >= least
+    return count
 
 
 @njit(cache=True)
@@ -115,10 +115,10 @@ def _by_digits(keys, places, low, high):
             before += of_digit
         for i in range(n):
             digit = np.int64((keys[i] >> shift) & mask)
-            place = at[digit]
-            at[digit] = place + 1
-            others[place] = keys[i]
-            other_places[place] = places[i]
+            target = at[digit]
+            at[digit] = target + 1
+            others[target] = keys[i]
+            other_places[target] = places[i]
         keys, others = others, keys
         places, other_places = other_places, places
     return keys, places
@@ -127,16 +127,16 @@ def _by_digits(keys, places, low, high):
 @njit(cache=True)
 def _straightened(keys, places):
     """Sort keys that are nearly in order, in place, stably; False: they are too far from it."""
-    left = 8 * len(keys)
+    moves_left = 8 * len(keys)
     for i in range(1, len(keys)):
-        key, place = keys[i], places[i]
+        key, position = keys[i], places[i]
         at = i
         while at > 0 and keys[at - 1] > key:
             keys[at], places[at] = keys[at - 1], places[at - 1]
             at -= 1
-            left -= 1
-        keys[at], places[at] = key, place
-        if left < 0:
+            moves_left -= 1
+        keys[at], places[at] = key, position
+        if moves_left < 0:
             return False
     return True
 
@@ -145,16 +145,16 @@ def _straightened(keys, places):
 def _settle(places, ties):
     """Sort places of equal score by their ties, in place, stably."""
     if len(places) > _FEW:
-        own = places.copy()
-        places[:] = own[np.argsort(ties[own], kind="mergesort")]
+        unsorted = places.copy()
+        places[:] = unsorted[np.argsort(ties[unsorted], kind="mergesort")]
         return
     for i in range(1, len(places)):
-        place = places[i]
+        position = places[i]
         at = i
-        while at > 0 and ties[places[at - 1]] > ties[place]:
+        while at > 0 and ties[places[at - 1]] > ties[position]:
             places[at] = places[at - 1]
             at -= 1
-        places[at] = place
+        places[at] = position
 
 
 BUCKETS, TAIL, SIZES = range(3)
@@ -241,10 +241,10 @@ def put_in(pages, number, directory, memory):
     sizes[TAIL] = tail
     bucket_of, arena = memory.bucket_of, memory.arena
     for i in range(len(pages)):
-        own = target[i]
-        bucket_of[pages[i]] = made[own]
-        arena[next_at[own]] = pages[i]
-        next_at[own] += 1
+        group = target[i]
+        bucket_of[pages[i]] = made[group]
+        arena[next_at[group]] = pages[i]
+        next_at[group] += 1
 
 
 @njit(cache=True)
@@ -267,14 +267,14 @@ def border(scores, count, k):
 @njit(cache=True)
 def reaching(scores, count, least, rows):
     """Buckets that score at least `least`, written to `rows`: their number, and that of their pages."""
-    found = 0
+    reached = 0
     pages = 0
     for bucket in range(len(scores)):
-        rows[found] = bucket
+        rows[reached] = bucket
         is_in = (scores[bucket] >= least) & (count[bucket] > 0)
-        found += is_in
+        reached += is_in
         pages += is_in * count[bucket]
-    return found, pages
+    return reached, pages
 
 
 @njit(cache=True)
@@ -286,9 +286,9 @@ def narrowed(rows, scores, count, k):
     bits = scores.view(np.int64)
     lowest, highest = ~np.uint64(0), np.uint64(0)
     for bucket in rows:
-        own = ordered_bits(bits[bucket])
-        lowest = min(lowest, own)
-        highest = max(highest, own)
+        score_bits = ordered_bits(bits[bucket])
+        lowest = min(lowest, score_bits)
+        highest = max(highest, score_bits)
     most = max(1, k // 4)
     pages = np.empty(_FINE, np.int32)
     while True:  # each time in the bin that the last of them is in
@@ -297,9 +297,9 @@ def narrowed(rows, scores, count, k):
             shift += np.uint64(1)
         pages[:] = 0
         for bucket in rows:
-            own = ordered_bits(bits[bucket])
-            if lowest <= own <= highest:
-                pages[np.int64((own - lowest) >> shift)] += count[bucket]
+            score_bits = ordered_bits(bits[bucket])
+            if lowest <= score_bits <= highest:
+                pages[np.int64((score_bits - lowest) >> shift)] += count[bucket]
         border = _FINE - 1
         while pages[border] < k:
             k -= pages[border]
@@ -308,27 +308,27 @@ def narrowed(rows, scores, count, k):
         highest = lowest + ((np.uint64(1) << shift) - np.uint64(1))
         if shift == np.uint64(0) or pages[border] <= most:
             break
-    found = 0
+    kept_rows = 0
     for bucket in rows:
-        rows[found] = bucket
-        found += ordered_bits(bits[bucket]) >= lowest
-    return found
+        rows[kept_rows] = bucket
+        kept_rows += ordered_bits(bits[bucket]) >= lowest
+    return kept_rows
 
 
 @njit(cache=True)
 def spread(buckets, scores, memory, pages, of_pages, bucket_of_pages):
     """Write the pages of some buckets, their scores and buckets, each ``[P + 1]``; returns their number."""
     bucket_of, count, arena, listed = memory.bucket_of, memory.count, memory.arena, memory.listed
-    found = 0
+    written = 0
     for bucket in buckets:
         begin, end = listed[bucket, BEGIN], listed[bucket, END]
         is_whole = end - begin == count[bucket]
         for at in range(begin, end):
-            pages[found] = arena[at]
-            of_pages[found] = scores[bucket]
-            bucket_of_pages[found] = bucket
-            found += is_whole or bucket_of[arena[at]] == bucket
-    return found
+            pages[written] = arena[at]
+            of_pages[written] = scores[bucket]
+            bucket_of_pages[written] = bucket
+            written += is_whole or bucket_of[arena[at]] == bucket
+    return written
 
 
 MOST = np.finfo(np.float64).max
@@ -339,15 +339,15 @@ def multiply(one, of_one, other, of_other, out):
     """Write ``one[of_one] * other[of_other]``, products of two tables, to `out`; whether all are finite."""
     are_finite = True
     for page in range(len(out)):
-        own = one[of_one[page]] * other[of_other[page]]
-        are_finite &= abs(own) <= MOST
-        out[page] = own
+        product = one[of_one[page]] * other[of_other[page]]
+        are_finite &= abs(product) <= MOST
+        out[page] = product
     return are_finite
 
 
 @njit(cache=True)
-def add(group, found, tried, sign, site, of_directory, of_site):
-    """Add `sign` times the changes `found` by visits, `tried`, to sums by directory and by site.
+def add(group, changes, attempts, sign, site, of_directory, of_site):
+    """Add `sign` times `changes` of visits, `attempts`, to sums by directory and by site.
 
     ``group``: directory of each entry; ``site``: of each directory; ``of_directory``, ``of_site``: changes
     and visits.
@@ -355,9 +355,9 @@ def add(group, found, tried, sign, site, of_directory, of_site):
     directory_found, directory_tried = of_directory
     site_found, site_tried = of_site
     for i in range(len(group)):
-        own = group[i]
-        above = site[own]
-        directory_found[own] += sign * found[i]
-        directory_tried[own] += sign * tried[i]
-        site_found[above] += sign * found[i]
-        site_tried[above] += sign * tried[i]
+        directory = group[i]
+        above = site[directory]
+        directory_found[directory] += sign * changes[i]
+        directory_tried[directory] += sign * attempts[i]
+        site_found[above] += sign * changes[i]
+        site_tried[above] += sign * attempts[i]

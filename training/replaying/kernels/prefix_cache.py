@@ -77,10 +77,10 @@ def _agreed(scores, rows, starts, cycle):
         last = scores[rows[begin]]
         for at in range(begin + 1, chosen):
             row = rows[at]
-            own = scores[row if row >= 0 else -1 - row]
-            if (own != last) if row < 0 else not own < last:
+            score = scores[row if row >= 0 else -1 - row]
+            if (score != last) if row < 0 else not score < last:
                 return cycle
-            last = own
+            last = score
         for at in range(chosen, end):
             if not scores[rows[at]] < last:
                 return cycle

@@ -43,26 +43,26 @@ def follow(turns, follows, drawn, places, rings, choices, visits):
     visited, kinds = visits
     is_open = np.ones(len(group), np.bool_)
     is_spent = np.zeros(len(begin), np.bool_)
-    found = np.empty(len(group), np.uint32)
+    candidates = np.empty(len(group), np.uint32)
     flight = np.empty(in_flight, np.int64)
     flying = count = turn = 0
     while True:
         before = count
         for one in range(flying):
-            own = group[turns[flight[one]]]
-            if not follows[flight[one]] or own == NOWHERE:
+            sample_group = group[turns[flight[one]]]
+            if not follows[flight[one]] or sample_group == NOWHERE:
                 continue
-            for ring in range(own * of_group, (own + 1) * of_group):
+            for ring in range(sample_group * of_group, (sample_group + 1) * of_group):
                 if count == k:
                     break
                 some = 0
                 for other in near[ring_begin[ring] : ring_begin[ring + 1]]:
                     if not is_spent[other]:
                         for page in pages[begin[other] : begin[other + 1]]:
-                            found[some] = page
+                            candidates[some] = page
                             some += is_open[page]
                         is_spent[other] = True  # unless the budget ends here
-                count = _take(found[:some], drawn, k, count, is_open, visited, kinds)
+                count = _take(candidates[:some], drawn, k, count, is_open, visited, kinds)
         flying = 0
         while flying < in_flight and count < k and turn < len(turns):
             page = turns[turn]
@@ -96,13 +96,13 @@ def _order(key):
 
 
 @njit(cache=True, nogil=True)
-def _take(found, drawn, k, count, is_open, visited, kinds):
+def _take(candidates, drawn, k, count, is_open, visited, kinds):
     """Visit pages in the order of their draws as neighbours, as far as the budget lasts."""
-    key = np.empty(len(found), np.uint64)
-    for row in range(len(found)):
-        key[row] = mix(drawn[found[row]] + _NEIGHBOUR)
+    key = np.empty(len(candidates), np.uint64)
+    for row in range(len(candidates)):
+        key[row] = mix(drawn[candidates[row]] + _NEIGHBOUR)
     for row in _order(key)[: k - count]:
-        page = found[row]
+        page = candidates[row]
         is_open[page] = False
         visited[count], kinds[count] = page, NEIGHBOUR
         count += 1
@@ -121,8 +121,8 @@ def earliest(each, drawn, places):
     first_begin = np.append(np.zeros(1, np.int64), np.cumsum(most))
     first = np.empty(first_begin[-1], np.uint32)
     for row in range(len(groups)):
-        own = pages[begin[groups[row]] : begin[groups[row] + 1]]
-        _earliest(own, drawn, first[first_begin[row] : first_begin[row + 1]])
+        group_pages = pages[begin[groups[row]] : begin[groups[row] + 1]]
+        _earliest(group_pages, drawn, first[first_begin[row] : first_begin[row + 1]])
     return first, first_begin, groups
 
 
@@ -144,20 +144,20 @@ def greedy(each, k, drawn, missed, places, visits):
         if count == k:
             break
         changed = 0
-        own = samples[sample_begin[row] : sample_begin[row + 1]][: k - count]
-        for page in own:
+        group_pages = samples[sample_begin[row] : sample_begin[row + 1]][: k - count]
+        for page in group_pages:
             visited[count], kinds[count] = page, SAMPLE
             changed += missed[page] > 0
             count += 1
-        share[row] = changed / len(own)
+        share[row] = changed / len(group_pages)
         sampled += 1
     order = order[:sampled]
     for row in order[np.argsort(-share[order], kind="mergesort")]:
         if count == k:
             break
-        own = pages[begin[groups[row]] : begin[groups[row] + 1]]
-        for one in _order(~drawn[own])[most[row] :][: k - count]:
-            visited[count], kinds[count] = own[one], NEIGHBOUR
+        group_pages = pages[begin[groups[row]] : begin[groups[row] + 1]]
+        for one in _order(~drawn[group_pages])[most[row] :][: k - count]:
+            visited[count], kinds[count] = group_pages[one], NEIGHBOUR
             count += 1
     return count
 
@@ -180,12 +180,12 @@ def _above(pages, drawn, least, first):
     """Write the pages of the highest draws, none below `least`, to `first`; returns their number."""
     held = 0
     for page in pages:
-        own = drawn[page]
-        if own < least:
+        page_draw = drawn[page]
+        if page_draw < least:
             continue
         held = min(held + 1, len(first))
         at = held - 1
-        while at > 0 and drawn[first[at - 1]] < own:
+        while at > 0 and drawn[first[at - 1]] < page_draw:
             first[at] = first[at - 1]
             at -= 1
         first[at] = page

@@ -147,19 +147,19 @@ def visit(cycle, salt, facts, slots, work, counts):
             held[r] = words[picked[r]]
     for q in range(work.sizes[RUNS]):
         before = np.int64(slots[LAST, runs[SLOT, q]])
-        place = runs[PLACE, q]
+        start = runs[PLACE, q]
         stop = runs[PLACE, q + 1]
         if facts.width == 1:
-            found = _judge(cycle, before, held[place:stop], again[place:stop])
+            changed_pages = _judge(cycle, before, held[start:stop], again[start:stop])
         else:
-            found = _judge_long(cycle, before, work.picked[place:stop], facts, again[place:stop])
-        moves[2 * q] = stop - place - found
-        moves[2 * q + 1] = found
-        changed += found
+            changed_pages = _judge_long(cycle, before, work.picked[start:stop], facts, again[start:stop])
+        moves[2 * q] = stop - start - changed_pages
+        moves[2 * q + 1] = changed_pages
+        changed += changed_pages
         if before == facts.warmup:
-            new += stop - place
+            new += stop - start
         if before != cycle - 1:
-            idle += stop - place
+            idle += stop - start
     _count_again(cycle, again[:k], work.lanes, work.again_count)
     counts[CHANGED] = changed
     counts[NEW] = new
@@ -182,27 +182,27 @@ def _judge(cycle, before, held, again):
     low = np.uint64(before)
     high = np.uint64(64 - cycle + before)
     seen = np.uint64(cycle - 1)
-    found = 0
+    changed_pages = 0
     for r in range(held.size):
         word = held[r]
         changed = ((word >> low) << high) != np.uint64(0)
         until = trailing_zeros(((word >> seen) >> ONE) | _TOP_BIT) + ONE
         again[r] = until if changed else np.uint64(0)
-        found += changed
-    return found
+        changed_pages += changed
+    return changed_pages
 
 
 @inner
 def _judge_long(cycle, before, pages, facts, again):
     """`_judge` for histories of more than 64 cycles."""
-    found = 0
+    changed_pages = 0
     for r in range(pages.size):
         again[r] = 0
         if first_change(facts.words, facts.width, pages[r], before, cycle):
             until = first_change(facts.words, facts.width, pages[r], cycle, facts.cycles)
             again[r] = (until if until else facts.cycles + 1) - cycle
-            found += 1
-    return found
+            changed_pages += 1
+    return changed_pages
 
 
 @inner
@@ -226,10 +226,10 @@ def _weigh(cycle, facts, slots, work, counts):
         for r in range(work.runs[PLACE, q], work.runs[PLACE, q + 1]):
             if work.again[r]:
                 page = work.picked[r]
-                own = facts.fixed[page] if facts.fixed.size else 1
-                weight += own
-                diverged += own * first_change(facts.words, facts.width, page, before, cycle)
-                work.again_weight[min(cycle + work.again[r], facts.cycles + 1)] += own
+                page_weight = facts.fixed[page] if facts.fixed.size else 1
+                weight += page_weight
+                diverged += page_weight * first_change(facts.words, facts.width, page, before, cycle)
+                work.again_weight[min(cycle + work.again[r], facts.cycles + 1)] += page_weight
     counts[WEIGHT] = weight
     counts[DIVERGED] = diverged
 
