@@ -28,7 +28,7 @@ from scrapy_gp4c.fingerprint.text import (
 try:
     import pypdf
 except ImportError:
-    pypdf = None  # type: ignore[assignment]
+    pypdf = None  # type: ignore[assignment,unused-ignore]  # unused where the library is missing
 
 READS_PDF: Final = pypdf is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
