@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.common import machine
 from benchmarks.trouble.counting import Count
 from benchmarks.trouble.crawls import failing_disks, killed_crawls
-from benchmarks.trouble.damage import damage, flip, repairs, truncate, wipe
+from benchmarks.trouble.damage import damage, flip, recoveries, truncate, wipe
 from benchmarks.trouble.stores import disk_faults, killed_commands, power_cuts, retention, two_writers
 
 TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
@@ -26,13 +26,13 @@ TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "kill -9 of crawls with a JOBDIR": (60, lambda *given: killed_crawls(*given, jobdir=True)),
     "kill -9 of crawls whose clocks jump": (100, lambda *given: killed_crawls(*given, clocks=True)),
     "disks that fail under a crawl": (100, failing_disks),
-    "kill -9 of backup, restore, compact, repair": (200, killed_commands),
+    "kill -9 of backup, restore, compact, restore --from-damaged": (200, killed_commands),
     "power cuts": (300, power_cuts),
     "disks without room": (200, disk_faults),
     "flipped bits": (1000, lambda *given: damage(*given, flip)),
     "pages of zeros": (200, lambda *given: damage(*given, wipe)),
     "lost ends": (200, lambda *given: damage(*given, truncate)),
-    "repairs": (100, repairs),
+    "recoveries": (100, recoveries),
     "four writers at once": (30, two_writers),
     "cycles with GP4C_KEEP_CYCLES": (400, retention),
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store import export
 from scrapy_gp4c.store.opening import open_store
 
 TIMES: Final = ("started", "finished", "seen_min")
@@ -44,7 +44,7 @@ def left_in(store: Path) -> Left:
     with open_store(store, readonly=True) as opened:
         if problems := opened.verify():
             raise RuntimeError(f"{store}: {problems[0]}")
-        first, *rows = history_text.lines(opened)
+        first, *rows = export.lines(opened)
     urls, pages = [], []
     for row in rows:
         _, url, bits, told = row.split("\t")

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
 
 OF_GROUPS = ("groups", "group_visits", "first_urls")

@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from training.replaying.metrics import gain_sums
 
 from .model import Web

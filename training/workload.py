@@ -14,7 +14,7 @@ from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.queries import Workload
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.histories.contents import read_contents
 from training.replaying.search import count, search

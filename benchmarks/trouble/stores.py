@@ -16,12 +16,12 @@ from typing import Any
 
 from benchmarks.trouble.counting import NO_ROOM, PAGE, TRACEBACK, Count, patience
 from scrapy_gp4c.errors import StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.care import backup, bring_back, compact
-from scrapy_gp4c.store.lmdb_store.checking import check
+from scrapy_gp4c.store.lmdb_store.backup import backup, compact, restore_backup
 from scrapy_gp4c.store.lmdb_store.environment import Environment
-from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import USUAL
+from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_sealed import read_all, varied
 from tests.store.test_store_kill import CYCLES, SMALL, build, content, crawl, in_child, uninterrupted, wait
@@ -38,9 +38,9 @@ def killed_commands(times: int, numbers: random.Random, directory: Path) -> Coun
         keys = {store.request(page)["url"]: store.page(page).key for page in range(store.pages)}
     works: list[Callable[[], object]] = [
         lambda: backup(path, directory / "backups", 2, SMALL),
-        lambda: bring_back(path, copy, SMALL),
+        lambda: restore_backup(path, copy, SMALL),
         lambda: compact(path, SMALL),
-        lambda: repair(path, SMALL, lambda request: keys[request["url"]]),
+        lambda: recover(path, SMALL, lambda request: keys[request["url"]]),
     ]
     while kills < times:
         work = numbers.choice(works)

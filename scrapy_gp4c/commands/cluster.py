@@ -22,7 +22,7 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.page_store import has_open_cycle
+from scrapy_gp4c.store.protocols import has_open_cycle
 from scrapy_gp4c.store.records import StoredGroups
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from scrapy_gp4c.scoring import refresh_value, terminals
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 PAST_CYCLES: Final = 5
 AHEAD: Final = 200

@@ -1,6 +1,6 @@
-"""``scrapy gp4c export``: the recorded history as text, which `import` and the training readers take.
+"""``scrapy gp4c export``: write the recorded history as text, for `import` and for learning.
 
-The format is that of `scrapy_gp4c.store.history_text`.
+The format is that of `scrapy_gp4c.store.history_fields`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TextIO
 
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.store.history_text import lines
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
+from scrapy_gp4c.store.export import lines
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -23,8 +23,9 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.scoring.weights import read_weight
-from scrapy_gp4c.store.history_text import is_header
-from scrapy_gp4c.store.opening import remove_leftovers, restore
+from scrapy_gp4c.store.history_fields import HEADER_START
+from scrapy_gp4c.store.import_ import is_header
+from scrapy_gp4c.store.opening import import_history, remove_leftovers
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def run(project: Project, options: Namespace) -> None:
     if first.startswith("#") or first.count("\t") > 1:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
-        pages, cycles = restore(project.store_path, name, content_lines(name), project.page)
+        pages, cycles = import_history(project.store_path, name, content_lines(name), project.page)
         print(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
         if options.json:
             print_json(Imported(pages, 0, cycles))
@@ -148,13 +149,15 @@ def _split(line: str) -> tuple[str, float | None]:
 def content_lines(name: str) -> Iterator[Line]:
     """Yield (line number, line) of the lines that are neither blank nor comments; ``-``: of standard input.
 
-    A first line of ``# {`` is the header of a history and comes too. Gzip is told by content, not by name.
+    The header of a history and the records of its cycles are comments, and are yielded, too. Gzip is
+    recognised by content, not by name.
     """
     try:
         with io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name).open("rb") as raw:
             compressed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if compressed else raw
+            is_history = False
             for number, line in enumerate(iter(partial(source.readline, MAX_LINE_BYTES + 1), b""), 1):
                 if len(line) > MAX_LINE_BYTES:
                     raise ImportFileError(
@@ -164,7 +167,9 @@ def content_lines(name: str) -> Iterator[Line]:
                 if number % PROGRESS_LINES == 0:
                     print(f"{number:,} lines", file=sys.stderr)
                 text = _decode(name, number, line)
-                if text and (not text.startswith("#") or (number == 1 and is_header(text))):
+                if number == 1:
+                    is_history = is_header(text)
+                if text and (not text.startswith("#") or (is_history and text.startswith(HEADER_START))):
                     yield number, text
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error

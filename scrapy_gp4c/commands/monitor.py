@@ -28,7 +28,7 @@ from scrapy_gp4c.store.records import CycleRecord, local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 HELP = "crawl again and again, one process per cycle"
 

@@ -23,7 +23,7 @@ from scrapy_gp4c.page_state.related import RoundState, share
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -60,11 +60,8 @@ class Project:
         """Open the spider's store; readers work beside a running crawl."""
         return open_store(self.store_path, readonly=readonly, sizes=self.sizes)
 
-    @property
-    def sizes(self) -> Sizes:
-        """How much its store takes at a time."""
-        size = self.settings.map_size_bytes
-        return USUAL if size is None else USUAL._replace(map_size=size)
+    sizes: Sizes = USUAL
+    """Amounts that the store reads and writes at a time."""
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
         """Key and normalised form of a stored request, with no secret; raises ValueError for what is none."""

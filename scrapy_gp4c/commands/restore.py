@@ -1,4 +1,4 @@
-"""``scrapy gp4c restore``: a backup in the place of a store; the file that was there is kept beside it."""
+"""``scrapy gp4c restore``: put a backup, or what a damaged store still has, in the place of a store."""
 
 from __future__ import annotations
 
@@ -6,22 +6,38 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_gp4c.store.opening import bring_back
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.store.opening import recover, restore_backup
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "put a backup in the place of a spider's store"
+HELP = "put a backup, or what a damaged store still has, in the place of a spider's store"
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument("backup", metavar="BACKUP", help="a directory that `backup` has written")
+    parser.add_argument("backup", metavar="BACKUP", nargs="?", help="directory that `backup` has written")
+    parser.add_argument(
+        "--from-damaged",
+        action="store_true",
+        help="build the store anew from what can still be read of it, and list what is lost",
+    )
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print what was done."""
-    aside = bring_back(project.store_path, Path(options.backup), project.sizes)
-    print(f"{project.store_path} is what {options.backup} has")
+    """Print what is lost, if anything, and where the replaced file is kept."""
+    if (options.backup is None) != options.from_damaged:
+        raise StoreError("expected a BACKUP or --from-damaged; found neither or both. Give one of them.")
+    path = project.store_path
+    if options.from_damaged:
+        done = recover(path, project.sizes, lambda request: project.page(request)[0])
+        for sentence in done.lost:
+            print(f"lost: {sentence}")
+        print(f"{path} is sound{'' if done.lost else ', and nothing is lost'}")
+        aside: Path | None = done.aside
+    else:
+        aside = restore_backup(path, Path(options.backup), project.sizes)
+        print(f"{path} is what {options.backup} has")
     if aside is not None:
-        print(f"what was there is kept in {aside}")
+        print(f"the replaced file is kept in {aside}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.scoring import discovery, hints
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.site_names import site_names
 
 MOST: Final = 10

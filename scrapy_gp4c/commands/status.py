@@ -15,7 +15,7 @@ from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``scrapy gp4c verify``: whether a store is sound, and in words what is not."""
+"""``scrapy gp4c verify``: check a store and name what is damaged."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print what is damaged, or that nothing is; raises StoreDamagedError where something is."""
+    """Print each damaged value, or that the store is sound; raises StoreDamagedError for a damaged one."""
     path = project.store_path
-    found = check(path, project.sizes, deep=options.deep)
-    for problem in found:
+    problems = check(path, project.sizes, deep=options.deep)
+    for problem in problems:
         print(problem)
-    if found:
+    if problems:
         raise StoreDamagedError(
-            f"the store {path} is damaged, in {len(found)} places. Try `scrapy gp4c repair`, or a backup"
+            f"the store {path} is damaged, in {len(problems)} places. Bring back a backup (`scrapy gp4c "
+            "restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c restore SPIDER --from-damaged`)"
         )
     print(f"{path} is sound")

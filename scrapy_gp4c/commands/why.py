@@ -18,7 +18,7 @@ from scrapy_gp4c.scoring.terminals import TERMINALS
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 HELP = "why a page is visited, or not"
 DOCUMENT = Why

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import VisitResult
 
 if TYPE_CHECKING:

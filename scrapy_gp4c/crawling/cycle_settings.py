@@ -9,7 +9,7 @@ from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import CycleRecord
 
 

@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.columns import Columns, stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 
 Array = npt.NDArray[Any]

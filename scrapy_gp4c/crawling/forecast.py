@@ -42,7 +42,7 @@ from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import (
     TRUST,
     CycleRecord,

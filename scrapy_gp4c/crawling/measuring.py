@@ -20,7 +20,7 @@ from scrapy_gp4c.search.index import Arrival, SearchIndex, foreign
 from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import SEARCH_INDEX
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.words.tokens import spaced
 
 Array = npt.NDArray[Any]

@@ -31,7 +31,7 @@ from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, RecentVisit
 from scrapy_gp4c.policies.base import NO_VISITS_YET, CycleVisits, Pages
 from scrapy_gp4c.scoring import discovery, terminals, weights
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import SiteTrust
+from scrapy_gp4c.store.protocols import SiteTrust
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
 Array = npt.NDArray[Any]

@@ -16,7 +16,7 @@ from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 Array = npt.NDArray[Any]
 

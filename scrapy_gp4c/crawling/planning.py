@@ -36,7 +36,7 @@ from scrapy_gp4c.policies.base import (
 )
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import PlanCounts
 
 Array = npt.NDArray[Any]

@@ -13,7 +13,7 @@ from scrapy_gp4c.crawling.new_pages import found_by_hubs
 from scrapy_gp4c.page_state.columns import stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import CycleRecord, SampledCounts
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 META: Final = "gp4c"
 """Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""

@@ -30,7 +30,7 @@ from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -280,8 +280,6 @@ def open_run(
     crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
 ) -> Run:
     """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
-    if settings.map_size_bytes is not None:
-        sizes = sizes._replace(map_size=settings.map_size_bytes)
     store = open_store(settings.store_path(spider.name), sizes=sizes)
     try:
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})

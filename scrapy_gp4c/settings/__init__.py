@@ -45,7 +45,6 @@ class Settings:
     features: Callable[[Response], list[str]] | None
     seed: int
     max_pages_per_site: int
-    map_size_bytes: int | None
     keep_cycles: int | None
     query_log: str | None
     url_params_ignored: tuple[str, ...]

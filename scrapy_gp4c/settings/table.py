@@ -114,12 +114,6 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 1, 2**32 - 1),
         "pages of a host from which on no new one is remembered",
     ),
-    "GP4C_MAP_SIZE": values.Setting(
-        None,
-        "a number of bytes from 2**20 to 2**46, or None for 2**40",
-        lambda value: None if value in (None, "", "None") else values.count(value, 2**20, 2**46),
-        "address space for the store: the most that it can grow to",
-    ),
     "GP4C_KEEP_CYCLES": values.Setting(
         None,
         "a count of cycles of at least 1, or None for all",

@@ -1,29 +1,24 @@
-"""Opening, restoring and taking care of a store: the one place that says which kind of store there is."""
+"""Entry of the store room: opening a store, and maintenance of its directory."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from scrapy_gp4c.store.lmdb_store.beside import remove_leftovers
-from scrapy_gp4c.store.lmdb_store.care import backup, bring_back, compact
-from scrapy_gp4c.store.lmdb_store.checking import check
-from scrapy_gp4c.store.lmdb_store.environment import (
-    ARCHIVE,
-    SEARCH_INDEX,
-    WRITER_LOCK,
-    WriterLock,
-)
-from scrapy_gp4c.store.lmdb_store.forgetting import forget
-from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.restore import restore
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
+from scrapy_gp4c.store.lmdb_store.atomic_replace import remove_leftovers
+from scrapy_gp4c.store.lmdb_store.backup import backup, compact, restore_backup
+from scrapy_gp4c.store.lmdb_store.environment import ARCHIVE, SEARCH_INDEX, WRITER_LOCK, WriterLock
+from scrapy_gp4c.store.lmdb_store.forget import forget
+from scrapy_gp4c.store.lmdb_store.import_history import import_history
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
+from scrapy_gp4c.store.lmdb_store.verify import check
+from scrapy_gp4c.store.protocols import PageStore
 
 __all__ = [
-    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "bring_back", "check", "check_unused", "compact",
-    "forget", "open_store", "remove_leftovers", "repair", "restore",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "check", "check_unused", "compact", "forget",
+    "import_history", "open_store", "recover", "remove_leftovers", "restore_backup",
 ]  # fmt: skip
 
 

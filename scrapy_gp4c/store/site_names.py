@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 
 def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:

@@ -22,9 +22,9 @@ from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import Sizes, open_store, restore
+from scrapy_gp4c.store.opening import Sizes, import_history, open_store
 from scrapy_gp4c.store.records import NewVisit
 from training import report
 
@@ -67,10 +67,10 @@ def in_process(project: Project, action: Any, *arguments: object) -> None:
     action.run(project, parser.parse_args([str(argument) for argument in arguments]))
 
 
-def exported(project: Project, matrix_bytes: int = history_text.MATRIX_BYTES) -> str:
+def exported(project: Project, matrix_bytes: int = export.MATRIX_BYTES) -> str:
     """The history of the project's store as text."""
     with project.open_store() as store:
-        return "".join(line + "\n" for line in history_text.lines(store, matrix_bytes=matrix_bytes))
+        return "".join(line + "\n" for line in export.lines(store, matrix_bytes=matrix_bytes))
 
 
 def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
@@ -285,7 +285,7 @@ def test_export_import_export_is_the_same(
         text = exported(first, matrix_bytes=10)
         (directory / "history").write_text(text)
         numbered = import_file.content_lines(directory / "history")
-        restore(second.store_path, "history", numbered, second.page, pages_per_batch=5)
+        import_history(second.store_path, "history", numbered, second.page, pages_per_batch=5)
         assert exported(second) == text
         with first.open_store() as a, second.open_store() as b:
             assert b.verify() == []
@@ -425,7 +425,7 @@ def stored(**request: Any) -> list[str]:
         (["h", "http://h.example/2", "1.0", '{"first_cycle": 3}'], "must come before the first judged 2"),
         (["h", "http://h.example/2", "1.0", '{"first_cycle": "x"}'], "expected a whole number"),
         (["h", "http://h.example/2", "1.0", '{"last_attempt": 9}'], "expected cycles of at most 4"),
-        (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "as outcome"),
+        (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "outcome: expected one of"),
         (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "invalid literal"),
         (GOOD, "comes a second time"),
         (
@@ -550,7 +550,7 @@ def test_a_store_is_taken_care_of(
     in_process(project, restore_backup, made)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{project.store_path} is what {made} has"
-    assert out[1].startswith(f"what was there is kept in {project.store_path}.before-restore-")
+    assert out[1].startswith(f"the replaced file is kept in {project.store_path}.before-restore-")
     in_process(project, compact)
     assert "MB before" in capsys.readouterr().out
     in_process(project, verify, "--deep")

@@ -135,7 +135,7 @@ OTHERS = {
     "report": (("-o", "report.html"), "StoreError StoreError StoreError StoreError"),
     "verify": ((), "StoreError done done StoreDamagedError"),
     "verify --deep": (("--deep",), "StoreError done done StoreDamagedError"),
-    "repair": ((), "StoreError done StoreInUseError done"),
+    "restore --from-damaged": (("--from-damaged",), "StoreError done StoreInUseError done"),
     "backup": (("backups",), "StoreError done done StoreDamagedError"),
     "restore": (("backup",), "done done StoreInUseError done"),
     "compact": ((), "done done StoreInUseError StoreDamagedError"),

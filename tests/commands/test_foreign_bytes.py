@@ -19,8 +19,8 @@ from scrapy_gp4c.crawling.feeding import host_of
 from scrapy_gp4c.crawling.requests import check_stored, from_stored
 from scrapy_gp4c.errors import Gp4cError, ImportFileError
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.history_text import check_pages, read_header, read_page
-from scrapy_gp4c.store.opening import open_store, restore
+from scrapy_gp4c.store.import_ import check_pages, read_header, read_page
+from scrapy_gp4c.store.opening import import_history, open_store
 from tests.commands.test_commands import crawl_cycles, exported, make_project, urls
 from tests.support.foreign import fuzzed, mutated, mutated_json
 
@@ -75,7 +75,7 @@ def test_foreign_histories_and_lists_of_urls(written: Any, data: st.DataObject) 
         try:
             first = next(import_file.content_lines(str(directory / "file")), (0, ""))[1]
             if first.startswith("#") or "\t" in first:
-                restore(
+                import_history(
                     directory / "store",
                     "file",
                     import_file.content_lines(str(directory / "file")),

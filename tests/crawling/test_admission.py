@@ -17,9 +17,9 @@ from twisted.web.http import Request as ServerRequest
 from scrapy_gp4c.crawling import admission
 from scrapy_gp4c.crawling.admission import TOO_MANY, Admission, Limits
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
 PAGES = 5

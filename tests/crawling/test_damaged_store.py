@@ -12,8 +12,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.store.lmdb_store.environment import Environment
-from scrapy_gp4c.store.lmdb_store.failures import store_error
+from scrapy_gp4c.store.lmdb_store.environment import Environment, store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.store.test_sealed import flipped
 from tests.support.loopback import Site, crawl, html
@@ -66,7 +65,7 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
     critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     (line,) = critical
     assert f"is damaged: {table} " in line
-    assert "scrapy gp4c repair" in line
+    assert "scrapy gp4c restore" in line
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
 
@@ -121,4 +120,4 @@ async def test_a_crawl_says_what_it_found_right(
             await crawl(Listed, store_path, site=site)
     lines = [record.getMessage() for record in caplog.records if "checksums are right" in record.getMessage()]
     assert len(lines) == 2
-    assert lines[0].startswith(f"Store {store_path}: 0 of 0 pages of its file and 0 checksums are right")
+    assert lines[0].startswith(f"Store {store_path}: 0 checksums are right")

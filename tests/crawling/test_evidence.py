@@ -20,8 +20,8 @@ from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 
 CYCLE = 40
 PAGES = 400

@@ -26,10 +26,10 @@ from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories, 
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
 from scrapy_gp4c.page_state.related import Clustered, RecentVisits, Related, SiteSums
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, StoredGroups
 from scrapy_gp4c.words.descriptions import unpack
 from tests.support import live_replay

@@ -12,12 +12,12 @@ import pytest
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store import clusters
-from scrapy_gp4c.store.lmdb_store.checking import check
-from scrapy_gp4c.store.lmdb_store.forgetting import forget
-from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.sealed import U32_PAIR
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL
+from scrapy_gp4c.store.lmdb_store.checksummed import U32_PAIR
+from scrapy_gp4c.store.lmdb_store.forget import forget
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import USUAL
+from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import StoredGroups
 from tests.store.test_store_kill import in_child, key, kill_at, wait
 
@@ -139,8 +139,10 @@ def test_damaged_clusters_are_told_and_left_out_by_a_repair(path: Path) -> None:
     assert check(path, USUAL) == [
         "clusters: part 3, 0: a part of the clusters of pages, and of their links is damaged"
     ]
-    lost = repair(path, USUAL, lambda stored: int(stored["url"].rpartition("/")[2])).lost
-    assert [one.what for one in lost] == ["clusters of pages: make them anew with `scrapy gp4c cluster`"]
+    lost = recover(path, USUAL, lambda stored: int(stored["url"].rpartition("/")[2])).lost
+    assert [one.partition(" values of ")[2] for one in lost] == [
+        "clusters: a part of the clusters of pages, and of their links"
+    ]
     with Store(path, readonly=True) as store:
         assert store.clusters() is None
         assert len(dict(store.descriptions())) == PAGES // 2

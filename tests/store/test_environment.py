@@ -16,10 +16,10 @@ import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.failures import store_error
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.environment import store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import restore
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
+from scrapy_gp4c.store.opening import import_history
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -208,7 +208,7 @@ def test_a_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
             Store(place).close()
         (path / "lock.mdb").unlink()
         Store(path, readonly=True).close()
-        restore(imported, "history", iter([(1, "h\thttp://h/\t01")]), lambda request: (1, request))
+        import_history(imported, "history", iter([(1, "h\thttp://h/\t01")]), lambda request: (1, request))
     finally:
         os.umask(old)
     for place in (path, between, imported):

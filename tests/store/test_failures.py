@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.failures import (
+from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     damaged,
     in_use,
@@ -54,13 +54,16 @@ def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
     assert found.what in str(found)
     assert "page 7" in found.what
     assert "scrapy gp4c restore" in str(found)
-    assert "scrapy gp4c import" in str(found)
+    assert "--from-damaged" in str(found)
 
 
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (lmdb.Error(f"{PATH}: {os.strerror(errno.ENOMEM)}"), "Lower GP4C_MAP_SIZE"),
+        (
+            lmdb.Error(f"{PATH}: {os.strerror(errno.ENOMEM)}"),
+            "Allow this process more address space (ulimit -v)",
+        ),
         (lmdb.Error(f"{PATH}: {os.strerror(errno.EACCES)}"), "Check its owner and GP4C_STORE"),
         (lmdb.ReadonlyError("x"), "Check its owner"),
     ],
@@ -134,7 +137,7 @@ def test_the_other_errors_name_the_store() -> None:
         (
             damaged(PATH, "page 7 is torn"),
             StoreDamagedError,
-            "page 7 is torn. Try `scrapy gp4c repair`",
+            "page 7 is torn. Bring back a backup (`scrapy gp4c restore",
         ),
         (read_only(PATH), StoreError, "opened for reading only"),
         (in_use(PATH, "process 7"), StoreInUseError, "is in use by process 7: one crawl at a time"),

@@ -16,10 +16,10 @@ from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
-from scrapy_gp4c.store.lmdb_store.repair import repair
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import check, forget
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, NewVisit
 from tests.crawling.test_damaged_store import damage
 from tests.store.test_store_kill import SMALL, build, crawl, in_child, kill_at, wait
@@ -168,8 +168,8 @@ def test_forgetting_twice_adds_up_and_a_repair_misses_nothing(tmp_path: Path, cr
     left = told(path)
     damage(path, "bodies", 1)
     assert check(path, SMALL) != []
-    repaired = repair(path, SMALL, lambda request: 0)
-    assert [lost.what[:22] for lost in repaired.lost] == ["sums of pages' bodies:"]
+    repaired = recover(path, SMALL, lambda request: 0)
+    assert [lost.partition(" of bodies: ")[2] for lost in repaired.lost] == ["the sum of a page's last body"]
     after = told(path)
     assert [one["visits"] for one in after.values()] == [one["visits"] for one in left.values()]
 

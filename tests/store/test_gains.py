@@ -14,13 +14,16 @@ import pytest
 from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.refresh_value import GAIN
-from scrapy_gp4c.store import history_text
-from scrapy_gp4c.store.gain_text import read_gains, read_measured
-from scrapy_gp4c.store.lmdb_store.checking import check
-from scrapy_gp4c.store.lmdb_store.forgetting import forget
-from scrapy_gp4c.store.lmdb_store.repair import repair
+from scrapy_gp4c.store import export
+from scrapy_gp4c.store.history_fields import read_fields
+from scrapy_gp4c.store.import_ import read_header
+from scrapy_gp4c.store.lmdb_store.forget import forget
+from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES
+from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import SEARCH_INDEX, restore
+from scrapy_gp4c.store.lmdb_store.verify import check
+from scrapy_gp4c.store.opening import SEARCH_INDEX, import_history
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_restore import to_page
 from tests.store.test_store_kill import SMALL, in_child, kill_at, wait
@@ -141,7 +144,7 @@ def test_another_log_begins_anew_and_forgets_no_visit(path: Path) -> None:
         assert all(not block[name].any() for _, block in store.blocks() for name in refresh_value.COLUMNS)
         assert {str(cycle): one.tobytes() for cycle, one in store.gains.of_cycles()}.items() <= before.items()
         assert store.verify() == []
-        assert '"dq"' not in "".join(history_text.lines(store))
+        assert '"dq"' not in "".join(export.lines(store))
     with Store(path, readonly=True) as store, pytest.raises(StoreError, match="for reading only"):
         store.gains.begin("a third")
 
@@ -149,19 +152,19 @@ def test_another_log_begins_anew_and_forgets_no_visit(path: Path) -> None:
 def numbered(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of an export."""
     with Store(path, readonly=True) as store:
-        yield from enumerate(list(history_text.lines(store)), 1)
+        yield from enumerate(list(export.lines(store)), 1)
 
 
 @pytest.mark.parametrize("pages_per_batch", [3, 10_000])
 def test_an_export_carries_them(path: Path, tmp_path: Path, pages_per_batch: int) -> None:
     """Imported, every visit has its gain, bit for bit, and every page what they come to."""
     other = tmp_path / "other"
-    restore(other, "history", numbered(path), to_page, pages_per_batch=pages_per_batch)
+    import_history(other, "history", numbered(path), to_page, pages_per_batch=pages_per_batch)
     with Store(path, readonly=True) as one, Store(other, readonly=True) as two:
         assert (two.gains.log, two.gains.since) == (one.gains.log, one.gains.since)
         for cycle, gains in one.gains.of_cycles():
             assert np.sort(two.gains.of(cycle), order="page").tobytes() == gains.tobytes()
-        assert list(history_text.lines(two)) == list(history_text.lines(one))
+        assert list(export.lines(two)) == list(export.lines(one))
     assert {name: content(other)[name] for name in refresh_value.COLUMNS} == {
         name: content(path)[name] for name in refresh_value.COLUMNS
     }
@@ -183,15 +186,15 @@ def test_an_export_carries_them(path: Path, tmp_path: Path, pages_per_batch: int
 )
 def test_foreign_gains_are_refused(given: object) -> None:
     """With what was expected and found."""
-    with pytest.raises(ValueError, match=r"expected .* as dq; found"):
-        read_gains({"dq": given})  # type: ignore[typeddict-item]
+    with pytest.raises(ValueError, match=r"dq: expected .*; found"):
+        read_fields({"dq": given})
 
 
 @pytest.mark.parametrize("given", ["5", "[1, 2]", '["a"]', '["a", 0]', '{"log": 1}'])
 def test_a_foreign_header_is_refused(given: str) -> None:
     """With the name of the file."""
-    with pytest.raises(ImportFileError, match=r"h\.tsv, line 1: expected a log's digest"):
-        read_measured("h.tsv", f'# {{"measured": {given}}}')
+    with pytest.raises(ImportFileError, match=r"h\.tsv, line 1: expected the header"):
+        read_header("h.tsv", f'# {{"format": "gp4c-history/1", "cycles": 3, "measured": {given}}}')
 
 
 def test_a_gain_of_a_cycle_to_come_is_refused(path: Path, tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_a_gain_of_a_cycle_to_come_is_refused(path: Path, tmp_path: Path) -> Non
         for n, text in numbered(path)
     ]
     with pytest.raises(ImportFileError, match=r"expected cycles of at most 6; found .*77"):
-        restore(tmp_path / "other", "history", iter(lines), to_page)
+        import_history(tmp_path / "other", "history", iter(lines), to_page)
 
 
 def test_verifying_tells_columns_that_no_visit_explains(path: Path) -> None:
@@ -209,11 +212,10 @@ def test_verifying_tells_columns_that_no_visit_explains(path: Path) -> None:
     with Store(path, sizes=SMALL) as store:
         state = store.gains.counted()
         state["dq_sum"][5] += 1.0
-        store.gains.put_columns(state)
-        assert store.verify() == [
-            "page 5 has gained otherwise than by its visits (and so have 0 other pages of its block)"
-        ]
-        store.gains.keep(np.array([(99, 1, 1.0)], GAIN), number=7, cycle=2)
+        put_consecutive(store.tables, REFRESH_VALUES, 0, state)
+        assert store.verify() == ["page 5 has gained otherwise than by its visits (and so have 0 others)"]
+        with store.tables.transaction(write=True) as txn:
+            GAINS.put(txn, store.tables.db, 2, 7, np.array([(99, 1, 1.0)], GAIN))
         assert any("gains 2, 0: it has a page that does not exist" in one for one in store.verify())
 
 
@@ -236,7 +238,7 @@ def test_a_repaired_store_has_them_too(path: Path, dropped: bool) -> None:
         if dropped:
             store.keep_visits(2)
     before = content(path)
-    assert repair(path, SMALL, lambda request: 0).lost == []
+    assert recover(path, SMALL, lambda request: 0).lost == []
     assert content(path) == before
     assert check(path, SMALL, deep=True) == []
 

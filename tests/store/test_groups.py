@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, Place, add_up, place_of_url
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told
-from scrapy_gp4c.store.lmdb_store.sealed import Table
+from scrapy_gp4c.store.lmdb_store.checksummed import Table
+from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
@@ -69,14 +69,14 @@ def test_counting_costs_nothing_for_directories_without_visits(
     parts = []
     for start in range(0, len(visits), 7):
         group, changed, predicted = zip(*visits[start : start + 7], strict=True)
-        parts.append(Told(np.array(group, np.uint32), np.array(changed), np.array(predicted)))
+        parts.append(JudgedVisits(np.array(group, np.uint32), np.array(changed), np.array(predicted)))
     expected: dict[int, list[float]] = {}
     for group, changed, predicted in visits:
         sums = expected.setdefault(group, [0, 0, 0.0])
         sums[0] += 1
         sums[1] += changed
         sums[2] += round(predicted * 2**24) / 2**24
-    counted = groups.counted(parts)
+    counted = groups.sums_by_group(parts)
     assert counted.dtype == GROUP_VISITS
     assert counted.tolist() == [(group, *expected[group]) for group in sorted(expected)]
 

@@ -14,10 +14,8 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.page_state.blocks import pack
-from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError, read_header
-from scrapy_gp4c.store.lmdb_store.request_text import shortened
+from scrapy_gp4c.store.lmdb_store.environment import read_header
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.structure import look
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -26,7 +24,6 @@ READ_ALL = """
 import sys
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.structure import look
 for path in sys.argv[2:]:
     try:
         with Store(path, readonly=sys.argv[1] == "reader") as store:
@@ -77,7 +74,6 @@ def test_a_large_value_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(3000))
     data = tmp_path / "store" / "data.mdb"
-    look(data)
     content = data.read_bytes()
     with Store(tmp_path / "store", readonly=True) as store:
         ((_, block),) = store.blocks()
@@ -88,7 +84,7 @@ def test_a_large_value_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> None:
-    """Pages at the end to which nothing refers need not be there; a tree without sense is none."""
+    """Pages at the end to which nothing refers need not be there."""
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(300))
     data = tmp_path / "store" / "data.mdb"
@@ -96,13 +92,8 @@ def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> Non
     for meta in (0, PAGE):  # the number of the last page
         content[meta + 136 : meta + 144] = (len(content) // PAGE + 5).to_bytes(8, sys.byteorder)
     data.write_bytes(content)
-    look(data)
-    Store(tmp_path / "store").close()
-    leaf = content.index(shortened(b'{"url":"http://h/7')) // PAGE * PAGE
-    content[leaf + 10] = 1  # its nodes are page numbers now
-    data.write_bytes(content)
-    with pytest.raises(NoLmdbFileError, match=f"has a damaged page, {leaf // PAGE}"):
-        look(data)
+    with Store(tmp_path / "store") as store:
+        assert store.pages == 300
 
 
 @pytest.mark.parametrize("commits", range(6))

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.store.lmdb_store.request_text import RequestTable, in_full, shortened
-from scrapy_gp4c.store.lmdb_store.sealed import U32, encode
+from scrapy_gp4c.store.lmdb_store.checksummed import U32, RequestTable, encode, in_full, shortened
 
 URLS = st.builds(
     "{}{}{}".format,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
-from scrapy_gp4c.store import history_text
+from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import remove_leftovers, restore
+from scrapy_gp4c.store.opening import import_history, remove_leftovers
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
 from tests.support.stores import pages
 
@@ -50,7 +50,7 @@ def test_a_crawl_that_begins_during_an_import_is_told_who_has_the_store(tmp_path
                 crawl(place)
             yield line
 
-    assert restore(place, "history", beside(), to_page) == (3, 3)
+    assert import_history(place, "history", beside(), to_page) == (3, 3)
     with Store(place) as store:
         assert (store.pages, store.last_cycle, store.verify()) == (3, 3, [])
 
@@ -65,7 +65,7 @@ def test_an_import_replaces_no_finished_cycle(tmp_path: Path) -> None:
         crawl(place)
 
     with pytest.raises(StoreError, match="has 2 pages and 1 cycles"):
-        restore(place, "history", beside(), to_page)
+        import_history(place, "history", beside(), to_page)
     with Store(place) as store:
         assert (store.pages, store.last_cycle, store.verify()) == (2, 1, [])
     assert os.listdir(tmp_path) == ["store"]
@@ -76,7 +76,7 @@ def test_an_import_during_a_crawl_is_told_who_has_the_store(tmp_path: Path) -> N
     place = tmp_path / "store"
     with Store(place) as store:
         with pytest.raises(StoreInUseError):
-            restore(place, "history", iter([(1, LINE.format(0))]), to_page)
+            import_history(place, "history", iter([(1, LINE.format(0))]), to_page)
         store.add_pages(pages(2))
     with Store(place, readonly=True) as store:
         assert store.pages == 2
@@ -98,7 +98,7 @@ def test_an_imported_history_survives_a_power_cut(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
     place = tmp_path / "store"
-    restore(place, "history", lines(place), to_page)
+    import_history(place, "history", lines(place), to_page)
     assert events == [
         ("sync", "store.import/data.mdb"),
         ("rename", "store/data.mdb"),
@@ -113,7 +113,7 @@ def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
     for clean in ("restore", "urls"):
         crawl(left)
         if clean == "restore":
-            restore(place, "history", lines(place), to_page)
+            import_history(place, "history", lines(place), to_page)
         else:
             remove_leftovers(place)
         assert os.listdir(tmp_path) == ["store"]
@@ -122,7 +122,7 @@ def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
     remove_leftovers(place)
     place.rename(tmp_path / "old")
     with pytest.raises(StoreError, match="holds other files: move it away"):
-        restore(place, "history", lines(place), to_page)
+        import_history(place, "history", lines(place), to_page)
     assert (left / "thesis.tex").read_text() == "years of work"
 
 
@@ -143,12 +143,14 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
                 if numbers.random() < 0.7:
                     one.record(NewVisit(page, outcome, 1.0, fingerprint=page))
             one.finish_cycle({"finished": 1.0})
-        text = list(enumerate(history_text.lines(one), 1))
+        text = list(enumerate(export.lines(one), 1))
         columns = [one.page(page) for page in range(count)]
         directories, told = one.directories(), [one.group_visits(cycle) for cycle in range(cycles + 1)]
     assert len(directories) > 20
     assert any(len(visits) for visits in told)
-    restored = restore(tmp_path / "other", "history", iter(text), to_page, pages_per_batch=pages_per_batch)
+    restored = import_history(
+        tmp_path / "other", "history", iter(text), to_page, pages_per_batch=pages_per_batch
+    )
     assert restored == (count, cycles)
     with Store(tmp_path / "other") as other:
         assert other.verify() == []

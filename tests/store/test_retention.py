@@ -9,8 +9,8 @@ import numpy as np
 
 from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.store.lmdb_store.checking import check
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL
 from tests.support.stores import pages

@@ -17,8 +17,16 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.page_state.outcomes import PLAN
-from scrapy_gp4c.store.lmdb_store.sealed import TABLES as SEALED
-from scrapy_gp4c.store.lmdb_store.sealed import U32, Table, decode, encode, is_sealed, seal, seed_of
+from scrapy_gp4c.store.lmdb_store.checksummed import TABLES as ALL_TABLES
+from scrapy_gp4c.store.lmdb_store.checksummed import (
+    U32,
+    Table,
+    decode,
+    encode,
+    is_intact,
+    seed_of,
+    with_checksum,
+)
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, build, crawl, key
@@ -29,11 +37,11 @@ TABLES = ("ids", "urls", "validators", "log", "new", "visits", "cycles", "plans"
 @given(key=st.binary(min_size=1, max_size=12), value=st.binary(max_size=40), bit=st.integers(0, 10**6))
 def test_any_flipped_bit_is_noticed(key: bytes, value: bytes, bit: int) -> None:
     """In the value, in its checksum, and in the key; and a value in another table."""
-    sealed = seal(seed_of("urls", key), value)
-    assert is_sealed(seed_of("urls", key), sealed)
-    assert not is_sealed(seed_of("urls", key), flipped(sealed, bit))
-    assert not is_sealed(seed_of("urls", flipped(key, bit)), sealed)
-    assert not any(is_sealed(seed_of(table, key), sealed) for table in set(SEALED) - {"urls"})
+    checked = with_checksum(seed_of("urls", key), value)
+    assert is_intact(seed_of("urls", key), checked)
+    assert not is_intact(seed_of("urls", key), flipped(checked, bit))
+    assert not is_intact(seed_of("urls", flipped(key, bit)), checked)
+    assert not any(is_intact(seed_of(table, key), checked) for table in set(ALL_TABLES) - {"urls"})
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -78,14 +86,16 @@ def test_a_value_that_lost_its_key_is_missed(numbers: set[int], which: int, bit:
     lost = before[which % len(before)]
     after = lost ^ 1 << bit
     if sorted(numbers - {lost} | {after}).index(after) != before.index(lost) or after in numbers:
-        return  # LMDB finds nothing in a page out of order, which `structure` looks at
+        return  # LMDB finds nothing in a page out of order
     with TemporaryDirectory() as path, lmdb.open(path, max_dbs=1) as environment:
         table = Table(Path(path), "urls", environment.open_db(b"urls"))
         with environment.begin(write=True) as txn:
             for number in before:
                 table.put(txn, U32.pack(number), b"%d" % number)
             txn.delete(U32.pack(lost), db=table.handle)
-            txn.put(U32.pack(after), seal(seed_of("urls", U32.pack(lost)), b"%d" % lost), db=table.handle)
+            txn.put(
+                U32.pack(after), with_checksum(seed_of("urls", U32.pack(lost)), b"%d" % lost), db=table.handle
+            )
             for number in (lost, after):
                 with pytest.raises(StoreDamagedError, match=f"urls {after}: its checksum is another"):
                     table.get(txn, U32.pack(number))

@@ -13,7 +13,7 @@ from scrapy_gp4c.page_state import blocks
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
-from scrapy_gp4c.store.lmdb_store.sealed import Table
+from scrapy_gp4c.store.lmdb_store.checksummed import Table
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages

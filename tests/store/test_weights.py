@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ImportFileError
-from scrapy_gp4c.store import history_text
-from scrapy_gp4c.store.lmdb_store.checking import check
-from scrapy_gp4c.store.lmdb_store.forgetting import forget
-from scrapy_gp4c.store.lmdb_store.repair import repair
-from scrapy_gp4c.store.lmdb_store.sealed import U32
+from scrapy_gp4c.store import export
+from scrapy_gp4c.store.lmdb_store.checksummed import U32
+from scrapy_gp4c.store.lmdb_store.forget import forget
+from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import backup, compact, open_store, restore
+from scrapy_gp4c.store.lmdb_store.verify import check
+from scrapy_gp4c.store.opening import backup, compact, import_history, open_store
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
 from tests.support.growing import SMALL
 
@@ -122,9 +122,9 @@ def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
     """Bit for bit; lines of pages that weigh 1 say nothing."""
     expected = filled(tmp_path / "s")
     with Store(tmp_path / "s", readonly=True) as store:
-        lines = list(history_text.lines(store, matrix_bytes=100))
+        lines = list(export.lines(store, matrix_bytes=100))
     assert sum('"weight"' in line for line in lines) == 4
-    restore(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
+    import_history(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
     assert told(tmp_path / "t") == expected
 
 
@@ -132,8 +132,8 @@ def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
 def test_a_line_with_a_wrong_weight_is_named(wrong: str, tmp_path: Path) -> None:
     """And nothing is imported."""
     line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
-    with pytest.raises(ImportFileError, match="line 1: expected a number from 0 to 1,000,000 as weight"):
-        restore(tmp_path / "t", "x", [(1, line)], to_page)
+    with pytest.raises(ImportFileError, match="line 1: weight: expected a number from 0 to 1,000,000"):
+        import_history(tmp_path / "t", "x", [(1, line)], to_page)
     assert not (tmp_path / "t").exists()
 
 
@@ -162,11 +162,11 @@ def test_a_repair_keeps_weights(tmp_path: Path) -> None:
         store.tables.check_writable()
         with store.tables.transaction(write=True) as txn:
             store.tables.db["urls"].delete(txn, U32.pack(2))
-    done = repair(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
-    assert [str(lost) for lost in done.lost if "weight" in lost.what] == []
+    done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
+    assert [lost for lost in done.lost if "weight" in lost] == []
     with Store(tmp_path / "s", sizes=SMALL) as store:
         assert store.weights.of(9) == 8.0
-        store.finish_cycle({})
+        assert store.open_cycle is None  # ended, as ids of pages have changed
     assert told(tmp_path / "s") == [expected[0], expected[1], *expected[3:10], 8.0]
 
 
@@ -181,8 +181,8 @@ def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
     assert "weights: pages 8 to 10: the weights of a block of pages is damaged" in check(
         tmp_path / "s", SMALL
     )
-    done = repair(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
-    assert [str(lost) for lost in done.lost] == ["1 blocks of pages whose weights are lost: say them anew"]
+    done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
+    assert done.lost == ["1 of 2 values of weights: the weights of a block of pages"]
     assert told(tmp_path / "s") == [*expected[:8], 1.0, 1.0, 1.0]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_gp4c.store.whole_files import probe, replacing
+from scrapy_gp4c.store.atomic_files import probe, replacing
 
 
 def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
 def test_standard_output_stays_what_it_is(tmp_path: Path) -> None:
     """Written through /dev/stdout, a regular file keeps its identity: others have it open too."""
     code = (
-        "from scrapy_gp4c.store.whole_files import replacing\n"
+        "from scrapy_gp4c.store.atomic_files import replacing\n"
         "with replacing('/dev/stdout') as file: file.write(b'text')\n"
     )
     path = tmp_path / "out"

@@ -9,7 +9,7 @@ import numpy as np
 
 from scrapy_gp4c.page_state.claims import WHAT
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 
 FOUND_BY = WHAT.index("found_by")
 

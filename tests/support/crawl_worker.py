@@ -25,8 +25,8 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
-from scrapy_gp4c.store.lmdb_store import plans
-from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store import cycle as store_cycle
+from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.opening import Sizes
 
 PRELOAD = (
@@ -114,7 +114,7 @@ def run(
         folded += 1
         apply_visits(*arguments)
 
-    add_round = plans.add_round
+    add_round = store_cycle.add_round
     moments = itertools.count(0, 0.5)
 
     def killing_plan(*arguments: Any) -> None:
@@ -124,7 +124,7 @@ def run(
         if next(moments) == kill_at_plan:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    plans.add_round = killing_plan
+    store_cycle.add_round = killing_plan
     OpenCycle.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
     process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})

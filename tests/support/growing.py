@@ -17,9 +17,9 @@ from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 

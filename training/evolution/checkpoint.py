@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scrapy_gp4c.errors import LearningError
-from scrapy_gp4c.store.whole_files import probe, replacing
+from scrapy_gp4c.store.atomic_files import probe, replacing
 from training.evolution.evolve import EvolutionState, Json
 
 FORMAT: Final = "gp4c-checkpoint/1"

@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.store.weight_text import WeightState, weight_of
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
+from scrapy_gp4c.store.history_fields import weight_of
 from training.histories.history import NOW_AND_THEN, ChangeHistory, HistoryFields, weights_or_none
 from training.histories.names import BATCH, UNDECODED, PackedNames, batches
 
@@ -116,7 +116,7 @@ def weights_of(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> npt.NDArr
         if len(row) > 3 and _NAMED in row[3]:
             try:
                 state = json.loads(row[3])
-                weights[position] = weight_of(cast(WeightState, state if isinstance(state, dict) else {}))
+                weights[position] = weight_of(state)
             except (ValueError, RecursionError) as error:
                 raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
     return weights

@@ -14,18 +14,11 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.page_state.claims import finder_pages, renumbered
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.store.claims_text import claims_between, joined
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.history_text import (
-    CHANGED_BIT,
-    NOT_JUDGED,
-    PageLine,
-    check_pages,
-    is_header,
-    read_header,
-    read_page,
-)
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.export import claims_between
+from scrapy_gp4c.store.history_fields import CHANGED_BIT, NOT_JUDGED, joined
+from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_header, read_page
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import StoredRequest
 from training.histories.formats import read_file
 from training.histories.from_store import CrawlOutcomes
@@ -126,7 +119,7 @@ def read_export_growth(path: Path) -> GrowthHistory:
     """
     try:
         with _open(path) as file:
-            cycles = len(read_header(str(path), file.readline()))
+            cycles = read_header(str(path), file.readline()).cycles
             pages = [
                 read_page(str(path), number, line.rstrip("\n"), partial(_numbered, number))
                 for number, line in enumerate(file, 2)

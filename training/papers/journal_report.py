@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference
 from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, best_baseline, values

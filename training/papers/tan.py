@@ -20,7 +20,7 @@ import numpy as np
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.evaluation import write_json
 from training.comparing.statistics import Floats
 from training.comparing.trials import PolicyTrial, try_policy, written

@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search.gains import PIECES
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.evaluation import write_json
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents

@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, JUDGED, KINDS, OUTC
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 from training.reporting.crawl_sections import (
     hints_section,

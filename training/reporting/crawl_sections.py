@@ -21,7 +21,7 @@ from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
-from scrapy_gp4c.store.page_store import PageStore
+from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.site_names import site_names
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import Section, defined, figure, paragraph, table

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.terminals import MEANINGS
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.trials import SHOWN
 from training.replaying.metrics import METRICS
 from training.reporting.figures import Chart, inline

@@ -1,4 +1,4 @@
-"""What tells which pages are alike: descriptions of copies, and the clusters and links made of them.
+"""Descriptions of page copies, and the clusters and links made of them.
 
 Clusters are written in one transaction, so that a crawl plans by all of them or by those before.
 """
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.lmdb_store.failures import damaged
-from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, encode
+from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR, encode
+from scrapy_gp4c.store.lmdb_store.environment import damaged
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import StoredGroups
 

@@ -1,28 +1,176 @@
-"""The LMDB file of a store: opening it, its transactions, every way in which that goes wrong, errors as ours.
+"""LMDB file of a store: opening, locks, transactions, and every failure as one of our errors.
 
-LMDB maps its file into memory, so that a truncated file ends the process with SIGBUS instead of an error;
-therefore `structure` looks at it before LMDB does. Nothing here deletes or overwrites what it finds.
+LMDB maps its file into memory, so that a truncated file would end the process with SIGBUS: the file's length
+is compared with its header before LMDB opens it. Nothing here deletes or overwrites what it finds.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import signal
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import filelock
 import lmdb
 
-from scrapy_gp4c.errors import StoreDamagedError, StoreError
-from scrapy_gp4c.store.lmdb_store.failures import DATA, damaged, in_use, read_only, store_error, translated
-from scrapy_gp4c.store.lmdb_store.header import NoLmdbFileError
-from scrapy_gp4c.store.lmdb_store.structure import Looked, look
-from scrapy_gp4c.store.whole_files import sync
+from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
+from scrapy_gp4c.store.atomic_files import sync
+
+DATA: Final = "data.mdb"
+"""File name of LMDB."""
+
+_FULL_BYTES: Final = 2**20
+"""Free space below which a short write means a full disk; other processes may have freed some."""
+
+_DAMAGE: Final = (
+    lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
+    lmdb.IncompatibleError, lmdb.NotFoundError,
+)  # fmt: skip
+
+
+def damaged(path: Path, what: str) -> StoreDamagedError:
+    """Return the error for a store whose content cannot be trusted."""
+    error = StoreDamagedError(
+        f"the store {path} is damaged: {what}. Bring back a backup (`scrapy gp4c restore SPIDER BACKUP`), or "
+        "what can still be read (`scrapy gp4c restore SPIDER --from-damaged`). Nothing was changed."
+    )
+    error.what = what
+    return error
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise every LMDB error of the block as one of our StoreErrors."""
+    try:
+        yield
+    except lmdb.Error as error:
+        raise store_error(path, error) from error
+
+
+def store_error(path: Path, error: Exception) -> StoreError:
+    """Return an LMDB error as one of our StoreErrors."""
+    full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
+    # LMDB panics when a header could not be written: this process can do nothing more with the store.
+    faulty = isinstance(error, lmdb.PanicError) or os.strerror(errno.EIO) in str(error)
+    if not full:
+        texts = (os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+        full = any(text in str(error) for text in texts) or (faulty and _has_no_room(path))
+    if full:
+        return StoreFullError(
+            f"no room to write to the store {path} ({error}). What was committed is still readable: free "
+            "disk space (or raise the quota) and run again, or move the directory and set GP4C_STORE."
+        )
+    if isinstance(error, _DAMAGE):
+        return damaged(path, str(error))
+    remedy = "Check the disk (dmesg) and the quota" if faulty else "Check its owner and GP4C_STORE"
+    if os.strerror(errno.ENOMEM) in str(error):
+        remedy = "Allow this process more address space (ulimit -v)"
+    return StoreError(f"the store {path} cannot be used: {error}. {remedy}.")
+
+
+def _has_no_room(path: Path) -> bool:
+    """Tell a full disk, or a limit of file sizes, from a faulty disk: LMDB calls a short write EIO too."""
+    try:
+        left = shutil.disk_usage(path).free
+        with suppress(ImportError):
+            import resource  # only where there are such limits
+
+            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            if limit != resource.RLIM_INFINITY:
+                left = min(left, limit - (path / DATA).stat().st_size)
+    except OSError:
+        return False
+    return left < _FULL_BYTES
+
+
+def read_only(path: Path) -> StoreError:
+    """Return the error for writing to a store that was opened for reading."""
+    return StoreError(f"the store {path} was opened for reading only.")
+
+
+def in_use(path: Path, holder: str) -> StoreInUseError:
+    """Return the error for a second writer."""
+    return StoreInUseError(
+        f"the store {path} is in use by {holder}: one crawl at a time can write to it. Wait until it "
+        "ends, or set GP4C_STORE to another directory for this crawl."
+    )
+
+
+VERSION: Final = 1
+"""Version of LMDB's format that this file's header is read by."""
+_MAGIC: Final = 0xBEEFC0DE
+_PAGE_BYTES: Final = [2**power for power in range(9, 17)]
+_META: Final = struct.Struct("=16xII16xI92xQQ")
+"""Meta page of LMDB 0.9 (mdb.c): magic, version, page size, last page, transaction."""
+
+
+class NoLmdbFileError(Exception):
+    """The file begins unlike any of LMDB, or (with a text that says how) is cut off or damaged."""
+
+
+class Header(NamedTuple):
+    """Newer one of the two meta pages of an LMDB file."""
+
+    at: int
+    version: int
+    page_bytes: int
+    last_page: int
+    transaction: int
+
+    @property
+    def bytes(self) -> int:
+        """Length that the file must have."""
+        return (self.last_page + 1) * self.page_bytes
+
+
+def read_header(file: BinaryIO) -> Header:
+    """Read the header of an unbuffered file, which a writer may change meanwhile.
+
+    Raises NoLmdbFileError, with a text where the file is LMDB's but ends too early or has a damaged header.
+    """
+    before: list[Header] = []
+    while True:
+        metas = _metas(file)
+        if metas[0].version != VERSION:
+            return metas[0]
+        older, newer = sorted(metas, key=lambda meta: (meta.transaction, -meta.at))
+        if newer.transaction - older.transaction <= 1 and newer.transaction % 2 == (newer.at > 0):
+            return newer
+        # A writer that commits between the reading of one page and of the other leaves two that do not fit.
+        if metas == before:
+            raise NoLmdbFileError("has a damaged header")
+        before = metas
+
+
+def _metas(file: BinaryIO) -> list[Header]:
+    """Both meta pages; only the first of a file of another version."""
+    metas: list[Header] = []
+    while len(metas) < 2:
+        at = metas[0].page_bytes if metas else 0
+        file.seek(at)
+        head = file.read(_META.size)
+        if len(head) < _META.size:
+            raise NoLmdbFileError(f"ends after {os.fstat(file.fileno()).st_size} bytes")
+        magic, version, page_bytes, last_page, transaction = _META.unpack(head)
+        if magic != _MAGIC:
+            raise NoLmdbFileError(*(["has a damaged header"] if metas else []))
+        metas.append(Header(at, version, page_bytes, last_page, transaction))
+        if version != VERSION:
+            break
+        if page_bytes not in _PAGE_BYTES or page_bytes != metas[0].page_bytes:
+            raise NoLmdbFileError("has a damaged header")
+    return metas
+
 
 InTransaction = Callable[[Any], object]
 """Is called with a write transaction."""
@@ -42,11 +190,11 @@ _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
 _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
 
-def check_directory(path: Path, readonly: bool) -> Looked:
-    """Look at a store's directory before LMDB opens it; creates the directory of a new store.
+def check_directory(path: Path, readonly: bool) -> None:
+    """Check a store's directory before LMDB opens it; create the directory of a new store.
 
-    Raises StoreDamagedError for what is no store, or a truncated one; StoreError when there is none to
-    read, or no access.
+    Raises StoreDamagedError for a directory of other files or a truncated store; StoreError where there is
+    none to read, or no access.
     """
     data = path / DATA
     try:
@@ -64,8 +212,8 @@ def check_directory(path: Path, readonly: bool) -> Looked:
                     f"there is no page store in {path} yet: run the spider once, or check GP4C_STORE."
                 )
             _create_directory(path)
-            return Looked(0, 0)
-        return _check_data(path, data)
+            return
+        _check_data(path, data)
     except OSError as error:
         if isinstance(error, StoreError):
             raise
@@ -89,30 +237,88 @@ def _create_file(path: Path) -> None:
         path.chmod(_OWNERS)
 
 
-def _check_data(path: Path, data: Path) -> Looked:
-    try:
-        return look(data)
-    except NoLmdbFileError as error:
-        if error.args:
-            raise damaged(path, f"{DATA} {error}") from None
-        raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}") from None
+def _check_data(path: Path, data: Path) -> None:
+    """Raise StoreDamagedError for a file that is not LMDB's, or shorter than its header says."""
+    with data.open("rb", buffering=0) as file:
+        try:
+            header = read_header(file)
+        except NoLmdbFileError as error:
+            if error.args:
+                raise damaged(path, f"{DATA} {error}") from None
+            raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}") from None
+        found = os.fstat(file.fileno()).st_size
+    if header.version == VERSION and found < header.bytes:
+        # LMDB does not write pages at the end that one transaction allocated and freed: such a file is sound.
+        problem = read_all_pages(path)
+        if problem and _LEAK not in problem:
+            raise damaged(
+                path, f"{DATA} is truncated: expected {header.bytes:,} bytes, found {found:,} ({problem})"
+            )
 
 
-def open_environment(path: Path, readonly: bool, map_size: int) -> Any:
-    """Open the LMDB environment in a directory that `check_directory` accepted."""
-    with suppress(OSError):  # of which LMDB will tell
+_READER: Final = """
+import sys
+import lmdb
+environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=64, map_size=int(sys.argv[2]))
+environment.copyfd(1, compact=True)
+"""
+_LEAK: Final = "MDB_INCOMPATIBLE"
+"""Error of a copy that has read all pages, some of which neither a table nor the list of free pages names."""
+
+
+def read_all_pages(path: Path) -> str:
+    """Let LMDB read all pages of a file that anything refers to; return what went wrong, or nothing.
+
+    A process of its own reads them: a damaged or missing page may end it with a signal.
+    """
+    size = max((path / DATA).stat().st_size * 2, 2**30)
+    command = [sys.executable, "-c", _READER, str(path), str(size)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # A pipe: writing to /dev/null touches no page of a large value.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.stdout.read(2**20):
+            pass
+        message = process.stderr.read().decode("utf-8", "replace")
+    if process.returncode < 0:
+        return f"reading it ends with {signal.Signals(-process.returncode).name}"
+    return message.strip().rpartition("\n")[2][:200] if process.returncode else ""
+
+
+MAP_BYTES: Final = 2**40
+"""Address space of a store, not disk; where the system refuses it, less, which grows with the file."""
+
+
+def open_environment(path: Path, readonly: bool, map_size: int | None = None) -> Any:
+    """Open the LMDB environment in a directory that `check_directory` accepted.
+
+    ``map_size``: fixed address space in bytes; None: `MAP_BYTES`, or the largest that the system grants.
+    """
+    with suppress(OSError):  # LMDB reports them
         for name in (READERS,) if readonly else (READERS, DATA):
             _create_file(path / name)
+    used = (path / DATA).stat().st_size if (path / DATA).exists() else 0
+    sizes = [MAP_BYTES >> shift for shift in range(0, 20, 2) if MAP_BYTES >> shift >= 2 * used]
     with translated(path):
-        environment = lmdb.open(
-            str(path),
-            mode=_OWNERS,
-            map_size=map_size,
-            metasync=False,
-            readonly=readonly,
-            create=not readonly,
-            max_dbs=32,
-        )
+        for size in [map_size] if map_size else sizes or [4 * used]:
+            try:
+                environment = lmdb.open(
+                    str(path),
+                    mode=_OWNERS,
+                    map_size=size,
+                    metasync=False,
+                    readonly=readonly,
+                    create=not readonly,
+                    max_dbs=32,
+                )
+                break
+            except lmdb.MemoryError as error:
+                refused = error
+        else:
+            raise refused
         environment.reader_check()
         return environment
 
@@ -204,11 +410,10 @@ _open: dict[str, Environment] = {}
 class Environment:
     """An open LMDB file and, for a writer, the right to write to it.
 
-    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed; ``looked``: how much of
-    the file was looked at before.
+    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], readonly: bool, map_size: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], readonly: bool, map_size: int | None = None) -> None:
         """Open or create the file; raises StoreInUseError, StoreDamagedError or another StoreError."""
         self.path = Path(path)
         self.readonly = readonly
@@ -217,7 +422,7 @@ class Environment:
         self._real = os.path.realpath(self.path)
         if self._real in _open:
             raise in_use(self.path, "this process")
-        self.looked = check_directory(self.path, readonly)
+        check_directory(self.path, readonly)
         self._lock = None if readonly else WriterLock(self.path)
         try:
             self.lmdb = open_environment(self.path, readonly, map_size)
@@ -261,6 +466,20 @@ class Environment:
         if write and self.readonly:
             raise read_only(self.path)
         try:
-            return Transaction(self.path, self.lmdb.begin(write=write, buffers=buffers))
+            if write and self._map_size is None:
+                self._grow()
+            try:
+                begun = self.lmdb.begin(write=write, buffers=buffers)
+            except lmdb.MapResizedError:  # the writer's process has grown the map
+                self.lmdb.set_mapsize(0)
+                begun = self.lmdb.begin(write=write, buffers=buffers)
+            return Transaction(self.path, begun)
         except lmdb.Error as error:
             raise store_error(self.path, error) from error
+
+    def _grow(self) -> None:
+        """Double the map where half of it is used; where the system refuses, it stays until it is full."""
+        about = self.lmdb.info()
+        if 2 * about["last_pgno"] * self.lmdb.stat()["psize"] > about["map_size"]:
+            with suppress(lmdb.MemoryError):
+                self.lmdb.set_mapsize(2 * about["map_size"])

@@ -1,8 +1,8 @@
-"""Bulk writes of the store: adding pages, and folding a finished cycle into the page columns.
+"""Bulk writes of a store: adding pages, and folding a finished cycle into the page columns.
 
-Every step is one transaction of bounded size that either moves a counter or the fold's marker with it, or
-may be repeated, so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the batch
-update in a single pass of large crawlers.)
+Every step is one transaction of bounded size that moves a counter or the fold's marker, or may be repeated,
+so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the batch update in a single pass
+of large crawlers.)
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from scrapy_gp4c.page_state import claims, columns
+from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Array, Columns
+from scrapy_gp4c.scoring.refresh_value import observe_gains
+from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, sum_up
 from scrapy_gp4c.store.lmdb_store.gains import Gains
-from scrapy_gp4c.store.lmdb_store.groups import Numbering, Told, read_keys, told, urls_of
-from scrapy_gp4c.store.lmdb_store.hints import Folding
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.sizes import Sizes
-from scrapy_gp4c.store.lmdb_store.tables import Tables
-from scrapy_gp4c.store.lmdb_store.weights import fold_block
+from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits, read_keys, urls_of
+from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES, VISITS, WEIGHTS
+from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 T = TypeVar("T")
 
 
-class Learnt(NamedTuple):
-    """All that a cycle learnt."""
+class CycleContent(NamedTuple):
+    """Visits and notes of a cycle that is to be folded."""
 
     visits: Array
     """Dtype `VISIT`."""
     notes: Array
     """Dtype `NOTE`."""
     pages: int
-    """Known at its end."""
+    """Pages known at its end."""
 
 
-def fold(tables: Tables, learnt: Learnt, record: CycleRecord, sizes: Sizes) -> None:
+def fold(tables: Tables, content: CycleContent, record: CycleRecord, sizes: Sizes) -> None:
     """Fold the open cycle, or go on with its fold: afterwards the cycle is finished.
 
-    ``record``: what finishes its record, which the marker of an interrupted fold already has.
+    ``record``: completes the cycle's record; an interrupted fold has it in its marker already.
     """
     if tables.fold_marker is None:
         tables.mark_fold({"record": record, "next_block": 0})
@@ -50,37 +51,48 @@ def fold(tables: Tables, learnt: Learnt, record: CycleRecord, sizes: Sizes) -> N
     finished: CycleRecord = {"finished": time.time()}
     finished.update(tables.fold_marker["record"])
     cycle = tables.last_cycle + 1
-    merge_new(tables, learnt.pages, sizes)
-    _apply(tables, learnt, cycle, sizes)
-    Gains(tables).fold(cycle)
-    put_visits(tables, cycle, 0, learnt.visits, sizes)
-    tables.end_cycle(cycle, finished)
+    merge_new(tables, content.pages, sizes)
+    _apply(tables, content, cycle, sizes)
+    put_visits(tables, cycle, 0, content.visits, sizes)
+    tables.end_cycle(cycle, finished, lambda txn: sum_up(txn, tables.db, tables.groups, cycle))
 
 
-def _apply(tables: Tables, learnt: Learnt, cycle: int, sizes: Sizes) -> None:
-    """Apply visits and notes to the blocks from the marker on."""
+def _apply(tables: Tables, content: CycleContent, cycle: int, sizes: Sizes) -> None:
+    """Apply visits, notes and gains to the blocks from the marker on."""
     assert tables.fold_marker is not None
-    brought = claims.brought(learnt.notes, learnt.pages)
-    visits, noted = (part[np.argsort(part["page"], kind="stable")] for part in learnt[:2])
-    of_visit, of_note = (part["page"] // tables.block_rows for part in (visits, noted))
+    brought = claims.brought(content.notes, content.pages)
+    gains_table = Gains(tables)
+    gains = gains_table.of(cycle) if gains_table.log is not None else GAINS.none()
+    parts = [rows[np.argsort(rows["page"], kind="stable")] for rows in (content.visits, content.notes, gains)]
+    of_part = [rows["page"] // tables.block_rows for rows in parts]
+    claims_fold = ClaimsFold.of(tables, cycle)
 
-    hints = Folding.of(tables, cycle)
-
-    def apply(txn: Any, block: int, state: Columns) -> Told:
+    def apply(txn: Any, block: int, state: Columns) -> JudgedVisits:
         first = block * tables.block_rows
-        own = visits[slice(*np.searchsorted(of_visit, (block, block + 1)))]
-        rows = (own["page"] - first).astype(np.intp)
-        learnt_of = noted[slice(*np.searchsorted(of_note, (block, block + 1)))]
-        begun = hints.begin(txn, block, state, own, learnt_of)
-        before = told(state, rows, own["outcome"], cycle)
-        columns.apply_visits(state, rows, own, cycle, brought[own["page"]])
-        claims.apply_notes(state, (learnt_of["page"] - first).astype(np.intp), learnt_of)
-        fold_block(txn, tables, block, len(state["n"]), learnt_of)
+        visits, noted, gained = (
+            rows[slice(*np.searchsorted(numbers, (block, block + 1)))]
+            for rows, numbers in zip(parts, of_part, strict=True)
+        )
+        visited, named, measured = (
+            (rows["page"] - first).astype(np.intp) for rows in (visits, noted, gained)
+        )
+        begun = claims_fold.begin(txn, block, state, visits, noted)
+        judged = judged_visits(state, visited, visits["outcome"], cycle)
+        columns.apply_visits(state, visited, visits, cycle, brought[visits["page"]])
+        claims.apply_notes(state, named, noted)
+        if (weighed := of_weights(noted)).any():
+            own = WEIGHTS.read(txn, tables.db, block, len(state["n"]))
+            own["weight"][named[weighed]] = noted["value"][weighed]
+            WEIGHTS.put(txn, tables.db, block, own)
+        if len(gained):
+            own = REFRESH_VALUES.read(txn, tables.db, block, len(state["n"]))
+            observe_gains(own, measured, gained)
+            REFRESH_VALUES.put(txn, tables.db, block, own)
         if begun is not None:
-            hints.end(txn, block, begun, own)
-        return before
+            claims_fold.end(txn, block, begun, visits)
+        return judged
 
-    blocks = np.flatnonzero(np.bincount(np.concatenate((of_visit, of_note))))  # union1d imports numpy.ma
+    blocks = np.flatnonzero(np.bincount(np.concatenate(of_part)))  # union1d imports numpy.ma
     blocks = blocks[blocks >= tables.fold_marker["next_block"]].tolist()
     for group in batches(blocks, sizes.blocks_per_transaction):
         marker: FoldMarker = {**tables.fold_marker, "next_block": group[-1] + 1}
@@ -93,7 +105,7 @@ def put_visits(tables: Tables, cycle: int, number: int, visits: Array, sizes: Si
     for group in batches(starts, sizes.blocks_per_transaction):
         with tables.transaction(write=True) as txn:
             for start in group:
-                tables.put_visits(txn, cycle, number, visits[start : start + sizes.visits_per_chunk])
+                VISITS.put(txn, tables.db, cycle, number, visits[start : start + sizes.visits_per_chunk])
                 number += 1
 
 

@@ -1,7 +1,8 @@
-"""The directories of a store's pages, and what the last cycles' visits found in them.
+"""Directories of a store's pages, and what the visits of the last cycles found in them.
 
-`groups` has the directories in blocks, in the order in which they were come upon; `group_visits` what a
-cycle's visits tell of them: one value when the cycle is over, and until then one of every part of its fold.
+`groups` has the directories in blocks, by number: that is the order of their first pages. `group_visits` has
+the sums of a cycle's visits by directory: one value when the cycle is finished, before that one for every
+part of its fold.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import (
     GROUP,
-    GROUP_VISITS,
     KEPT_CYCLES,
     Place,
     add_up,
@@ -25,22 +25,23 @@ from scrapy_gp4c.page_state.groups import (
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.lmdb_store.sealed import U32, U32_PAIR, Table, decode
+from scrapy_gp4c.store.lmdb_store.checksummed import U32, Table, decode
+from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, Handles
 
 Array = npt.NDArray[Any]
 
 
 class Numbered(NamedTuple):
-    """The directories of some pages."""
+    """Directories of some pages."""
 
     group: npt.NDArray[np.uint32]
-    """Of each page, ``[P]``."""
+    """Number of each page's directory, ``[P]``."""
     new: Array
-    """Those that were not known before, dtype `GROUP`: their numbers go on from the known ones'."""
+    """Directories that were not known before, dtype `GROUP`: their numbers follow those of the known ones."""
 
 
 class Numbering:
-    """The numbers of all directories: what pages that are added in bulk get theirs from."""
+    """Numbers of all directories, by which pages that are added in bulk get theirs."""
 
     def __init__(self, known: Array) -> None:
         """Take the keys of the known directories, uint64 ``[G]``. Memory: 12 bytes each, 28 for a moment."""
@@ -56,10 +57,10 @@ class Numbering:
         self._numbers = np.insert(self._numbers, places, numbers)
 
     def number(self, urls: Sequence[str]) -> Numbered:
-        """Tell the directories of pages by their URLs; new ones are known from then on."""
-        came_upon: dict[Place, int] = {}
-        of_page = [came_upon.setdefault(place_of_url(url), len(came_upon)) for url in urls]
-        places = directories_at(came_upon)
+        """Return the directories of pages by their URLs; new ones are known from then on."""
+        place_numbers: dict[Place, int] = {}
+        of_page = [place_numbers.setdefault(place_of_url(url), len(place_numbers)) for url in urls]
+        places = directories_at(place_numbers)
         if not len(places):
             return Numbered(np.empty(0, np.uint32), places)
         unknown = places[~np.isin(places["key"], self._keys)]
@@ -81,9 +82,9 @@ def urls_of(requests: Sequence[bytes]) -> list[str]:
 
 
 def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
-    """Keep the URL that a page was found by, if its request is replaced by one to another directory.
+    """Keep the URL that a page was found by where another directory's request replaces its request.
 
-    Its directory stays, as what was found there cannot move with it. The first URL stays too.
+    The page stays in the directory of its first URL, as the sums of past visits cannot move with it.
     """
     old, new = urls_of([known, request])
     if old != new and place_of_url(old) != place_of_url(new):
@@ -125,25 +126,25 @@ def _blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview]:
         raise table.wrong(U32.pack(0), f"there should be {count} directories by the URLs; found {read}")
 
 
-class Told(NamedTuple):
-    """What judged visits tell of the directories of their pages, each ``[V]``."""
+class JudgedVisits(NamedTuple):
+    """Judged visits and the directories of their pages, each ``[V]``."""
 
     group: Array
     changed: Array
     predicted: Array
 
 
-def told(state: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> Told:
-    """What visits of `cycle` tell, by the columns as they were before: ``rows``, ``outcome`` ``[V]``."""
+def judged_visits(state: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> JudgedVisits:
+    """Judged ones among visits of `cycle`; ``state``: columns before; ``rows``, ``outcome``: ``[V]``."""
     judged = among(outcome, JUDGED)
     before = {name: state[name][rows[judged]] for name in ("group", "E", "T", "last_cycle")}
-    return Told(before["group"], outcome[judged] == CHANGED, change_probability(before, cycle))
+    return JudgedVisits(before["group"], outcome[judged] == CHANGED, change_probability(before, cycle))
 
 
-def counted(parts: Sequence[Told]) -> Array:
-    """Count what some visits tell, at a cost by the visits and not by the directories: `GROUP_VISITS`."""
+def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
+    """Sums of visits by directory, `GROUP_VISITS`, at a cost by the visits and not by the directories."""
     if not parts:
-        return np.empty(0, GROUP_VISITS)
+        return GROUP_ROWS.none()
     group, changed, predicted = map(np.concatenate, zip(*parts, strict=True))
     numbers, local = np.unique(group, return_inverse=True)
     visits = count_visits(local, changed, predicted)
@@ -151,28 +152,14 @@ def counted(parts: Sequence[Told]) -> Array:
     return visits
 
 
-def put_part(txn: Any, table: Table, cycle: int, number: int, part: Array) -> None:
-    """Keep a part of what a cycle's visits tell, dtype `GROUP_VISITS`, until `sum_up`."""
-    table.put(txn, U32_PAIR.pack(cycle, number), part.tobytes())
-
-
-def sum_up(txn: Any, table: Table, cycle: int) -> None:
+def sum_up(txn: Any, db: Handles, cycle: int) -> None:
     """Make one value of the parts of a cycle, and drop what is older than `KEPT_CYCLES` cycles."""
-    whole = visits_of(txn, table, cycle)
-    last_dropped = cycle - KEPT_CYCLES
-    for key in [key for key, _ in _parts(txn, table, 0, last_dropped)]:
-        table.delete(txn, key)
-    for key in [key for key, _ in _parts(txn, table, cycle, cycle)]:
-        table.delete(txn, key)
-    put_part(txn, table, cycle, 0, whole)
+    sums = visits_of(txn, db, cycle)
+    GROUP_ROWS.drop(txn, db, 0, cycle - KEPT_CYCLES)
+    GROUP_ROWS.drop(txn, db, cycle, cycle)
+    GROUP_ROWS.put(txn, db, cycle, 0, sums)
 
 
-def visits_of(txn: Any, table: Table, cycle: int) -> Array:
-    """What the visits of a cycle tell, dtype `GROUP_VISITS`; empty for one without, or dropped."""
-    return add_up([np.frombuffer(value, GROUP_VISITS) for _, value in _parts(txn, table, cycle, cycle)])
-
-
-def _parts(txn: Any, table: Table, first_cycle: int, last_cycle: int) -> list[tuple[bytes, memoryview]]:
-    """Keys and values of the parts of some cycles."""
-    start, stop = U32_PAIR.pack(max(0, first_cycle), 0), U32_PAIR.pack(max(0, last_cycle + 1), 0)
-    return list(table.items(txn, start, stop))
+def visits_of(txn: Any, db: Handles, cycle: int) -> Array:
+    """Sums of a cycle's visits by directory, dtype `GROUP_VISITS`; empty for one without, or dropped."""
+    return add_up([rows for _, rows in GROUP_ROWS.parts(txn, db, cycle, cycle)])

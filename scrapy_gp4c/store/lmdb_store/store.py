@@ -1,14 +1,14 @@
-"""The page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
+"""Page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-docs/store.md has the tables. Its parts: `Environment`, the open file; `Tables`, what is in it, with the
-counters; `OpenCycle`, what is in memory; and functions on these that plan, fold and verify. `Store` is the
-front of them, a `PageStore`.
+docs/store.md describes the tables. `Environment` is the open file, `Tables` its content with the counters,
+`OpenCycle` the part in memory; `Store` puts them behind the protocols of `scrapy_gp4c.store.protocols`.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -16,25 +16,52 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.store.lmdb_store import clusters, fold, plans, shadows
-from scrapy_gp4c.store.lmdb_store.environment import Environment, InTransaction
+from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.store.lmdb_store import clusters, cycle, fold
+from scrapy_gp4c.store.lmdb_store.checksummed import KEY, encode
+from scrapy_gp4c.store.lmdb_store.claims import Claims
+from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.gains import Gains
-from scrapy_gp4c.store.lmdb_store.hints import Hints
-from scrapy_gp4c.store.lmdb_store.open_cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.open_pages import OpenPages
-from scrapy_gp4c.store.lmdb_store.reading import columns_of, sample
-from scrapy_gp4c.store.lmdb_store.schema import open_tables
-from scrapy_gp4c.store.lmdb_store.sealed import encode
-from scrapy_gp4c.store.lmdb_store.sizes import USUAL, Sizes
-from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.optional_tables import SHADOWS, WEIGHTS
+from scrapy_gp4c.store.lmdb_store.page_table import (
+    blocks_with_optional,
+    check_sample,
+    columns_of,
+    put_some,
+    weight_of,
+)
+from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, open_tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.lmdb_store.weights import Weights
-from scrapy_gp4c.store.page_store import has_open_cycle
-from scrapy_gp4c.store.records import CycleRecord, RoundCounts, StoredGroups, StoredRequest
+from scrapy_gp4c.store.protocols import has_open_cycle
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredGroups, StoredRequest
 
 
-class Store(OpenPages):
+class Weights:
+    """Weights of a store's pages: a `scrapy_gp4c.store.protocols.PageWeights`."""
+
+    def __init__(self, tables: Tables, opened: OpenCycle) -> None:
+        """Take the tables, and the open cycle, whose fold writes what it notes."""
+        self._tables = tables
+        self._open = opened
+
+    def of(self, page: int) -> float:
+        """Weight of a page, as the newest request or list has it."""
+        said = self._open.weights.get(page)
+        return weight_of(self._tables, page) if said is None else said
+
+    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        """Set the weights of pages, ``[P]``, and commit: see `PageWeights`."""
+        if self._open.number is not None:
+            self._open.require()
+            self._open.note_many(pages, "weight", values)
+            self._open.commit()
+            return
+        self._tables.check_writable()
+        put_some(self._tables, WEIGHTS, pages, {"weight": values})
+
+
+class Store:
     """One store, open for writing (one process at a time) or for reading (beside a writer)."""
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
@@ -45,7 +72,7 @@ class Store(OpenPages):
             self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
             self.gains = Gains(self.tables)
             self._open = OpenCycle(self.tables, sizes.commit_visits)
-            self.hints = Hints(self.tables, self._open)
+            self.hints = Claims(self.tables, self._open)
             self.weights = Weights(self.tables, self._open)
             self._load()
             if self.tables.fold_marker is not None and not readonly:
@@ -60,8 +87,8 @@ class Store(OpenPages):
             self._open.load(txn)
 
     def _fold(self, record: CycleRecord) -> None:
-        learnt = fold.Learnt(self._open.visits(), self._open.all_notes(), self._open.pages)
-        fold.fold(self.tables, learnt, record, self.sizes)
+        content = fold.CycleContent(self._open.visits(), self._open.all_notes(), self._open.pages)
+        fold.fold(self.tables, content, record, self.sizes)
         self._load()
 
     def close(self) -> None:
@@ -129,9 +156,9 @@ class Store(OpenPages):
 
     def amend_record(self, **fields: Unpack[CycleRecord]) -> None:
         """Add to the record of the open cycle, at once."""
-        cycle = self._open.require()
+        number = self._open.require()
         with self.tables.transaction(write=True) as txn:
-            self.tables.put_record(txn, cycle, fields)
+            self.tables.put_record(txn, number, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
         """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
@@ -144,9 +171,7 @@ class Store(OpenPages):
     def keep_visits(self, cycles: int) -> None:
         """Drop the visits of all but so many of the last finished cycles."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
-            self.gains.drop(last)
-            self.hints.drop(last)
-            self.tables.drop_visits(last, self.sizes.chunks_per_transaction)
+            self.tables.drop_cycles(last, self.sizes.chunks_per_transaction)
 
     def cycles(self) -> list[CycleRecord]:
         """Records of all cycles, oldest first; that of the open one has no ``finished``."""
@@ -158,29 +183,15 @@ class Store(OpenPages):
         ``seen``: visits of the cycle that it was made from; they are committed first. ``about``: what the
         cycle's record says from then on, written with the last of the plan.
         """
-        self._add_round(chunks, seen, about, self._complete)
-
-    def _complete(self, work: InTransaction) -> None:
-        """Do work in the transaction that completes a round."""
-        with self.tables.transaction(write=True) as txn:
-            work(txn)
-
-    def _add_round(
-        self,
-        chunks: Iterable[npt.NDArray[Any]],
-        seen: int,
-        about: CycleRecord,
-        complete: Callable[[InTransaction], object],
-    ) -> None:
         self._open.require()
         if not 0 <= seen <= (visits := len(self._open.visits())):
             raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
         self._open.commit()
-        plans.add_round(self.tables, self._record(), chunks, seen, about, self.sizes, complete)
+        cycle.add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""
-        return plans.rounds(self._record())
+        return cycle.rounds_of(self._record())
 
     def planned(self) -> int | None:
         """Pages of all complete rounds of the open cycle; None while there is none."""
@@ -189,7 +200,7 @@ class Store(OpenPages):
     def plan(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the complete rounds' plan, dtype `PLAN`, in chunks, first to visit first."""
         record = self._record()
-        return plans.chunks(self.tables, record.get("cycle", 0), record.get("planned") or 0)
+        return cycle.plan_chunks(self.tables, record.get("cycle", 0), record.get("planned") or 0)
 
     def _record(self) -> CycleRecord:
         """Record of the open cycle; empty where none is open."""
@@ -203,7 +214,7 @@ class Store(OpenPages):
         """Yield the page columns block by block, see `PageStore.blocks`."""
         if names is not None:
             return self.tables.blocks(names)
-        return self.weights.blocks(self.hints.blocks(self.gains.blocks()))
+        return blocks_with_optional(self.tables)
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """Columns ``[P]`` of some pages, ids ascending, see `PageStore.columns_of`."""
@@ -219,7 +230,91 @@ class Store(OpenPages):
         finally:
             self._load()
 
+    def find(self, key: int) -> int | None:
+        """Page id of a request fingerprint's first 8 bytes (big-endian), or None."""
+        return self._open.find(key)
+
+    def page(self, page: int) -> PageRow:
+        """Columns of one page as of the last fold."""
+        return self._open.page(page)
+
+    def request(self, page: int) -> StoredRequest:
+        """Return the stored request of one page."""
+        return self._open.request(page)
+
+    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
+        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
+        return self._open.requests(pages)
+
+    def validators(self, page: int) -> tuple[str | None, str | None]:
+        """ETag and Last-Modified of the page's copy, as the server sent them."""
+        found = self._open.value("validators", page)
+        etag, last_modified = (None, None) if found is None else json.loads(found)
+        return etag, last_modified
+
+    def body_sum(self, page: int) -> int | None:
+        """Sum of the body that the page's copy was made of; None where none is kept."""
+        found = self._open.value("bodies", page)
+        return None if found is None else KEY.unpack(found)[0]
+
+    def has_description(self, page: int) -> bool:
+        """Tell whether a description of the page's copy is kept."""
+        return self._open.value("descriptions", page) is not None
+
+    def set_description(self, page: int, packed: bytes) -> None:
+        """Replace the description of a page's copy, at the next commit."""
+        self._open.put_value("descriptions", page, packed)
+
+    def new_pages(self) -> Iterator[int]:
+        """Yield the ids of the pages discovered in the open cycle, in order."""
+        return self._open.new_pages()
+
+    def add_page(self, key: int, request: StoredRequest) -> int:
+        """Remember a page discovered in the open cycle; its id is valid at once."""
+        return self._open.add_page(key, request)
+
+    def set_request(self, page: int, request: StoredRequest) -> None:
+        """Replace the stored request of a page, at the next commit."""
+        self._open.set_request(page, request)
+
+    def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace the validators of a page, at the next commit."""
+        validators = etag, last_modified
+        self._open.put_value("validators", page, None if validators == (None, None) else encode(validators))
+
+    def set_body_sum(self, page: int, body_sum: int) -> None:
+        """Replace the sum of the body that a page's copy was made of, at the next commit."""
+        self._open.put_value("bodies", page, KEY.pack(body_sum))
+
     # --- visits
+
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note what the open cycle learnt of a page, for its fold."""
+        self._open.note(page, what, value)
+
+    def notes(self) -> npt.NDArray[Any]:
+        """Notes of the open cycle so far, dtype `NOTE`, in the order in which they were made."""
+        return self._open.all_notes()
+
+    def record(self, visit: NewVisit) -> None:
+        """Note one visit of the open cycle, see `OpenCycle.record`."""
+        self._open.record(visit)
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Let this be called before visits are committed; what it raises keeps them buffered."""
+        self._open.before_commit = call
+
+    def commit(self) -> None:
+        """Write everything buffered in one transaction. Raises StoreFullError and keeps the buffers."""
+        self._open.commit()
+
+    def visited(self, page: int) -> bool:
+        """Tell whether the page has an outcome in the open cycle, committed or buffered."""
+        return self._open.visited(page)
+
+    def open_visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+        return self._open.visits()
 
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None
@@ -251,17 +346,19 @@ class Store(OpenPages):
         clusters.put(self.tables, groups)
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
-        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no panel."""
-        return shadows.read(self.tables, cycle)
+        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no control group."""
+        with self.tables.transaction() as txn:
+            return SHADOWS.read(txn, self.tables.db, cycle)
 
     def keep_shadows(self, cycle: int, kept: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
-        shadows.keep(self.tables, cycle, kept)
+        with self.tables.transaction(write=True) as txn:
+            SHADOWS.drop(txn, self.tables.db, 0, cycle - 2)
+            SHADOWS.put(txn, self.tables.db, cycle, 0, kept)
 
     def look_over(self) -> str:
-        """Check a sample of values; says how much was found right. Raises StoreDamagedError."""
-        pages, of = self.environment.looked
-        return f"{pages:,} of {of:,} pages of its file and {sample(self.tables)} checksums are right"
+        """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""
+        return f"{check_sample(self.tables)} checksums are right"
 
     def verify(self) -> list[str]:
         """Compare the tables with each other; returns the problems found, none for a sound store."""

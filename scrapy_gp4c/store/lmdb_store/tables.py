@@ -1,4 +1,4 @@
-"""The tables of a store's LMDB file: reading and writing each, and the counters that move with them.
+"""Tables of a store's LMDB file, their schema, and the counters that move with them.
 
 docs/store.md describes keys and values. Numbers in keys are big-endian, so that they sort.
 """
@@ -6,41 +6,134 @@ docs/store.md describes keys and values. Numbers in keys are big-endian, so that
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import blocks
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.store.lmdb_store import groups, trust
-from scrapy_gp4c.store.lmdb_store.environment import Environment
-from scrapy_gp4c.store.lmdb_store.failures import damaged, read_only
-from scrapy_gp4c.store.lmdb_store.groups import Told
-from scrapy_gp4c.store.lmdb_store.schema import Handles
-from scrapy_gp4c.store.lmdb_store.sealed import KEY, U32, U32_PAIR, decode, encode, split
-from scrapy_gp4c.store.lmdb_store.sizes import BLOCKS_TOGETHER
+from scrapy_gp4c.store.lmdb_store import groups
+from scrapy_gp4c.store.lmdb_store.checksummed import (
+    KEY,
+    PLAIN_KEY,
+    TABLES,
+    U32,
+    U32_PAIR,
+    RequestTable,
+    Table,
+    decode,
+    encode,
+    split,
+)
+from scrapy_gp4c.store.lmdb_store.environment import Environment, damaged, read_only, translated
+from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits
+from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, GAINS, GROUP_ROWS, VISITS, CycleRows, Handles
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
 Array = npt.NDArray[Any]
 
 _META: Final = {
-    "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold",
-    "shadows0", "shadows1", "query_log",
+    "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold", "query_log",
 }  # fmt: skip
-"""Names in `meta`: one that was altered would stand for none."""
+"""Names in `meta`: any other one was altered."""
+_BLOCKS_TOGETHER: Final = 4
+"""Blocks that are read at a time where only some columns are wanted: each costs its reader less then."""
+
+
+class Sizes(NamedTuple):
+    """How much a store reads or writes at a time; tests take little, to have many of each."""
+
+    block_rows: int = 16_384
+    """Pages per block of a new store; an existing store remembers its own."""
+    commit_visits: int = 100
+    visits_per_chunk: int = 16_384
+    plan_rows: int = 16_384
+    """Pages per chunk of a plan."""
+    chunks_per_transaction: int = 64
+    blocks_per_transaction: int = 4
+    """In a fold: what a transaction changes is in memory twice, and the system is slow to provide that."""
+    pages_per_transaction: int = 65_536
+    map_size: int | None = None
+    """Fixed address space of the file in bytes, for tests; None: ample, and grown where needed."""
+
+
+USUAL: Final = Sizes()
+SCHEMA: Final = "gp4c-store/1"
+_PLAIN: Final = "ids"
+"""Table without checksums: the columns of pages have the same keys."""
+
+
+def open_tables(environment: Environment, block_rows: int) -> Handles:
+    """Open the tables, or create those of a new store, with so many pages per block.
+
+    Raises StoreDamagedError for another schema, or another StoreError.
+    """
+    path, file = environment.path, environment.lmdb
+    with translated(path), file.begin() as txn:
+        empty = txn.stat()["entries"] == 0
+    if empty:
+        return _create(environment, block_rows)
+    try:
+        meta = file.open_db(b"meta", create=False)
+    except lmdb.Error as error:
+        raise StoreDamagedError(
+            f"the LMDB file in {path} holds no page store. Set GP4C_STORE to another directory, or "
+            "move this one away."
+        ) from error
+    with translated(path):
+        with file.begin() as txn:
+            schema = txn.get(PLAIN_KEY, db=meta, default=b"none").decode("latin-1")
+        if schema != _json(SCHEMA):
+            raise StoreDamagedError(
+                f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
+                "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
+            )
+        return _tables(path, {name: file.open_db(name.encode(), create=False) for name in TABLES})
+
+
+def _tables(path: Path, handles: dict[str, object]) -> Handles:
+    kinds: dict[str, type[Table]] = {"urls": RequestTable}
+    return {
+        name: kinds.get(name, Table)(path, name, handle, plain=name == _PLAIN)
+        for name, handle in handles.items()
+    }
+
+
+def _create(environment: Environment, block_rows: int) -> Handles:
+    if environment.readonly:
+        raise StoreError(f"the store {environment.path} is being created just now: try again in a moment.")
+    path = environment.path
+    with environment.transaction(write=True) as txn:
+        handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
+        db = _tables(path, handles)
+        values: dict[str, str | int] = {"schema": SCHEMA, "store_id": secrets.token_hex(8)}
+        values |= {"block_rows": block_rows, "pages": 0, "groups": 0, "last_cycle": 0}
+        for name, value in values.items():
+            if name.encode() == PLAIN_KEY:
+                txn.put(PLAIN_KEY, _json(value).encode(), db=db["meta"].handle)
+            else:
+                db["meta"].put(txn, name.encode(), _json(value).encode())
+    return db
+
+
+def _json(value: str | int) -> str:
+    return json.dumps(value)
 
 
 class Tables:
-    """The tables of an open LMDB file, and its counters, which only methods of this class move.
+    """Tables of an open LMDB file, and its counters, which only methods of this class move.
 
-    ``store_id``: random hex digits that name it; ``block_rows``: pages per block; ``merged_pages``: pages in
-    `ids`, `urls` and the columns: ids below this number; ``groups``: known directories; ``last_cycle``: the
-    last finished, 0: none; ``dropped``: the last whose visits are not all there; ``fold_marker``: of a fold.
+    ``store_id``: random hex digits that name the store; ``block_rows``: pages per block; ``merged_pages``:
+    pages in `ids`, `urls` and the columns, with ids below this number; ``groups``: known directories;
+    ``last_cycle``: the last finished one, 0: none; ``dropped``: the last one whose visits are not all kept;
+    ``fold_marker``: progress of a fold that is not complete.
     """
 
     store_id: str
@@ -92,34 +185,45 @@ class Tables:
         self.fold_marker = marker
 
     def change_blocks(
-        self, numbers: Sequence[int], change: Callable[[Any, int, Columns], Told], marker: FoldMarker
+        self, numbers: Sequence[int], change: Callable[[Any, int, Columns], JudgedVisits], marker: FoldMarker
     ) -> None:
-        """Let `change(txn, block, columns)` alter blocks in place, keep what it tells, move the fold's
-        marker."""
+        """Let `change(txn, block, columns)` alter blocks in place; sum up the judged visits that it returns.
+
+        The fold's marker moves in the same transaction.
+        """
         with self.transaction(write=True) as txn:
             parts = []
             for block in numbers:
                 state = {name: kept.copy() for name, kept in blocks.unpack(self.block(txn, block)).items()}
                 parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
-            self.put_group_visits(txn, self.last_cycle + 1, numbers[0], groups.counted(parts))
+            GROUP_ROWS.put(txn, self.db, self.last_cycle + 1, numbers[0], groups.sums_by_group(parts))
             self.put_meta(txn, "fold", marker)
         self.fold_marker = marker
 
-    def end_cycle(self, cycle: int, record: CycleRecord) -> None:
-        """End the fold: `cycle` is the last finished one, and what the open cycle had is dropped."""
+    def end_cycle(self, cycle: int, record: CycleRecord, sum_up: Callable[[Any], object]) -> None:
+        """End the fold: `cycle` is the last finished one, and tables of the open cycle are emptied.
+
+        ``sum_up``: is called with the transaction.
+        """
         with self.transaction(write=True) as txn:
             self.put_record(txn, cycle, record)
             self.put_meta(txn, "last_cycle", cycle)
-            groups.sum_up(txn, self.db["group_visits"], cycle)
-            trust.sum_up(txn, self.db, self.groups, cycle)
+            groups.sum_up(txn, self.db, cycle)
+            sum_up(txn)
             for table in ("log", "new", "notes", "plans"):
                 self.db[table].drop(txn)
             self.db["meta"].delete(txn, b"fold")
         self.last_cycle, self.fold_marker = cycle, None
 
-    def drop_visits(self, cycle: int, chunks: int) -> None:
-        """Drop the visits of the cycles up to this one, so many chunks in a transaction; columns stay."""
+    def drop_cycles(self, cycle: int, chunks: int) -> None:
+        """Drop visits, gains and claims of the cycles up to this one; what they did to pages stays.
+
+        ``chunks``: of visits, so many in a transaction.
+        """
+        with self.transaction(write=True) as txn:
+            for kind in (GAINS, CLAIMS):
+                kind.drop(txn, self.db, 0, cycle)
         stop = U32_PAIR.pack(cycle + 1, 0)
         while True:
             with self.transaction(write=True) as txn:
@@ -135,12 +239,12 @@ class Tables:
     def restore_cycles(self, records: Sequence[CycleRecord]) -> None:
         """Give a store without cycles the records of cycles 1..C, as finished.
 
-        Their pages follow by `append_pages`, their visits by `put_visits`.
+        Their pages follow by `append_pages`.
         """
         with self.transaction(write=True) as txn:
             for cycle, record in enumerate(records, 1):
                 self.put_record(txn, cycle, {**record, "cycle": cycle})
-                groups.sum_up(txn, self.db["group_visits"], cycle)
+                groups.sum_up(txn, self.db, cycle)
             self.put_meta(txn, "last_cycle", len(records))
         self.last_cycle = len(records)
 
@@ -202,14 +306,6 @@ class Tables:
         """Write a block of page columns."""
         self.db["columns"].put(txn, U32.pack(block), blocks.pack(state))
 
-    def put_validators(self, txn: Any, page: int, validators: tuple[str | None, str | None]) -> None:
-        """Write the ETag and Last-Modified of a page's copy."""
-        self.db["validators"].put(txn, U32.pack(page), encode(validators))
-
-    def put_visits(self, txn: Any, cycle: int, number: int, visits: npt.NDArray[Any]) -> None:
-        """Write one chunk of folded visits."""
-        self.db["visits"].put(txn, U32_PAIR.pack(cycle, number), visits.tobytes())
-
     def _put_pages(
         self, txn: Any, first: int, keys: npt.NDArray[np.uint64], requests: Sequence[bytes]
     ) -> None:
@@ -222,9 +318,9 @@ class Tables:
         self.db["urls"].put_many(txn, zip(pages, requests, strict=True), overwrite=False)
 
     def get_id(self, txn: Any, key: int) -> int | None:
-        """Page id of a key in `ids`, or None; `txn` had better hand out buffers.
+        """Page id of a key in `ids`, or None; faster where `txn` hands out buffers.
 
-        That a key is known is believed if its page has it; that it is not, if its neighbours' have theirs.
+        A known key counts if its page has it, an unknown one if the pages of its neighbours have theirs.
         """
         table, packed = self.db["ids"], KEY.pack(key)
         value = txn.get(packed, db=table.handle)
@@ -235,21 +331,17 @@ class Tables:
         return None
 
     def _id_of(self, txn: Any, key: bytes, value: bytes) -> int:
-        """What stands in `ids` under a key, if that is the page's."""
+        """Page in `ids` under a key; raises StoreDamagedError where the page has another key."""
         page = int.from_bytes(value, "big")
         block, row = divmod(page, self.block_rows)
         if page >= self.merged_pages or blocks.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
             raise self.db["ids"].wrong(key, f"page {page} has another key")
         return page
 
-    def put_group_visits(self, txn: Any, cycle: int, number: int, part: Array) -> None:
-        """Write a part of what the visits of a cycle tell of directories, dtype `GROUP_VISITS`."""
-        groups.put_part(txn, self.db["group_visits"], cycle, number, part)
-
     def group_visits(self, cycle: int) -> Array:
-        """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
+        """Sums of a finished cycle's visits by directory, dtype `GROUP_VISITS`."""
         with self.transaction() as txn:
-            return groups.visits_of(txn, self.db["group_visits"], cycle if cycle <= self.last_cycle else 0)
+            return groups.visits_of(txn, self.db, cycle if cycle <= self.last_cycle else -1)
 
     def directories(self) -> Array:
         """Directories of the pages, dtype `GROUP` ``[G]``."""
@@ -277,24 +369,28 @@ class Tables:
 
         ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
         """
-        count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else BLOCKS_TOGETHER
+        count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else _BLOCKS_TOGETHER
         for first in range(0, count, together):
             with self.transaction(buffers=names is not None) as txn:
                 values = [self.block(txn, block) for block in range(first, min(count, first + together))]
                 state = blocks.unpack(values[0]) if names is None else blocks.some_of(values, names)
             yield first * self.block_rows, state
 
-    def visits(
-        self, first_cycle: int = 1, last_cycle: int | None = None
-    ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+    def rows_of_cycles(
+        self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield rows of finished cycles part by part: (cycle, rows)."""
         last = self.last_cycle if last_cycle is None else min(last_cycle, self.last_cycle)
         key, stop, goes_on = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0), False
         while True:
-            with self.transaction() as txn:  # one for each: whoever takes the visits may take long
-                found = next(self.db["visits"].items(txn, key, stop, goes_on=goes_on), None)
-            if found is None:
+            with self.transaction() as txn:  # one for each part: whoever takes them may take long
+                item = next(self.db[kind.table].items(txn, key, stop, goes_on=goes_on), None)
+            if item is None:
                 return
-            cycle, number = U32_PAIR.unpack(found[0])
-            yield cycle, np.frombuffer(found[1], VISIT)
+            cycle, number = U32_PAIR.unpack(item[0])
+            yield cycle, kind.unpack(item[1])
             key, goes_on = U32_PAIR.pack(cycle, number + 1), True
+
+    def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+        return self.rows_of_cycles(VISITS, first_cycle, last_cycle)

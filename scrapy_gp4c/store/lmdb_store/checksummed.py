@@ -1,9 +1,11 @@
-"""Values with checksums: what every table of a store but `ids` keeps, and how a flipped bit is noticed.
+"""Tables whose values have checksums: all of a store but `ids`.
 
-A value is followed by 4 bytes: of the XXH3 hash of its bytes, seeded with its table and key, the lowest. So a
-value is known as wrong, and so is one under another key than its own, or in another table. That there is no
-value is believed if the neighbours of its place are right: a key that was altered is one of them, as long as
-the keys are in order, which `structure` looks at.
+A value is followed by 4 bytes: the lowest of the XXH3 hash of its bytes, seeded with its table and key. A
+value under another key or in another table is wrong as well. A value counts as absent only if both neighbours
+of its key are right: a key that was altered is one of them.
+
+Requests are kept as JSON in which one byte stands for what most of them have in common. Such a byte does not
+occur in UTF-8, so that no other text has it.
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from scrapy_gp4c.errors import StoreDamagedError
-from scrapy_gp4c.store.lmdb_store.failures import damaged
+from scrapy_gp4c.store.lmdb_store.environment import damaged
 
 U32: Final = struct.Struct(">I")
 U32_PAIR: Final = struct.Struct(">II")
 """Keys of tables by (cycle, number): big-endian, so that they sort."""
 KEY: Final = struct.Struct(">Q")
 SUM_BYTES: Final = 4
-UNSEALED: Final = b"schema"
-"""The one value of other tables without a checksum, as any version has to read it."""
+PLAIN_KEY: Final = b"schema"
+"""Key in `meta` of the one value without a checksum: any version has to read it."""
 
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
-    "group_visits", "first_urls", "notes", "bodies", "gains", "worths", "descriptions", "clusters",
-    "hints", "claims", "trust", "weights",
+    "group_visits", "first_urls", "notes", "bodies", "gains", "refresh_values", "descriptions", "clusters",
+    "hints", "claims", "trust", "weights", "shadows",
 )  # fmt: skip
-"""Tables of a store. A new one goes to the end: their places in this row are in the seeds of checksums."""
+"""Tables of a store. A new one goes to the end: positions are part of the seeds of checksums."""
 _PLACES: Final = {name: place for place, name in enumerate(TABLES)}
 
 _CONTENT: Final = itemgetter(slice(None, -SUM_BYTES))
@@ -79,12 +81,12 @@ def checksum(seed: int, value: bytes | memoryview) -> int:
     return xxh3_64_intdigest(value, seed) & _LOWEST
 
 
-def seal(seed: int, value: bytes) -> bytes:
+def with_checksum(seed: int, value: bytes) -> bytes:
     """Append the checksum to a value."""
     return value + checksum(seed, value).to_bytes(SUM_BYTES, "little")
 
 
-def is_sealed(seed: int, value: bytes | memoryview) -> bool:
+def is_intact(seed: int, value: bytes | memoryview) -> bool:
     """Tell whether a value ends with its checksum."""
     return checksum(seed, value[:-SUM_BYTES]) == int.from_bytes(value[-SUM_BYTES:], "little")
 
@@ -95,7 +97,7 @@ class Table:
     __slots__ = ("_path", "_place", "_plain", "handle", "name")
 
     def __init__(self, path: Path, name: str, handle: object, *, plain: bool = False) -> None:
-        """``plain``: without checksums, as `ids` and all tables of older stores."""
+        """``plain``: without checksums, as `ids`."""
         self._path = path
         self.name = name
         self.handle = handle
@@ -119,9 +121,9 @@ class Table:
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
         """Return a value without its checksum, which must be right."""
-        if self._plain or key == UNSEALED:
+        if self._plain or key == PLAIN_KEY:
             return memoryview(value)
-        if not is_sealed(self._seed(key), value):
+        if not is_intact(self._seed(key), value):
             raise self.wrong(key, "its checksum is another")
         return memoryview(value)[:-SUM_BYTES]
 
@@ -153,13 +155,18 @@ class Table:
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
         """Write a value."""
         txn.put(
-            key, value if self._plain else seal(self._seed(key), value), db=self.handle, overwrite=overwrite
+            key,
+            value if self._plain else with_checksum(self._seed(key), value),
+            db=self.handle,
+            overwrite=overwrite,
         )
 
     def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
         """Write many values; ``options``: of LMDB's ``putmulti``."""
-        sealed = items if self._plain else ((key, seal(self._seed(key), value)) for key, value in items)
-        txn.cursor(self.handle).putmulti(sealed, **options)
+        rows = (
+            items if self._plain else ((key, with_checksum(self._seed(key), value)) for key, value in items)
+        )
+        txn.cursor(self.handle).putmulti(rows, **options)
 
     def delete(self, txn: Any, key: bytes) -> None:
         """Remove a value, if there is one."""
@@ -194,12 +201,16 @@ class Table:
             found = cursor.next()
 
     def wrong_keys(self, txn: Any) -> Iterator[bytes]:
-        """Yield the keys of all values whose checksum is another."""
-        if self._plain:
-            return
+        """Yield the keys of all values whose checksum is wrong or that are out of order."""
+        before, count = b"", 0
         for key, value in txn.cursor(self.handle):
-            if key != UNSEALED and not is_sealed(self._seed(bytes(key)), value):
-                yield bytes(key)
+            packed = bytes(key)
+            intact = self._plain or packed == PLAIN_KEY or is_intact(self._seed(packed), value)
+            if not intact or packed <= before:
+                yield packed
+            before, count = packed, count + 1
+        if count != (expected := self.entries(txn)):
+            raise damaged(self._path, f"{self.name}: expected {expected:,} values, found {count:,}")
 
     def keys(self, txn: Any) -> list[bytes]:
         """All keys."""
@@ -235,3 +246,71 @@ class Table:
         if self.name != "meta" and len(key) in (U32.size, U32_PAIR.size):
             parts = struct.unpack(f">{len(key) // 4}I", key)
         return damaged(self._path, f"{self.name} {', '.join(map(str, parts))}: {why}")
+
+
+_BEGINS: Final = (
+    b'{"url":"https://www.',
+    b'{"url":"http://www.',
+    b'{"url":"https://',
+    b'{"url":"http://',
+)
+"""The first that fits is taken: the longer ones come first."""
+_MIDDLES: Final = (b'","callback":"parse_', b'","callback":"')
+_END: Final = b'"}'
+_CODES: Final = tuple(
+    (bytes([0xFF - number]), text) for number, text in enumerate((*_BEGINS, *_MIDDLES, _END))
+)
+"""Code and the text that it stands for. Stores contain the codes: new ones go to the end, none changes."""
+_BEGIN_CODES: Final = _CODES[: len(_BEGINS)]
+_MIDDLE_CODES: Final = _CODES[len(_BEGINS) : -1]
+_END_CODE: Final = _CODES[-1][0]
+
+
+def shortened(request: bytes) -> bytes:
+    """Kept form of a request in JSON."""
+    if not request.isascii():
+        return request
+    for code, text in _BEGIN_CODES:
+        if request.startswith(text):
+            request = code + request[len(text) :]
+            break
+    for code, text in _MIDDLE_CODES:
+        request = request.replace(text, code)
+    return request[: -len(_END)] + _END_CODE if request.endswith(_END) else request
+
+
+def in_full(kept: bytes) -> bytes:
+    """JSON of one or many requests in the kept form."""
+    if kept.isascii():
+        return kept
+    for code, text in _CODES:
+        kept = kept.replace(code, text)
+    return kept
+
+
+class RequestTable(Table):
+    """Table `urls`: its callers read and write requests in JSON."""
+
+    __slots__ = ()
+
+    def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
+        """Return a request in full, whose checksum must be right."""
+        return memoryview(in_full(bytes(super().checked(key, value))))
+
+    def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
+        """Read the requests of pages ``[N]``; None where one is missing."""
+        kept = super().get_many(txn, numbers)
+        return None if kept is None else list(map(in_full, kept))
+
+    def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
+        """Read what `get_many` reads, with commas between: many requests are made full at once."""
+        kept = super().get_many(txn, numbers)
+        return None if kept is None else in_full(b",".join(kept))
+
+    def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
+        """Write a request."""
+        super().put(txn, key, shortened(value), overwrite=overwrite)
+
+    def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
+        """Write many requests; ``options``: of LMDB's ``putmulti``."""
+        super().put_many(txn, ((key, shortened(value)) for key, value in items), **options)

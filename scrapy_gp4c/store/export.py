@@ -1,0 +1,154 @@
+"""Export of a store's history as text: see `scrapy_gp4c.store.history_fields` for its format."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.claims import CLAIM
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.outcomes import CHANGED, SAME, among
+from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.history_fields import (
+    CHANGED_BIT,
+    DATED,
+    FIELDS,
+    FORMAT,
+    NOT_JUDGED,
+    UNCHANGED_BIT,
+    PageText,
+)
+from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.records import StoredRequest
+
+MATRIX_BYTES: Final = 64_000_000
+
+
+def lines(
+    store: PageReader, credentials: Credentials | None = None, matrix_bytes: int = MATRIX_BYTES
+) -> Iterator[str]:
+    """Yield the lines of a store's history up to its last finished cycle, without secrets.
+
+    Of pages that differ only in secrets, the first is written; a comment at the end counts the others.
+    ``credentials``: what is secret; None: what the store's records say; ``matrix_bytes``: memory for the bits
+    of the pages of one pass over the visits.
+    """
+    last, all_records = store.last_cycle, store.cycles()
+    without = _WithoutSecrets(credentials or Credentials.of_store(all_records))
+    records = [record for record in all_records if record["cycle"] <= last]
+    header: dict[str, Any] = {"format": FORMAT, "cycles": len(records)}
+    if store.gains.log is not None:
+        header["measured"] = [store.gains.log, store.gains.since]
+    for comment in (header, *records):
+        yield "# " + json.dumps(comment)
+    cycles = max(1, last - 1)
+    group: list[tuple[int, Columns]] = []
+    for first, block in store.blocks():
+        if group and (first + len(block["n"]) - group[0][0]) * cycles > matrix_bytes:
+            yield from _lines(store, group, last, without)
+            group = []
+        group.append((first, block))
+    if group:
+        yield from _lines(store, group, last, without)
+    if without.left_out:
+        yield f"# {without.left_out} pages are left out: they differ from others only in what is secret"
+
+
+class _WithoutSecrets:
+    """Removes secrets from stored requests, and knows the pages that have become equal by that."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._seen: set[str] = set()
+        self._left_out: list[int] = []
+        """Pages, ids ascending."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of pages left out."""
+        return len(self._left_out)
+
+    def line_of(self, found_by: int) -> int:
+        """Number of the finder's line, by the column `found_by`: pages before it may be left out; 0: none."""
+        if not found_by or found_by == START:
+            return 0
+        before = bisect_left(self._left_out, found_by - 1)
+        is_left_out = self._left_out[before : before + 1] == [found_by - 1]
+        return 0 if is_left_out else found_by - before
+
+    def __call__(self, page: int, stored: StoredRequest) -> StoredRequest | None:
+        """Request without secrets; None if it is no other page by that."""
+        bare = self._credentials.stripped(stored)
+        if bare["url"] != stored["url"]:
+            if bare["url"] in self._seen:
+                self._left_out.append(page)
+                return None
+            self._seen.add(bare["url"])
+        return bare
+
+
+def _lines(
+    store: PageReader, group: list[tuple[int, Columns]], last: int, without: _WithoutSecrets
+) -> Iterator[str]:
+    first = group[0][0]
+    stop = group[-1][0] + len(group[-1][1]["n"])
+    bits = np.full((stop - first, max(0, last - 1)), NOT_JUDGED, np.uint8)
+    for cycle, visits in store.visits(2, last):
+        visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
+        for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
+            bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
+    claims = claims_between(store, first, stop)
+    of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1))
+    gains = _gains_between(store, first, stop)
+    for start, block in group:
+        for row, stored in enumerate(store.requests(np.arange(start, start + len(block["n"])))):
+            page = start + row
+            request = without(page, stored)
+            if request is None:
+                continue
+            columns = {name: column[row].item() for name, column in block.items()}
+            text = bits[page - first].tobytes().decode("ascii")
+            content = PageText(
+                columns=columns,
+                last_judged=max(text.rfind("0"), text.rfind("1")) + 2,
+                finder_line=without.line_of(columns["found_by"]),
+                claims=claims[slice(*of_page[page - first :][:2])],
+                gains=gains.get(page, ()),
+                validators=store.validators(page),
+                request={name: value for name, value in request.items() if name != "url"},
+            )
+            state = {field.name: value for field in FIELDS if (value := field.write(content)) is not None}
+            url = request["url"]
+            yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(state)))
+
+
+def claims_between(store: PageReader, first: int, stop: int) -> npt.NDArray[Any]:
+    """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
+    parts = [np.empty(0, DATED)]
+    for cycle, claimed in store.hints.of_cycles(0):
+        own = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
+        part = np.empty(len(own), DATED)
+        part["cycle"] = cycle
+        for name in CLAIM.names or ():
+            part[name] = own[name]
+        parts.append(part)
+    claims = np.concatenate(parts)
+    return claims[np.argsort(claims["page"], kind="stable")]
+
+
+def _gains_between(store: PageReader, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:
+    """Cycles and gains of the pages first..stop-1, as far as they are measured by the log in use."""
+    gains: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
+    for cycle, rows in store.gains.of_cycles(store.gains.since) if store.gains.log is not None else ():
+        own = rows[(rows["page"] >= first) & (rows["page"] < stop)]
+        for page, ppm in zip(own["page"].tolist(), own["ppm"], strict=True):
+            gains[page].append((cycle, float(str(ppm))))  # as many digits as a float32 has
+    return gains

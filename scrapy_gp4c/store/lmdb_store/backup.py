@@ -1,0 +1,154 @@
+"""Backups of a store, their restoration, and compaction of its file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scrapy_gp4c.errors import StoreError, StoreInUseError
+from scrapy_gp4c.store.lmdb_store.atomic_replace import (
+    REWRITE,
+    drop_search_index,
+    keep_aside,
+    locked,
+    work_directory,
+)
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
+    Environment,
+    WriterLock,
+    damaged,
+    put_in_place,
+    translated,
+)
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes
+from scrapy_gp4c.store.lmdb_store.verify import check, check_pages
+
+_STAMP: Final = "%Y%m%d-%H%M%S"
+_PART: Final = ".part"
+
+
+class Compacted(NamedTuple):
+    """Bytes of a store's file."""
+
+    before: int
+    after: int
+
+
+def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
+    """Copy a store, as the last commit left it, into a directory of its own in `directory`; returns that.
+
+    Works during a crawl. The copy is checked before it gets its name. ``keep``: number of backups of this
+    store that stay in `directory`, this one and those with the highest cycles. Raises StoreDamagedError where
+    the store or the copy is damaged, StoreError where the copy cannot be written.
+    """
+    real = Path(os.path.realpath(path))
+    if Path(os.path.realpath(directory)).is_relative_to(real):
+        raise StoreError(
+            f"expected a directory outside the store for its backup; found {directory}, which is in {path}. "
+            "Give another directory."
+        )
+    while (target := directory / f"{real.name}-{time.strftime(_STAMP)}").exists():
+        time.sleep(0.1)  # the name has the second
+    part = target.with_name(target.name + _PART)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        part.mkdir(0o700)
+        lock = WriterLock(part)  # tells other backups that this one is under way
+        try:
+            _copy(path, part, sizes)
+            if problem := check(part, sizes):
+                raise damaged(path, problem[0])
+            part.rename(target)
+        finally:
+            lock.release()
+            shutil.rmtree(part, ignore_errors=True)
+        if keep is not None:
+            others = [copy for copy in _directories(directory, real.name) if copy != target]
+            others.sort(key=lambda copy: (_last_cycle(copy, sizes), copy.name), reverse=True)
+            for old in others[keep - 1 :]:
+                old.rename(old.with_name(old.name + _PART))  # else a kill leaves half of one
+        _remove_leftovers(directory, real.name)
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"cannot write the backup {target}: {error.strerror}. Give another directory."
+        ) from error
+    return target
+
+
+def _copy(path: Path, target: Path, sizes: Sizes) -> None:
+    """Let LMDB write a copy without unused room, of a store whose pages can be read."""
+    environment = Environment(path, True, sizes.map_size)
+    try:
+        if problem := check_pages(path):
+            raise damaged(path, problem)
+        with translated(path):
+            environment.lmdb.copy(str(target), compact=True)
+    finally:
+        environment.close()
+    (target / DATA).chmod(0o600)
+
+
+def _directories(directory: Path, name: str, end: str = "") -> list[Path]:
+    """Backups of the store of this name; with `end`, unfinished ones."""
+    pattern = re.compile(re.escape(name) + r"-\d{8}-\d{6}" + re.escape(end))
+    return [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
+
+
+def _last_cycle(copy: Path, sizes: Sizes) -> int:
+    """Last finished cycle of a backup; -1 where it cannot be read."""
+    try:
+        with Store(copy, readonly=True, sizes=sizes) as store:
+            return store.last_cycle
+    except StoreError:
+        return -1
+
+
+def _remove_leftovers(directory: Path, name: str) -> None:
+    """Remove unfinished backups of a store that no process is writing."""
+    for part in _directories(directory, name, _PART):
+        try:
+            WriterLock(part).release()
+        except StoreInUseError:
+            continue
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def restore_backup(path: Path, copy: Path, sizes: Sizes) -> Path | None:
+    """Put a backup in the place of a store, damaged or not; returns where the replaced file is kept.
+
+    Raises StoreDamagedError for a backup that is damaged, StoreInUseError where a crawl has the store.
+    """
+    if problem := check(copy, sizes):
+        raise damaged(copy, problem[0])
+    path.mkdir(0o700, parents=True, exist_ok=True)
+    with locked(path), work_directory(path, REWRITE) as work:
+        work.mkdir(0o700)
+        shutil.copyfile(copy / DATA, work / DATA)
+        (work / DATA).chmod(0o600)
+        aside = keep_aside(path, "before-restore") if (path / DATA).exists() else None
+        drop_search_index(path)
+        put_in_place(path, work / DATA)
+    return aside
+
+
+def compact(path: Path, sizes: Sizes) -> Compacted:
+    """Write a store anew without the room that it does not use; raises StoreInUseError, StoreDamagedError."""
+    with Store(path, sizes=sizes) as store, work_directory(path, REWRITE) as work:
+        before = (path / DATA).stat().st_size
+        work.mkdir(0o700)
+        if problem := check_pages(path):
+            raise damaged(path, problem)
+        with translated(path):
+            store.environment.lmdb.copy(str(work), compact=True)
+        if problems := check(work, sizes):
+            raise damaged(path, problems[0])
+        store.environment.replace_with(work / DATA)
+    return Compacted(before, (path / DATA).stat().st_size)

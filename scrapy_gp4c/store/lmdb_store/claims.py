@@ -1,0 +1,187 @@
+"""Claims of sites about their pages, and how often they were right: tables `hints`, `claims` and `trust`.
+
+`hints` has the newest claims by page, `claims` those that were new in a cycle, and `trust`, under cycle 0,
+the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state import claims
+from scrapy_gp4c.page_state.blocks import unpack
+from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
+from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring.hints import KINDS
+from scrapy_gp4c.store.lmdb_store import groups
+from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, SITE_COUNTS, TRUST_PARTS, Handles
+from scrapy_gp4c.store.lmdb_store.page_table import ids_of
+from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.records import TRUST
+
+Array = npt.NDArray[Any]
+
+_AFTER_END: Final = 2**31
+"""Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
+_ROWS: Final = 4_096
+"""Sites in one value."""
+
+
+class Claims:
+    """Claims of a store's pages: a `scrapy_gp4c.store.protocols.PageHints`."""
+
+    def __init__(self, tables: Tables, opened: OpenCycle) -> None:
+        """Take the tables, and the open cycle."""
+        self._tables = tables
+        self._open = opened
+
+    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+        known, place = np.unique(keys, return_inverse=True)
+        found = ids_of(self._tables, known)
+        for row in np.flatnonzero(found < 0).tolist():
+            found[row] = self._open.found_now(int(known[row]))
+        return found[place]
+
+    def note(self, pages: Array, kind: str, values: Array) -> None:
+        """Note claims of pages in the open cycle: see `PageHints`."""
+        self._open.require()
+        self._open.note_many(pages, kind, values)
+
+    def tell(self, pages: Array, time_s: float) -> None:
+        """Note that pages have changed at a time, at once: see `PageHints`."""
+        pages = np.unique(pages.astype(np.uint32))
+        if self._open.number is not None:
+            self.note(pages, "told", np.full(len(pages), time_s))
+            self._open.commit()
+            return
+        tables = self._tables
+        tables.check_writable()
+        claimed = np.zeros(len(pages), CLAIM)
+        claimed["page"], claimed["kind"] = pages, KINDS.index("told")
+        claimed["value"] = tables.last_cycle + 1
+        with tables.transaction(write=True) as txn:
+            for block in np.unique(pages // tables.block_rows).tolist():
+                own = claimed[pages // tables.block_rows == block]
+                own["page"] -= block * tables.block_rows
+                state = unpack(tables.block(txn, block))
+                state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
+                claims.apply_claims(state, own)
+                HINTS.put(txn, tables.db, block, state)
+            parts = (_AFTER_END + number for number in count())
+            key_of = U32_PAIR.pack
+            free = next(
+                part
+                for part in parts
+                if tables.db["claims"].get(txn, key_of(tables.last_cycle, part)) is None
+            )
+            CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield the claims of finished cycles, dtype `CLAIM`: see `PageHints`."""
+        return self._tables.rows_of_cycles(CLAIMS, first, last)
+
+    def trust(self) -> Array:
+        """Counts of all sites, dtype `TRUST`, by site."""
+        with self._tables.transaction() as txn:
+            return read_trust(txn, self._tables.db)
+
+
+def read_trust(txn: Any, db: Handles) -> Array:
+    """Counts of all sites, dtype `TRUST`, by site."""
+    values = db["trust"].items(txn, b"", U32_PAIR.pack(1, 0))
+    return np.concatenate([np.empty(0, TRUST), *(np.frombuffer(value, TRUST) for _, value in values)])
+
+
+def put_trust(txn: Any, db: Handles, rows: Array) -> None:
+    """Write the counts of all sites, dtype `TRUST`, by site."""
+    for number in range(0, len(rows), _ROWS):
+        part = rows[number : number + _ROWS]
+        db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), part.tobytes())
+
+
+def put_part(txn: Any, db: Handles, cycle: int, part: int, claimed: Array, seen: ClaimOutcomes) -> None:
+    """Keep the claims of a part of a cycle, dtype `CLAIM`, and counts of its judged visits by directory."""
+    if len(claimed):
+        CLAIMS.put(txn, db, cycle, part, claimed)
+    some = (seen.outcomes >= 0).any(axis=1)
+    if some.any():
+        numbers, local = np.unique(seen.group[some], return_inverse=True)
+        counts = np.zeros(len(numbers), SITE_COUNTS)
+        counts["group"] = numbers
+        counts["counts"] = hints.counted(seen.outcomes[some], local, len(numbers))
+        TRUST_PARTS.put(txn, db, cycle, part, counts)
+
+
+def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:
+    """Let the counts of all sites decay by a cycle, and add those of its parts; of so many directories."""
+    added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
+    if not len(old) and not len(added):
+        return
+    site = groups.read(txn, db["groups"], directories)["site"][added["group"]]
+    known, place = np.unique(np.concatenate((old["site"], site)), return_inverse=True)
+    rows = np.zeros(len(known), TRUST)
+    rows["site"] = known
+    rows["counts"][place[: len(old)]] = old["counts"]
+    new = np.zeros(rows["counts"].shape, np.int64)
+    np.add.at(new, place[len(old) :], added["counts"])
+    rows["counts"] = hints.decayed(rows["counts"], new)
+    put_trust(txn, db, rows)
+    TRUST_PARTS.drop(txn, db, cycle, cycle)
+
+
+class ClaimsFold(NamedTuple):
+    """What a cycle's fold does to claims, block by block, in the transactions of the fold."""
+
+    tables: Tables
+    cycle: int
+    starts_s: npt.NDArray[np.float64]
+    """Starts of all cycles up to this one."""
+
+    @classmethod
+    def of(cls, tables: Tables, cycle: int) -> ClaimsFold:
+        """Prepare the fold of a cycle."""
+        starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
+        return cls(tables, cycle, claims.ascending(starts))
+
+    def begin(
+        self, txn: Any, block: int, state: Columns, visits: Array, notes: Array
+    ) -> tuple[Columns, Array] | None:
+        """Apply what comes before the visits of a block; returns its columns and claims, None: it has none.
+
+        ``visits``, ``notes``: of its pages.
+        """
+        first = block * self.tables.block_rows
+        noted = notes[of_claims(notes)]
+        if not len(noted) and self.tables.db["hints"].get(txn, U32.pack(block)) is None:
+            return None
+        own = state | HINTS.read(txn, self.tables.db, block, len(state["n"]))
+        saw = visits[among(visits["outcome"], (FIRST, *JUDGED))]
+        visit_s = np.full(len(state["n"]), np.nan)
+        visit_s[saw["page"] - first] = saw["time"]
+        rows = (noted["page"] - first).astype(np.intp)
+        claimed = claims.claims_of(noted, rows, own, Times(self.starts_s, visit_s))
+        at = claimed.copy()
+        at["page"] -= np.uint32(first)
+        seen = claims.before_visits(
+            own, (visits["page"] - first).astype(np.intp), visits["outcome"], at, self.cycle
+        )
+        put_part(txn, self.tables.db, self.cycle, block, claimed, seen)
+        return own, at
+
+    def end(self, txn: Any, block: int, begun: tuple[Columns, Array], visits: Array) -> None:
+        """Apply what comes after the visits of a block, which have changed its other columns in place."""
+        own, claimed = begun
+        rows = (visits["page"] - block * self.tables.block_rows).astype(np.intp)
+        seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))
+        claims.after_visits(own, rows, visits["outcome"], claimed, self.cycle, seen_min)
+        HINTS.put(txn, self.tables.db, block, own)

@@ -1,0 +1,245 @@
+"""Writing a store anew without some of its pages: without their requests, columns, visits and values.
+
+The other pages keep all they have, under new ids; directories are numbered anew. The sums by directory lose
+the visits to the pages that go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
+from scrapy_gp4c.page_state.outcomes import VISIT
+from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.store.lmdb_store import fold, groups
+from scrapy_gp4c.store.lmdb_store.atomic_replace import REWRITE, drop_search_index, work_directory
+from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.claims import put_trust, read_trust
+from scrapy_gp4c.store.lmdb_store.environment import DATA, damaged
+from scrapy_gp4c.store.lmdb_store.groups import Numbering
+from scrapy_gp4c.store.lmdb_store.optional_tables import (
+    CLAIMS,
+    GAINS,
+    GROUP_ROWS,
+    OF_PAGES,
+    SHADOWS,
+)
+from scrapy_gp4c.store.lmdb_store.page_table import (
+    QUERY_LOG,
+    all_values,
+    columns_of,
+    optional_columns,
+    put_consecutive,
+)
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
+from scrapy_gp4c.store.lmdb_store.verify import check, counts_of_sites
+from scrapy_gp4c.store.protocols import PageStore
+
+Array = npt.NDArray[Any]
+Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
+"""Returns a mask of the pages of a store that are to be forgotten, bool ``[P]``."""
+
+GONE: Final = -1
+"""New id of a page that is forgotten."""
+_RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
+
+
+def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
+    """Take the chosen pages out of a store; returns how many. Memory: some 40 bytes per page.
+
+    The store without them is built next to it and replaces it: after a kill there is either, complete. Raises
+    StoreError while a cycle is not finished, StoreInUseError where a crawl has the store, StoreDamagedError,
+    StoreFullError.
+    """
+    with Store(path, sizes=sizes) as store:
+        if store.open_cycle is not None:
+            raise StoreError(
+                f"cycle {store.open_cycle} of the store {path} is not finished: run the spider until it is, "
+                "then forget pages."
+            )
+        chosen = choose(store)
+        if not chosen.any():
+            return 0
+        with work_directory(path, REWRITE) as work:
+            write_without(store, work, chosen, sizes)
+            if problems := check(work, sizes):
+                raise damaged(path, problems[0])
+            drop_search_index(path)
+            store.environment.replace_with(work / DATA)
+    return int(chosen.sum())
+
+
+def write_without(store: Store, work: Path, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
+    """Write a store without the chosen pages into a new directory."""
+    with Store(work, sizes=sizes._replace(block_rows=store.tables.block_rows)) as remaining:
+        _Rewriting(store.tables, remaining.tables, chosen, sizes).write()
+
+
+def renumbered(rows: Array, new_id: Array) -> Array:
+    """Rows with a field ``page``, of the pages that stay, with their new ids."""
+    page = rows["page"].astype(np.int64)
+    known = page < len(new_id)
+    known[known] = new_id[page[known]] != GONE
+    staying = rows[known].copy()
+    staying["page"] = new_id[page[known]]
+    return staying
+
+
+def renumber_finders(found_by: Array, new_id: Array) -> None:
+    """Set the column ``found_by`` to new ids, in place; 0 where the finder is forgotten."""
+    is_page = (found_by > 0) & (found_by < START)
+    page = found_by[is_page].astype(np.int64) - 1
+    known = page < len(new_id)
+    finders = np.zeros(len(page), np.int64)
+    finders[known] = new_id[page[known]] - GONE
+    found_by[is_page] = finders
+
+
+class _Rewriting:
+    """Tables of a store, and those of a new one without some of its pages."""
+
+    def __init__(self, old: Tables, new: Tables, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
+        self._old, self._new, self._sizes = old, new, sizes
+        self._staying = np.flatnonzero(~chosen).astype(np.uint32)
+        self._gone = np.flatnonzero(chosen)
+        self._new_id = np.full(len(chosen), GONE, np.int64)
+        self._new_id[self._staying] = np.arange(len(self._staying))
+        self._new_group = np.full(old.groups, GONE, np.int64)
+
+    def write(self) -> None:
+        """Write all tables."""
+        group = columns_of(self._old, self._gone.astype(np.uint32), ("group",))["group"]
+        self._pages()
+        forgotten = self._visits(group)
+        records = self._old.cycles()
+        for record in records:
+            if visits := forgotten.get(record["cycle"], 0):
+                record["forgotten"] = record.get("forgotten", 0) + visits
+        self._new.restore_cycles(records)
+        self._values()
+        self._rows_of_cycles()
+        self._trust()
+
+    def _pages(self) -> None:
+        with self._old.transaction() as txn:
+            first_urls = {
+                U32.unpack(key)[0]: json.loads(bytes(url))
+                for key, url in self._old.db["first_urls"].items(txn)
+            }
+        numbering = Numbering(np.empty(0, np.uint64))
+        for first in range(0, len(self._staying), self._sizes.pages_per_transaction):
+            pages = self._staying[first : first + self._sizes.pages_per_transaction]
+            with self._old.transaction() as txn:
+                requests = self._old.db["urls"].get_many(txn, pages)
+            if requests is None:
+                raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
+            urls = zip(pages.tolist(), groups.urls_of(requests), strict=True)
+            numbered = numbering.number([first_urls.get(page, url) for page, url in urls])
+            state = columns_of(self._old, pages, columns.COLUMNS)
+            self._new_group[state["group"]] = numbered.group
+            state["group"] = numbered.group
+            renumber_finders(state["found_by"], self._new_id)
+            self._new.append_pages(requests, state, numbered.new)
+        for kind in optional_columns(self._old):
+            kept = all_values(self._old, kind)
+            put_consecutive(
+                self._new, kind, 0, {name: column[self._staying] for name, column in kept.items()}
+            )
+
+    def _visits(self, group: Array) -> dict[int, int]:
+        """Write the visits and their sums by directory; returns by cycle how many visits go.
+
+        ``group``: old directories of the pages that go.
+        """
+        state = {name: np.zeros(len(self._gone), terminals.STATE[name]) for name in _RATED}
+        state["group"] = group
+        sums: dict[int, Array] = {}
+        gone: dict[int, int] = {}
+        for cycle, visits in self._visits_of_cycles():
+            going = visits[self._new_id[visits["page"]] == GONE]
+            gone[cycle] = len(going)
+            rows = np.searchsorted(self._gone, going["page"])
+            if cycle > self._old.last_cycle - KEPT_CYCLES:
+                sums[cycle] = groups.sums_by_group(
+                    [groups.judged_visits(state, rows, going["outcome"], cycle)]
+                )
+            columns.observe(state, rows, going["outcome"], cycle)
+            fold.put_visits(self._new, cycle, 0, renumbered(visits, self._new_id), self._sizes)
+        for cycle in range(max(1, self._old.last_cycle - KEPT_CYCLES + 1), self._old.last_cycle + 1):
+            staying = _less(self._old.group_visits(cycle), sums.get(cycle, np.empty(0, GROUP_VISITS)))
+            staying["group"] = self._new_group[staying["group"]]
+            with self._new.transaction(write=True) as txn:
+                GROUP_ROWS.put(txn, self._new.db, cycle, 0, np.sort(staying, order="group"))
+        return gone
+
+    def _visits_of_cycles(self) -> Iterator[tuple[int, Array]]:
+        """Yield the visits of each cycle that has any."""
+        for cycle, chunks in groupby(self._old.visits(), lambda chunk: chunk[0]):
+            visits = np.concatenate([np.empty(0, VISIT), *(visits for _, visits in chunks)])
+            if len(visits) and visits["page"].max() >= len(self._new_id):
+                raise damaged(
+                    self._old.path,
+                    f"cycle {cycle} has a visit of page {visits['page'].max()} of {len(self._new_id)}",
+                )
+            yield cycle, visits
+
+    def _values(self) -> None:
+        """Write the values of single pages, and those of the store."""
+        for name in OF_PAGES:
+            with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
+                for key, value in self._old.db[name].items(reading):
+                    page = U32.unpack(key)[0]
+                    if page < len(self._new_id) and self._new_id[page] != GONE:
+                        self._new.db[name].put(txn, U32.pack(self._new_id[page]), bytes(value))
+        with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
+            for name in ("store_id", "dropped", QUERY_LOG):
+                if (value := self._old.get_meta(reading, name)) is not None:
+                    self._new.put_meta(txn, name, value)
+
+    def _rows_of_cycles(self) -> None:
+        """Write claims, gains and shadows of the pages that stay."""
+        with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
+            for kind in (CLAIMS, GAINS, SHADOWS):
+                for key, rows in kind.parts(reading, self._old.db, 0, self._old.last_cycle):
+                    cycle, part = U32_PAIR.unpack(key)
+                    if len(staying := renumbered(rows, self._new_id)):
+                        kind.put(txn, self._new.db, cycle, part, staying)
+
+    def _trust(self) -> None:
+        """Write how often sites were right about the pages that stay.
+
+        Where visits or claims were dropped, only the counts of all pages of a site are known.
+        """
+        with self._old.transaction() as txn:
+            counts = read_trust(txn, self._old.db)
+        self._new.dropped = self._old.dropped
+        if self._old.dropped:
+            counts = counts[np.isin(counts["site"], self._new.directories()["site"])]
+        else:
+            counts = counts_of_sites(self._new)
+        with self._new.transaction(write=True) as txn:
+            put_trust(txn, self._new.db, counts)
+
+
+def _less(kept: Array, gone: Array) -> Array:
+    """Sums by directory less those of some visits, dtype `GROUP_VISITS`."""
+    staying = kept.copy()
+    at = np.searchsorted(staying["group"], gone["group"])
+    known = at < len(staying)
+    known[known] = staying["group"][at[known]] == gone["group"][known]
+    for name in ("visits", "found", "predicted"):
+        staying[name][at[known]] -= gone[name][known]
+    # Where visits were dropped, the expected changes of the others are not those that were summed up.
+    np.maximum(staying["predicted"], 0, out=staying["predicted"])
+    return staying[staying["visits"] > 0]
