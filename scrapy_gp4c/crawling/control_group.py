@@ -90,14 +90,14 @@ def predict(found: int, sampled: int, others: int) -> Interval | None:
 
 
 class Tally(NamedTuple):
-    """What a cycle found on the panel, and how many pages that speaks for."""
+    """Pages of the control group in a cycle, counted for the estimates."""
 
     judged: int
-    """Panel pages whose visit told whether they changed."""
+    """Pages whose visit told whether they had changed."""
     unchosen: int
-    """Those of them whose shadow the cycle would not have visited."""
+    """Judged pages whose shadow the cycle would not have visited."""
     outdated: int
-    """Those of these whose shadow's copy is out of date."""
+    """Unchosen pages whose shadow's copy is out of date."""
 
 
 def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> dict[str, Any] | None:
@@ -107,8 +107,8 @@ def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) 
     whether a page changed, ``changed``: those that found a change; ``first``: first visits.
 
     ``changed_share``: share of the pages with a copy that had changed since their last visit, before the
-    visits of the cycle. ``freshness``: share of the copies that are current after them. What was visited is
-    known; the panel speaks for the others.
+    visits of the cycle. ``freshness``: share of the copies that are current after them. Visited pages are
+    known; the control group speaks for the others.
     """
     others = max(0, copies - judged)
     share = predict(tally.outdated, tally.unchosen, others)
@@ -125,7 +125,7 @@ def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) 
 
 
 def describe_estimates(estimated: Mapping[str, Any] | None) -> str:
-    """`estimates` in words, to go on a line; empty for None."""
+    """Estimates in words, as the end of a log line; empty for None."""
     if estimated is None:
         return ""
 
@@ -139,7 +139,7 @@ def describe_estimates(estimated: Mapping[str, Any] | None) -> str:
 
 
 def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
-    """Shadows of pages visited as panel pages for the first time, equal to the pages themselves.
+    """Shadows of pages that enter the control group, equal to the pages themselves.
 
     ``pages``: uint32 ``[S]``; ``state``: their columns ``[S]``. Dtype `SHADOW` ``[S]``.
     """
@@ -152,24 +152,24 @@ def new_shadows(pages: npt.NDArray[np.uint32], state: columns.Columns) -> Array:
 
 
 class PanelVisits(NamedTuple):
-    """What the pages of shadows were visited for in the open cycle, each ``[S]``."""
+    """Visits of the open cycle to the pages of shadows, each ``[S]``."""
 
     state: Mapping[str, Array]
     """Columns of the pages themselves."""
     judged: Bools
     changed: Bools
     predicted: npt.NDArray[np.float64]
-    """Chance of that before the visit; 0 without one."""
+    """Probability of a change before the visit; 0 without one."""
 
     def only(self, seen: Bools) -> PanelVisits:
-        """Those that a round has seen."""
+        """Visits that a round has seen, by bool ``[S]``."""
         return PanelVisits(self.state, self.judged & seen, self.changed & seen, self.predicted * seen)
 
 
 def panel_visits(
     pages: KnownPages, shadows: Array, visits: Array, cycle: int
 ) -> tuple[PanelVisits, npt.NDArray[np.intp]]:
-    """What the open cycle visited the pages of shadows for, and each visit's place (none: behind all)."""
+    """Visits of the open cycle to the pages of shadows, and their places in the log (none: behind all)."""
     ids = np.ascontiguousarray(shadows["page"])
     order = np.argsort(ids)
     place_of = np.argsort(order)
@@ -186,10 +186,10 @@ def panel_visits(
 
 
 class LeaveOneOut:
-    """What related pages tell the shadows in a round."""
+    """Columns of related pages for shadows in a round: without the visits to their own pages."""
 
     def __init__(self, related: Related, shadows: Array, own: PanelVisits, cycle: int) -> None:
-        """Take what they tell all others, and the visits to the shadows' pages that the round has seen."""
+        """Take the columns of ordinary pages, and the visits to the shadows' pages that a round has seen."""
         self._related = related
         self._shadows = shadows
         self._own = own
@@ -197,7 +197,7 @@ class LeaveOneOut:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As of all others."""
+        """Names of the columns, as of ordinary pages."""
         return self._related.names
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
@@ -226,7 +226,7 @@ class LeaveOneOut:
         return groups if level == "directory" else self._related.sites_of(groups)
 
     def _window(self, level: Level | None, groups: Array) -> Sums:
-        """With the shadows' visits for those of their pages; None: of the whole crawl."""
+        """Changes and visits of the last cycles, with the shadows' in place of their pages'."""
         if level is None:
             found, visits = self._related.crawl
         else:
@@ -242,7 +242,7 @@ class LeaveOneOut:
         return so_far(now, self._window(level, groups))
 
     def _of_clusters(self, clusters: Array, begun: bool) -> Floats:
-        """As of all others, with the shadows' visits for those of their pages, which a cluster counts."""
+        """Shares of clusters, with the shadows' visits in place of their pages'."""
         now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
         counted = clusters != NOWHERE
         outdated, changed, visited, judged = (
@@ -256,12 +256,12 @@ class LeaveOneOut:
         return so_far(now, Sums(now.found + recent.found, now.tried + recent.tried))
 
     def _last(self, name: str, cycles: int | Array) -> Array:
-        """How many of the last finished cycles set the bit."""
+        """Set bits of the last finished cycles, ``[S]``."""
         bits = np.left_shift(1, cycles) - 1
         return np.asarray(np.bitwise_count(self._shadows[name] & bits))
 
     def _since(self, level: Level, state: Mapping[str, Array]) -> Sums:
-        """Without their pages' visits; shadows have none since their last."""
+        """Changes since the last visit, without the pages' own visits; shadows have none since their last."""
         sums = self._related.since(level)
         cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.found.shape[1] - 1)
         at = self._rows(level, state["group"]), cycles
@@ -282,7 +282,7 @@ class LeaveOneOut:
 
 
 def remember_cycle(shadows: Array, own: PanelVisits | None, visited: Array, outdated: Array) -> None:
-    """Add a cycle to what the shadows know of the last ones, in place.
+    """Add a cycle to the shadows' bits of the last cycles, in place.
 
     ``own``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows that
     the cycle would have visited, and of those of them that it would have found changed.
@@ -301,12 +301,12 @@ def remember_cycle(shadows: Array, own: PanelVisits | None, visited: Array, outd
 
 
 class ShadowChoice(NamedTuple):
-    """Which shadows a cycle would have visited."""
+    """Shadows that a cycle would have visited."""
 
     visited: Bools
     """``[S]``."""
     own: PanelVisits | None = None
-    """What it visited their pages for; None: nobody asked for related pages."""
+    """Visits to their pages; None: the score depends on no related page."""
 
 
 def choose_shadows(
@@ -317,7 +317,7 @@ def choose_shadows(
     warmup_visits: int,
     own: ScoreFunction | None = None,
 ) -> ShadowChoice:
-    """Tell which shadows the open cycle, of `record` and not yet folded, would have visited.
+    """Choose the shadows that the open cycle, of `record` and not yet folded, would have visited.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
     left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
@@ -369,13 +369,13 @@ def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
 
 
 class _Ranking(NamedTuple):
-    """A round that chose pages."""
+    """A round that chose pages by a score."""
 
     cut: tuple[float, int]
     seen: int
-    """Visits that it saw."""
+    """Visits that the round saw."""
     spent: float
-    """Share of the budget that the rounds before used."""
+    """Share of the budget that earlier rounds used."""
 
 
 def _rounds(record: CycleRecord) -> Iterator[_Ranking]:

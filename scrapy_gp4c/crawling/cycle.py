@@ -1,4 +1,4 @@
-"""One open cycle of one crawl: what is to be visited, what is under way, and what came of it.
+"""Open cycle of a crawl: pages to visit, visits under way, and their outcomes.
 
 Both Scrapy components work on it: the scheduler claims and sends visits, the middleware ends them with an
 outcome. It knows neither queues nor responses.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class PlannedPages:
-    """The plan of a cycle, its rounds one behind the other."""
+    """Plan of a cycle, its rounds one behind the other, looked up by page."""
 
     def __init__(self, chunks: Iterable[npt.NDArray[Any]]) -> None:
         """Take the plan in chunks of dtype `PLAN`."""
@@ -63,7 +63,7 @@ class PlannedPages:
         return None
 
     def kind_and_score(self, position: int) -> tuple[str, float]:
-        """Why the page at this place is visited; its score, NaN where none decided."""
+        """Kind and score of the page at a place; NaN where no score decided."""
         row = self._plan[position]
         return KINDS[row["kind"]], float(row["score"])
 
@@ -73,7 +73,7 @@ class PlannedPages:
         return pages
 
     def kinds(self) -> dict[str, int]:
-        """Pages of each kind."""
+        """Kind -> number of planned pages."""
         counts = np.bincount(self.planned.kinds, minlength=len(KINDS))
         return dict(zip(KINDS, counts.tolist(), strict=True))
 
@@ -235,7 +235,7 @@ class Cycle:
         self._under_way[visit.page] = False
 
     def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> VisitInfo:
-        """End the visit with what was read of the page: `first`, `unchanged` or `changed`."""
+        """End a visit that read the page, as `first`, `unchanged` or `changed`."""
         row, outcome, bits = self.store.page(visit.page), "first", None
         previous: PreviousText = no_text
         fingerprint = made.fingerprint
@@ -303,14 +303,14 @@ class Cycle:
             self.end(Claim(page, kind, math.nan, None, self.run), "error")
 
     def commit(self) -> None:
-        """Commit what is buffered; a failure is noted, what could not be written stays buffered."""
+        """Commit buffered visits; a failure is noted, and visits that could not be written stay buffered."""
         try:
             self.store.commit()
         except StoreError as error:
             self.failure = error
 
     def finish(self, reason: str) -> CycleRecord:
-        """Close the cycle: fold its visits into the store. Returns what it adds to the cycle's record."""
+        """Close the cycle: fold its visits into the store. Returns the new fields of its record."""
         visits = self.store.open_visits()
         gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {"finished": time.time(), "reason": reason}

@@ -1,4 +1,4 @@
-"""What a cycle was begun with: in its record, and from there into the settings of the run that goes on."""
+"""Settings of a cycle: kept in its record, and taken from there by a run that resumes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scrapy_gp4c.store.records import CycleRecord
 
 
 def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
-    """What the record of a cycle begins with: all that its plan follows from.
+    """New record of a cycle: all settings that its plan follows from.
 
     ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
     """
@@ -37,7 +37,7 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
 
 
 def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
-    """The settings by which the rounds of a resumed cycle are planned: those of its record.
+    """Settings by which a resumed cycle is planned: the values of its record.
 
     What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
     Gp4cError where it is not.

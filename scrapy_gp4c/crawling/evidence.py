@@ -1,4 +1,4 @@
-"""What a policy may look at in a crawl: the store's columns, and what this cycle has visited so far."""
+"""Evidence of a crawl for its policy: columns of the store, and visits of the cycle so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scrapy_gp4c.scoring.ranking import spread_rows
 Array = npt.NDArray[Any]
 
 FEW_FROM_PAGES: Final = 1_000_000
-"""Pages from which on a look at a few costs no more than it saves: of 10 million, a seventh of choosing."""
+"""Least number of pages for which a sample saves more time than it costs: of 10 million, a seventh."""
 
 
 class LiveEvidence:
@@ -69,7 +69,7 @@ class LiveEvidence:
     def _block(
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
-        """Some pages, which are some rows of columns; ``ids``: pages of all these rows."""
+        """Block of some rows of columns; ``ids``: pages of all rows."""
         known, draws = self._neighbourhood.columns(columns, ids), Draws(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(
@@ -77,7 +77,7 @@ class LiveEvidence:
         )
 
     def spread_sample(self) -> SpreadSample | None:
-        """Some of the candidates, from everywhere in the store, as related pages lie close to each other."""
+        """Sample of the candidates from all over the store, as related pages lie close to each other."""
         pages, names = len(self._open), self._neighbourhood.of_pages
         if pages < FEW_FROM_PAGES or names is None:
             return None
@@ -103,7 +103,7 @@ class LiveEvidence:
         return self._found
 
     def planned(self) -> Planned:
-        """Return what the policy's rounds before have chosen."""
+        """Return the pages that the policy has chosen in earlier rounds."""
         return self._planned
 
     def grouping(self, name: Name) -> Grouping:
@@ -116,7 +116,7 @@ class LiveEvidence:
 
 
 class Draws:
-    """What pages draw in a cycle, told for those that are asked for."""
+    """Random numbers of pages in a cycle, computed when asked for."""
 
     def __init__(self, keys: npt.NDArray[np.uint64], salt: np.uint64) -> None:
         """Take the keys of pages, ``[P]``."""

@@ -1,6 +1,6 @@
-"""Which pages of a store may go: gone ones, those kept out by a rule, those not seen for long, lost hosts.
+"""Pages of a store that may be removed: gone, kept out by a rule, not seen for long, or of lost hosts.
 
-It is told by what the last visits came to; nothing is fetched.
+The outcomes of the last visits decide; nothing is fetched.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from scrapy_gp4c.store.records import StoredRequest
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 IsOffsite = Callable[[str], bool]
-"""Tells of a host (no port) whether the spider may not go there."""
+"""Tells whether the spider may not visit a host (without port)."""
 
 _BATCH: Final = 16_384
 LOST_AFTER: Final = 3
-"""Failed visits in a row of every page from which on a host counts as vanished."""
+"""Failed visits in a row, of every page, after which a host counts as vanished."""
 
 
 @dataclass(frozen=True)
 class RemovableHost:
-    """A host whose pages are visited in vain."""
+    """Host whose pages are visited in vain."""
 
     host: str
-    """With its port, if that is not the scheme's own."""
+    """Host name, with its port if that is not the scheme's own."""
     pages: int
     why: str
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 CHUNK_PAGES: Final = 256
 """Pages of the plan read at a time: a few milliseconds of the reactor's time."""
 MIN_HOSTS: Final = 64
-"""Read on in the plan while fewer hosts than this have a page to fetch."""
+"""Number of hosts with a page to fetch below which the plan is read on."""
 MAX_WAITING: Final = 250_000
-"""Stop reading ahead when this many pages wait behind the windows of their hosts."""
+"""Number of pages behind the windows of their hosts from which on the plan is not read ahead."""
 
 
 class Frontier:
-    """The not yet queued part of a plan."""
+    """Part of a plan that is not queued yet, host by host."""
 
     def __init__(
         self, pages: Iterable[int], read: Callable[[Sequence[int]], list[StoredRequest]], window: int
@@ -62,7 +62,7 @@ class Frontier:
         self._plan.extend(pages)
 
     def forget_queued(self) -> None:
-        """Take the windows of all hosts for empty: the queue has lost what was in it."""
+        """Empty the windows of all hosts, after the queue has lost its requests."""
         self._queued.clear()
 
     def feed(self, host_done: str | None = None) -> Iterator[tuple[int, StoredRequest]]:
@@ -107,7 +107,7 @@ class Frontier:
 
 
 def host_of(stored: StoredRequest) -> str:
-    """Host (and port) of a stored request: what Scrapy's per-domain limits are about, and no user.
+    """Host and port of a stored request, without a user: the unit of Scrapy's per-domain limits.
 
     Empty where there is none to be read: what is wrong with a request is found when it is built.
     """
@@ -160,11 +160,11 @@ class Feeder:
 
     @property
     def has_deferred(self) -> bool:
-        """Tell whether pages wait for what the spider's own requests may bring, such as cookies."""
+        """Tell whether pages wait for cookies or the like, which the spider's own requests may bring."""
         return len(self._deferred) > 0
 
     def feed_deferred(self) -> None:
-        """Feed the pages anew that lacked something; those that still do are the spider's to request."""
+        """Feed again the pages that lacked something; pages that still lack it are left to the spider."""
         self._frontier.extend(self._deferred)
         self._deferred = array("Q")
         self.feed()
@@ -181,12 +181,12 @@ class Feeder:
         self._frontier.extend(pages)
 
     def refeed(self, pages: Iterable[int]) -> None:
-        """Feed pages anew whose requests the queue has lost: all that were in it."""
+        """Feed again the pages whose requests the queue has lost."""
         self._frontier.forget_queued()
         self._frontier.extend(pages)
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue what the frontier has for now; a page it yields in vain gives its place to the next.
+        """Queue the pages that the frontier yields now; a page without a request gives its place to the next.
 
         ``host_done``: the host of a planned page that has just left the queue.
         """

@@ -55,15 +55,15 @@ Array = npt.NDArray[Any]
 
 
 class NothingClaimed:
-    """The hints of pages of which no site has claimed anything."""
+    """Claims of sites, where no site has claimed anything."""
 
     def trust(self) -> Array:
-        """Nothing, dtype `TRUST`."""
+        """Empty table of dtype `TRUST`."""
         return np.empty(0, TRUST)
 
 
 class PagesInMemory:
-    """The columns of all pages, 100 bytes each, and what the last cycles tell of their directories."""
+    """Pages in memory, 100 bytes each, with the visits of the last cycles to their directories."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class PagesInMemory:
 
     @property
     def merged_pages(self) -> int:
-        """P."""
+        """P, number of pages."""
         return len(self.state["key"])
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """All in one, which `fold` changes."""
+        """Yield all pages in one block, which `fold` changes."""
         yield 0, self.state
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
@@ -114,11 +114,11 @@ class PagesInMemory:
         return None if self._before is None else self._before.clusters()
 
     def group_visits(self, cycle: int) -> Array:
-        """What the visits of a cycle told of directories."""
+        """Visits to directories in a cycle, dtype `GROUP_VISITS`."""
         return self._group_visits.get(cycle, NO_VISITS)
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Visits of cycles: of the store, and those that were folded."""
+        """Visits of finished cycles: the store's, then folded ones."""
         if self._before is not None:
             yield from self._before.visits(first_cycle, last_cycle)
         for cycle, visits in self._folded.items():
@@ -126,7 +126,7 @@ class PagesInMemory:
                 yield cycle, visits
 
     def fold(self, visits: Array, cycle: int) -> None:
-        """Do to the pages what the visits of a cycle came to, dtype `VISIT`."""
+        """Fold the visits of a cycle, dtype `VISIT`, into the pages."""
         self._folded[cycle] = visits
         judged = visits[among(visits["outcome"], JUDGED)]
         state = self.columns_of(judged["page"])
@@ -143,11 +143,11 @@ class PagesInMemory:
 
 
 TIMELESS = frozenset(terminals.STATE) - {"last_cycle", "first_cycle", "found_cycle"}
-"""Columns of which a page's score depends in the same way in every cycle."""
+"""Columns that make a score the same in every cycle, as long as no visit changes them."""
 
 
 class Forecast(NamedTuple):
-    """A cycle's plan."""
+    """Plan of a future cycle."""
 
     cycle: int
     rounds: list[Array]
@@ -158,7 +158,7 @@ class Forecast(NamedTuple):
 
     @property
     def plan(self) -> Array:
-        """Of all rounds."""
+        """The plan of all rounds, dtype `PLAN`."""
         return np.concatenate([*self.rounds, np.empty(0, PLAN)])
 
     def round_of(self, page: int) -> int | None:
@@ -167,17 +167,17 @@ class Forecast(NamedTuple):
         return next(found, None)
 
 
-class Standing(NamedTuple):
-    """Where a page stands in the first round."""
+class RankOfPage(NamedTuple):
+    """Rank of a page in the first round of a cycle."""
 
     score: float
     rank: int | None
-    """Among the candidates, from 1; None: it is none."""
+    """Rank among the candidates, from 1; None: the page is no candidate."""
     candidates: int
     chosen: int
-    """Candidates that the round visits: the first so many."""
+    """Number of candidates that the round visits, the best ones."""
     cut: float | None
-    """Score of the last of these; None: there is none."""
+    """Score of the last chosen page; None: none is chosen by score."""
 
 
 def pages_before(store: PageStore) -> tuple[KnownPages, int]:
@@ -218,7 +218,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
 
 
 def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[Forecast]:
-    """The plans of a cycle and of those after it, without end; ``pages`` stay as they are."""
+    """The plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
     known = PagesInMemory.of(pages, cycle - 1)
     while True:
         found = forecast(known, cycle, settings)
@@ -236,7 +236,7 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
     return RoundState(known, slice(None), neighbourhood.seen_by(), draw)
 
 
-def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Standing:
+def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RankOfPage:
     """Where a page stands in the first round of a cycle. Raises PolicyError or ScoreError."""
     planner = Planner(pages, settings, cycle)
     function = settings.score_function
@@ -255,7 +255,7 @@ def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> St
         candidates += len(scores)
         is_candidate |= bool((block.pages == page).any())
     chosen = planner.first_choice()
-    return Standing(
+    return RankOfPage(
         score,
         before + 1 if is_candidate else None,
         candidates,
@@ -303,17 +303,17 @@ def _found(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:
 
 @dataclass(frozen=True)
 class PastCycle:
-    """What a cycle did with a page."""
+    """A finished cycle of one page."""
 
     cycle: int
     outcome: str | None
     """None: it was not visited."""
     why: str
-    """Of a visit its kind, else what kept the page out."""
+    """Kind of the visit, or the reason why there was none."""
 
 
 def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
-    """The last `cycles` finished cycles, newest first."""
+    """The last `cycles` finished cycles of a page, newest first."""
     state = columns.new_columns(store.columns_of(np.array([page], np.uint32))["key"])
     visits = _visits(store, page)
     records = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
@@ -342,7 +342,7 @@ def _visits(store: PageStore, page: int) -> dict[int, Array]:
 
 
 def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings) -> str:
-    """What kept a page out of a cycle, told by its columns ``[1]`` before."""
+    """Reason why a cycle did not visit a page, by the page's columns ``[1]`` before it."""
     cycle, plan = record["cycle"], record.get("plan")
     if plan is not None and page >= plan.get("known", page + 1):
         return "not known yet"
@@ -366,7 +366,7 @@ def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings)
 
 
 def _score(state: Columns, record: CycleRecord, settings: Settings) -> float | None:
-    """The page's score in a past cycle, by what is recorded; None where that is not all it depended on."""
+    """The page's score in a past cycle; None where it depended on more than is recorded."""
     try:
         function = functions.recorded(record["formula"], settings.score_function).on_clock(record["clock"])
     except (KeyError, ScoreError, ExpressionError):

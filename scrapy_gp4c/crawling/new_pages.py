@@ -30,11 +30,11 @@ class Waiting(NamedTuple):
 
     pages: Pages
     site: Array
-    """What tells their sites apart."""
+    """Key of the site of each."""
     entered: Array
     """Cycle in which each became known."""
     drawn: npt.NDArray[np.uint64]
-    """What they draw in this cycle."""
+    """Random number of each in this cycle."""
 
 
 def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
@@ -73,7 +73,7 @@ class NewPages:
     """Counts the first visits of a cycle, and of each site where there is a cap on these."""
 
     def __init__(self, store: PageStore, most: int | None, most_of_site: int | None) -> None:
-        """Take the caps; None: none."""
+        """Start to count; ``most``, ``most_of_site``: caps of the cycle and of each site, None: no cap."""
         self._store = store
         self._most, self._most_of_site = most, most_of_site
         self._visits = 0
@@ -100,7 +100,7 @@ class NewPages:
 
 
 class NewCounts(NamedTuple):
-    """What the record of a cycle says of its new pages."""
+    """Counts of new pages in the record of a cycle."""
 
     all: int
     by_hubs: int

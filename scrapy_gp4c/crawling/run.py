@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.25
-"""Free slots wait so long for the outcomes of a round; then the next is planned without the missing ones."""
+"""Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
 UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistic of the requests in a JOBDIR that cannot be read back."""
 
@@ -49,7 +49,7 @@ runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
 
 
 class Run:
-    """What a crawl with an open cycle does with requests."""
+    """A run of a crawl: its open cycle, and the way of requests through it."""
 
     def __init__(
         self, crawler: Crawler, cycle: Cycle, remaining: array[int], spider: Spider, enqueue: Enqueue
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What Scrapy wants with a log line."""
+        """Extra fields of a log line for Scrapy."""
         return {"spider": self._spider}
 
     @property
@@ -124,7 +124,7 @@ class Run:
                 return request
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
-        """Tell what the queue has for the downloader, where a policy that samples may plan on."""
+        """Load of the queue and the downloader, where a policy that samples may plan on."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
         load = self._downloads.load(slots, self.cycle.is_under_way)
@@ -162,7 +162,7 @@ class Run:
         return False
 
     def _plan_round(self, load: Load) -> bool:
-        """Plan the next round, or take it over from who has; True if it has pages."""
+        """Plan the next round; True if it has pages."""
         cycle = self.cycle
         self.idle_since_s = None
         samples, begun_s = cycle.planned_kinds["sample"], monotonic()
@@ -229,7 +229,7 @@ class Run:
         log_first(self.stats, UNREADABLE, line, self.extra, logging.WARNING)
 
     def refeed(self) -> None:
-        """Feed anew what the queue has lost, which is all that was in it."""
+        """Feed the plan again after the queue has lost all that was in it."""
         self._setup.forget_queued()
         self._feeder.refeed(self.cycle.release_queued())
         self.feed()
@@ -259,7 +259,7 @@ class Run:
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
 
     def close_store(self) -> None:
-        """Close the store, then the search index and the archive; what goes wrong then is one line."""
+        """Close the store, then the search index and the archive; an error is one log line."""
         try:
             self.cycle.store.close()
         except StoreError as error:
@@ -304,7 +304,7 @@ def open_run(
 def _begun(
     store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None
 ) -> tuple[Cycle, array[int]]:
-    """Begin a cycle, or resume the one that is open; with the pages that it still has to visit.
+    """Begin a cycle, or resume the open one; returns it with the pages that it still has to visit.
 
     Raises PolicyError, ScoreError or StoreError.
     """
