@@ -200,10 +200,14 @@ def _is_much(reason: str, left_out: list[LeftOut], rest: str) -> bool:
 def _take_out(document: LexborNode, kept: frozenset[str]) -> Iterator[LeftOut]:
     """Take the outermost elements that are not compared off the tree."""
     taken: set[int] = set()
+    inside: dict[int, bool] = {}
+    in_main = _InMain(document)
     nodes = []
     for node in _SELECTOR.find(_CANDIDATES, document):
         reason = _reason(node)
-        if reason is not None and reason not in kept and not (taken and _is_inside(node, taken)):
+        if reason is None or reason in kept or (reason == SIDEBAR and in_main.has(node)):
+            continue
+        if not (taken and _is_inside(node, taken, inside)):
             taken.add(node.mem_id)
             nodes.append((reason, node))
     for reason, node in nodes:
@@ -212,13 +216,23 @@ def _take_out(document: LexborNode, kept: frozenset[str]) -> Iterator[LeftOut]:
         node.decompose()
 
 
-def _is_inside(node: LexborNode, ids: set[int]) -> bool:
+def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
+    """Tell whether an element stands in one of these; what is known of parents bounds the time."""
+    path = []
     parent = node.parent
+    answer = False
     while parent is not None:
-        if parent.mem_id in ids:
-            return True
+        identity = parent.mem_id
+        if identity in ids:
+            answer = True
+            break
+        if identity in known:
+            answer = known[identity]
+            break
+        path.append(identity)
         parent = parent.parent
-    return False
+    known.update(dict.fromkeys(path, answer))
+    return answer
 
 
 def _reason(node: LexborNode) -> str | None:
@@ -242,7 +256,7 @@ def _reason(node: LexborNode) -> str | None:
         return NAVIGATION
     if role == "contentinfo" or (tag == "footer" and _is_of_page(node, 2)):
         return FOOTER
-    if (tag == "aside" or role == "complementary") and not _is_in_main(node):
+    if tag == "aside" or role == "complementary":
         return SIDEBAR
     if role in ("dialog", "alertdialog") and _COOKIES.search(node.text()):
         return CONSENT
@@ -267,14 +281,18 @@ def _is_of_page(node: LexborNode, depth: int) -> bool:
     return False
 
 
-def _is_in_main(node: LexborNode) -> bool:
-    """Tell whether an element stands in the page's main part: notes of documentation are asides there."""
-    parent = node.parent
-    while parent is not None:
-        if parent.tag in ("main", "article") or parent.attributes.get("role") == "main":
-            return True
-        parent = parent.parent
-    return False
+class _InMain:
+    """Elements of a page's main part: notes of documentation are asides there."""
+
+    def __init__(self, document: LexborNode) -> None:
+        self._document = document
+        self._mains: set[int] | None = None
+        self._known: dict[int, bool] = {}
+
+    def has(self, node: LexborNode) -> bool:
+        if self._mains is None:
+            self._mains = {main.mem_id for main in self._document.css("main,article,[role=main]")}
+        return bool(self._mains) and _is_inside(node, self._mains, self._known)
 
 
 def _main_part(document: LexborNode, text: str, left_out: list[LeftOut]) -> str:
@@ -284,7 +302,8 @@ def _main_part(document: LexborNode, text: str, left_out: list[LeftOut]) -> str:
         return text
     title = document.css_first("title")
     pieces = [] if title is None else [title.text(separator=" ")]
-    pieces += [node.text(separator=" ") for node in document.css(_LOUD) if not _is_in_main(node)]
+    in_main = _InMain(document)
+    pieces += [node.text(separator=" ") for node in document.css(_LOUD)[:8] if not in_main.has(node)]
     main = " ".join((*pieces, mains[0].text(separator=" ")))
     words = _words(text)
     outside = words - _words(main)

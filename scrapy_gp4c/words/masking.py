@@ -326,7 +326,8 @@ class _Masks:
             at += len(marks)
             if kind == "mark":
                 return marks[0]
-            before = (context + short[: match.start()])[-_CONTEXT:]
+            begin = match.start()  # a window may be a megabyte: no copy of all before
+            before = short[begin - _CONTEXT : begin] if begin >= _CONTEXT else context + short[:begin]
             if self._is_noise(kind or "", match, marks, before):
                 return MASK
             originals = iter(marks)
@@ -344,7 +345,7 @@ class _Masks:
         if kind == "before":
             return (words[0], words[-1]) in _BEFORE_UNIT
         if kind == "clock":
-            if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before):
+            if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
             return _HAS_SECONDS.search(text) is not None or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
         if kind in ("vietnamese", "ngày"):
