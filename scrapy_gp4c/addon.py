@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.errors import SettingsError
-from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware
+from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware, TruncationMiddleware
 from scrapy_gp4c.robots_txt import replace_builtin
 from scrapy_gp4c.settings import Settings
 
@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 MIDDLEWARE_POSITION: Final = 545
 FINDER_POSITION: Final = 30
+TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
 
 
 class Addon:
@@ -38,6 +39,9 @@ class Addon:
         )
         settings.setdefault_in_component_priority_dict(
             "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
+        )
+        settings.setdefault_in_component_priority_dict(
+            "DOWNLOADER_MIDDLEWARES", TruncationMiddleware, TRUNCATION_POSITION
         )
         settings.setdefault_in_component_priority_dict(
             "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION

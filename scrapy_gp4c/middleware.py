@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
+from scrapy_gp4c.crawling.compressed_bodies import lacks_end
 from scrapy_gp4c.crawling.requests import finder_for, hide_finder, mark_finder, unmark
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
-from scrapy_gp4c.crawling.visits import Visit, Visits
+from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
 
 if TYPE_CHECKING:
@@ -120,3 +121,14 @@ class FingerprintMiddleware:
         if self._visits is None and (run := run_of(self._crawler)) is not None:
             self._visits = Visits(run, self._worker_process)
         return None if self._visits is None else self._visits.of(request)
+
+
+class TruncationMiddleware:
+    """Downloader middleware: marks compressed bodies that lack their end, so that the visit is an error."""
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        """Mark the response as Scrapy marks a plain body that was cut short."""
+        encodings = response.headers.getlist(b"Content-Encoding")
+        if encodings and request.method != "HEAD" and lacks_end(response.body, encodings):
+            return response.replace(flags=[*response.flags, CUT_OFF])
+        return response

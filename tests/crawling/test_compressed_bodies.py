@@ -1,0 +1,89 @@
+"""Compressed bodies that lack their end are errors, whatever of them can be decoded."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import brotli
+import pytest
+import pytest_twisted
+from backports import zstd
+from scrapy import Request, Spider
+
+from scrapy_gp4c.crawling.compressed_bodies import lacks_end
+from tests.support.loopback import Site, crawl, html, outcomes
+
+CODECS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"gzip": gzip.compress,
+    b"deflate": zlib.compress,
+    b"br": brotli.compress,
+    b"zstd": zstd.compress,
+}
+TEXT = html(" ".join(f"word{number * 7919 % 1000}" for number in range(2000))).encode()
+
+
+@pytest.mark.parametrize("encoding", CODECS)
+def test_a_stream_that_is_cut_anywhere_lacks_its_end(encoding: bytes) -> None:
+    """The whole does not, nor do several members or padding behind gzip's end."""
+    whole = CODECS[encoding](TEXT)
+    assert not lacks_end(whole, [encoding])
+    for size in [1, 20, len(whole) - 1, *random.Random(1).sample(range(1, len(whole)), 20)]:
+        assert lacks_end(whole[:size], [encoding]) or size < 3, size
+    if encoding == b"gzip":
+        assert not lacks_end(whole + whole, [encoding])
+        assert not lacks_end(whole + bytes(7), [encoding])
+        assert lacks_end(whole + whole[:-3], [encoding])
+
+
+def test_what_cannot_be_known_is_no_error() -> None:
+    """Unknown or several encodings, plain bodies, and streams that are none."""
+    for body, encodings in (
+        (TEXT, []),
+        (TEXT, [b"identity"]),
+        (TEXT, [b"gzip"]),
+        (TEXT, [b"compress"]),
+        (gzip.compress(TEXT)[:-9], [b"gzip, br"]),
+        (b"", [b"gzip"]),
+    ):
+        assert not lacks_end(body, encodings)
+
+
+class One(Spider):
+    """Asks for one page of each encoding."""
+
+    name = "one"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for them."""
+        for path in self.site.pages:
+            yield Request(self.site.url(path))
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
+    """Whole, cut, whole, cut: the copy stays what it was."""
+    cut = {"at": 0}
+
+    def page(encoding: bytes) -> Callable[[Any], bytes]:
+        def render(request: Any) -> bytes:
+            request.setHeader(b"Content-Encoding", encoding)
+            whole = CODECS[encoding](TEXT)
+            return whole[: len(whole) - cut["at"]]
+
+        return render
+
+    site = Site({f"/{encoding.decode()}": page(encoding) for encoding in CODECS})
+    spider = type("Spider", (One,), {"site": site})
+    settings = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "ROBOTSTXT_OBEY": False}
+    try:
+        for cycle, cut["at"] in enumerate((0, 40, 0, 200), 1):
+            await crawl(spider, tmp_path, settings)
+            expected = ("first", "error", "unchanged", "error")[cycle - 1]
+            assert {tuple(found) for found in outcomes(tmp_path, cycle).values()} == {(expected,)}
+    finally:
+        await site.close()
