@@ -25,6 +25,7 @@ from scrapy_gp4c.commands import (
     restore,
     search,
     status,
+    text,
     verify,
     why,
 )  # fmt: skip
@@ -41,6 +42,7 @@ ACTIONS = {
     "changes": changes,
     "plan": plan,
     "why": why,
+    "text": text,
     "search": search,
     "export": export,
     "import": import_file,

@@ -41,6 +41,7 @@ class Project:
                 f"there is no spider {spider_name!r}; the project's spiders are: "
                 f"{', '.join(sorted(loader.list())) or 'none'}"
             )
+        self.scrapy_settings = settings
         self.spider_class = loader.load(spider_name)
         self._crawler = Crawler(self.spider_class, settings)
         self._crawler.addons.load_settings(self._crawler.settings)

@@ -79,14 +79,22 @@ def normalise(text: str) -> str:
     """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
     if text.isascii():
         return mask(text.lower())
+    return _UNSPACED.sub(_spaced, mask(_plain(text)))
+
+
+def plain_form(text: str) -> str:
+    """Return the text in the form that is compared, but for the masks."""
+    return text.lower() if text.isascii() else _UNSPACED.sub(_spaced, _plain(text))
+
+
+def _plain(text: str) -> str:
     text = _nfkc(_RAISED.sub(r" ^\1", text))
     for plain, sign in _TWINS:
         if sign in text:
             text = text.replace(sign, plain)
     if _OTHER_DIGIT.search(text) is not None:
         text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), text)
-    text = _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text))
-    return _UNSPACED.sub(_spaced, mask(text.lower()))
+    return _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text)).lower()
 
 
 def _spaced(run: re.Match[str]) -> str:

@@ -1,0 +1,162 @@
+"""``scrapy gp4c text``: what of a page is compared, what is left out and what is masked."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy import Request
+from scrapy.crawler import CrawlerProcess
+from scrapy.utils.misc import load_object
+
+from scrapy_gp4c.archive.differences import differences
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.fingerprint.answers import answer
+from scrapy_gp4c.fingerprint.sketches import has_text
+from scrapy_gp4c.words.normal import plain_form
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "what of a page is compared, left out and masked"
+NO_TEXT: Final = (
+    "no visible text: a browser would build the page. Render it (scrapy-playwright), crawl its JSON "
+    "endpoints, or name what counts in GP4C_FEATURES."
+)
+"""Remedy for pages without text."""
+
+
+@dataclass(frozen=True)
+class LeftOutText:
+    """Text that is not compared."""
+
+    reason: str
+    words: int
+    text: str
+
+
+@dataclass(frozen=True)
+class ComparedText:
+    """Compared text of a page, and what is not compared."""
+
+    url: str
+    status: int
+    kind: str
+    """html, json, csv, xml, pdf, text, bytes, or features for the user's own."""
+    words: int
+    masked: int
+    """Number of masked times, dates, tokens and counters."""
+    is_cut: bool
+    """Whether only the head is compared."""
+    has_text: bool
+    text: str
+    """Normal form; masked parts stand in ``[-`` and ``-]``."""
+    left_out: list[LeftOutText]
+
+
+DOCUMENT = ComparedText
+"""What ``--json`` prints."""
+
+
+class FetchError(Gp4cError):
+    """The page cannot be fetched."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument("url", metavar="URL", help="page to fetch, as the spider would; nothing is recorded")
+    add_json(parser.add_argument)
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Fetch a page and print what is compared; raises FetchError."""
+    compared = compare(project, _fetch(project, options.url))
+    if options.json:
+        print_json(compared)
+    else:
+        for line in _lines(compared):
+            print(line)
+
+
+def compare(project: Project, response: Response) -> ComparedText:
+    """Return what of a response is compared with the project's settings."""
+    features = project.settings.features
+    reading = read(response, features, with_text=True)
+    content = answer(response).content
+    if features is not None:
+        marked = "\n".join(features(response))
+    else:
+        marked = marked_text(content.text, reading.normal or "")
+    return ComparedText(
+        response.url,
+        response.status,
+        reading.kind,
+        reading.words,
+        reading.masked,
+        reading.is_cut,
+        has_text(reading.fingerprint),
+        marked,
+        [] if features is not None else [LeftOutText(*one) for one in content.left_out],
+    )
+
+
+def marked_text(text: str, normal: str) -> str:
+    """Return the words of a text in their normal form, with the masked ones in ``[-`` and ``-]``."""
+    plain = plain_form(text)
+    hunks = differences(plain, normal, len(plain))
+    if not hunks:
+        return " ".join(plain.split())
+    words = []
+    for sign, part in hunks[0].segments:
+        if sign != "+":
+            words.append(" ".join(part) if sign == " " else f"[-{' '.join(part)}-]")
+    return " ".join(words)
+
+
+def _fetch(project: Project, url: str) -> Response:
+    """Fetch a page by the project's downloader, without the add-on: nothing is recorded."""
+    responses: list[Response] = []
+    failures: list[Any] = []
+    settings = project.scrapy_settings.copy()
+    addons = settings.getdict("ADDONS")
+    ours = [name for name in addons if load_object(name).__module__.startswith("scrapy_gp4c.")]
+    settings.set("ADDONS", {name: at for name, at in addons.items() if name not in ours}, "cmdline")
+    settings.set("HTTPERROR_ALLOW_ALL", True, "cmdline")
+
+    async def start(spider: Any) -> AsyncIterator[Request]:
+        yield Request(url, responses.append, errback=failures.append, dont_filter=True)
+
+    process = CrawlerProcess(settings)
+    process.crawl(type("PageSpider", (project.spider_class,), {"start": start}))
+    process.start()
+    if not responses:
+        reason = failures[0].getErrorMessage() if failures else "no answer"
+        raise FetchError(f"cannot fetch {url}: {reason}")
+    return responses[0]
+
+
+def _lines(compared: ComparedText) -> Iterator[str]:
+    yield f"{compared.url}: {compared.kind}, {compared.words:,} words compared, {compared.masked:,} masked"
+    if not compared.has_text:
+        yield NO_TEXT
+    if compared.is_cut:
+        yield "only the head of this long page is compared"
+    yield ""
+    yield _printable(compared.text)
+    for one in compared.left_out:
+        yield ""
+        yield f"left out, {one.reason}, {one.words:,} words:"
+        yield _printable(" ".join(one.text.split()))
+
+
+def _printable(text: str) -> str:
+    """Text without control characters, which would steer the terminal."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text
+    )
