@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     thresholds = "thresholds of SBR and EBR; the best is shown"
     add("--taus", type=float, nargs="+", default=TAUS, metavar="TAU", help=thresholds)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
+    only = "Figure 3 alone: do the gains of the first half forecast those of the second; no budget is tried"
+    add("--forecasts", action="store_true", help=only)
     args = parser.parse_args(arguments)
     plans = UserCentricPlan(args.estimate, WorkloadPlan(args.queries, args.zipf, args.seed), args.pieces)
     plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets), taus=tuple(args.taus))
@@ -69,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             scorings=("tfidf",),
             sites=(args.site,),
         )
+    if args.forecasts:
+        plans = plans._replace(budgets=())
     try:
         _run(args.contents, args.output, plans)
     except (Gp4cError, OSError) as error:
@@ -97,7 +101,8 @@ def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
             f"{panel.name}: {panel.pages:,} pages, {panel.changed_share:.2%} change a week, "
             f"{panel.queries:,} queries; never refreshed, quality ends at {panel.never:.4f}"
         )
-    print(resource_table(results.panels))
+    if plans.budgets:
+        print(resource_table(results.panels))
     print(forecast_table(results.panels))
     print(f"Seed {plans.plan.seed}, estimate {plans.estimate}. Figures, tables and results.json: {directory}")
 

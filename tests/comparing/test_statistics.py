@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from training.comparing import statistics
+from training.comparing.statistics import rank_correlation
 
 ONE = np.array(
     [[0.70, 0.50, 0.60], [0.72, 0.52, 0.61], [0.69, 0.49, 0.60], [0.71, 0.53, 0.59], [0.73, 0.50, 0.60]]
@@ -97,3 +98,41 @@ def test_what_is_written_keeps_its_last_bit() -> None:
         assert statistics.mean(sample).half_width == point * stats.sem(sample)
         unrounded = statistics.half_width(sample, error_first=False)
         assert unrounded == point * sample.std(ddof=1) / math.sqrt(size)
+
+
+def test_a_selection_by_the_outcome_is_told_by_permutations() -> None:
+    """Unrelated halves that are mostly 0: over pages that gained in either, negative, as is their null.
+
+    Over pages that gained in both halves they are near 0; related halves differ from their null in both.
+    """
+    rng = np.random.default_rng(3)
+
+    def gains(related: bool) -> tuple[np.ndarray, np.ndarray]:
+        level = rng.exponential(size=1500) * (rng.random(1500) < 0.3)
+        one, other = (level * rng.exponential(size=1500) for _ in range(2))
+        return one, other if related else rng.permutation(other)
+
+    for related in (False, True):
+        one, other = gains(related)
+        either = rank_correlation(one, other, lambda x, y: (x > 0) | (y > 0), 199)
+        both = rank_correlation(one, other, lambda x, y: (x > 0) & (y > 0), 199)
+        assert either.null_high < -0.3
+        assert abs(both.null_mean) < 0.05
+        if related:
+            assert either.p == both.p == 1 / 200
+            assert both.spearman > 0.2
+        else:
+            assert either.spearman < -0.3  # what "do not forecast" was read from
+            assert either.p > 0.01
+            assert both.p > 0.01
+
+
+@given(arrays(np.float64, st.tuples(st.just(2), st.integers(3, 30)), elements=st.integers(0, 5).map(float)))
+def test_rank_correlation_agrees_with_scipy(values: np.ndarray) -> None:
+    """Scipy's Spearman correlation of the selected pairs; nan where one side is constant."""
+    found = rank_correlation(*values, lambda x, y: np.ones(len(x), bool), 9)
+    assert found.selected == values.shape[1]
+    if np.ptp(values[0]) == 0 or np.ptp(values[1]) == 0:
+        assert np.isnan(found.spearman)
+    else:
+        assert found.spearman == pytest.approx(stats.spearmanr(*values).statistic, abs=1e-9)

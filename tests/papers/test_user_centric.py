@@ -132,7 +132,7 @@ def test_forecasts_look_back_as_the_terminals_do(tmp_path: Path) -> None:
     """All visits, the last four, decayed, the last one."""
     found = halves(trial_of(tmp_path))
     assert [row.name for row in found.forecasts] == ["all visits", "last 4", "decayed", "last"]
-    assert all(-1.0 <= row.spearman <= 1.0 for row in found.forecasts)
+    assert all(-1.0 <= row.either.spearman <= 1.0 for row in found.forecasts)
     assert found.earlier.shape == found.later.shape == (10,)
 
 
@@ -216,7 +216,7 @@ def test_halves_are_means_of_their_own_updates(halves_trial: Trial, halves_of_tr
 
 
 def test_forecasts_are_rank_correlations(halves_trial: Trial, halves_of_trial: Halves) -> None:
-    """Of each way to look back with the later half, over pages that gain in either."""
+    """Of each way to look back with the later half, over pages that gain in either half and in both."""
     earlier = gains(halves_trial, 1, 10)
     weigh = [[2.0 ** (-age / 4) for age in reversed(range(len(own)))] for own in earlier]
     looks = {
@@ -229,18 +229,22 @@ def test_forecasts_are_rank_correlations(halves_trial: Trial, halves_of_trial: H
     }
     assert [row.name for row in halves_of_trial.forecasts] == list(looks)
     for row in halves_of_trial.forecasts:
-        values = np.array(looks[row.name])
-        some = (values > 0) | (halves_of_trial.later > 0)
-        assert row.pages == some.sum() > 2
-        ranked = [rankdata(part[some].round(9)) for part in (values, halves_of_trial.later)]
-        assert row.spearman == pytest.approx(np.corrcoef(*ranked)[0, 1], abs=1e-9), row.name
+        values, later = np.array(looks[row.name]), halves_of_trial.later
+        for one, some in (
+            (row.either, (values > 0) | (later > 0)),
+            (row.both, (values > 0) & (later > 0)),
+        ):
+            assert one.selected == some.sum() > 2
+            ranked = [rankdata(part[some].round(9)) for part in (values, later)]
+            assert one.spearman == pytest.approx(np.corrcoef(*ranked)[0, 1], abs=1e-9), row.name
+            assert one.null_low <= one.null_mean <= one.null_high
 
 
 def test_too_few_pages_forecast_nothing(tmp_path: Path) -> None:
     """Two pages are always in some order: no number is told of them."""
     pages: list[dict[int, str | None]] = [{0: "a", 1: "b", 3: "a"}, {0: "b", 2: "a b", 4: "b"}, {0: "x"}]
     few = halves(trial_of_pages(tmp_path, pages))
-    assert all(np.isnan(row.spearman) and row.pages <= 2 for row in few.forecasts)
+    assert all(np.isnan(row.either.spearman) and row.either.selected <= 2 for row in few.forecasts)
 
 
 def test_a_half_without_updates_is_nothing(tmp_path: Path) -> None:

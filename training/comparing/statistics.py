@@ -7,6 +7,7 @@ All statistics are scipy's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from scipy import special
 
 Floats = npt.NDArray[np.float64]
+Bits = npt.NDArray[np.bool_]
 
 CONFIDENCE: Final = 0.95
 
@@ -131,6 +133,52 @@ def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
     from scipy import stats
 
     return float(stats.pearsonr(x, y).statistic)
+
+
+class RankCorrelation(NamedTuple):
+    """Spearman's correlation of a selection, beside that of permutations of the same values."""
+
+    spearman: float
+    """nan for fewer than three selected values."""
+    selected: int
+    null_mean: float
+    """Mean over the permutations: not 0 where the selection depends on the values."""
+    null_low: float
+    null_high: float
+    """2.5% and 97.5% quantiles over the permutations."""
+    p: float
+    """Two-sided p value: distance from the null mean."""
+
+
+def rank_correlation(
+    x: Floats, y: Floats, select: Callable[[Floats, Floats], Bits], permutations: int = 999, seed: int = 0
+) -> RankCorrelation:
+    """Spearman's correlation of the values that ``select(x, y)`` chooses, against a permutation test.
+
+    Each permutation draws the pairs of ``x`` and ``y`` anew and selects again. So the null has the same bias
+    as the selection: whoever selects pairs in which either value is positive, of values that are mostly 0,
+    gets negative correlations of unrelated values.
+    """
+    rng = np.random.default_rng(seed)
+    value, selected = _spearman(x, y, select)
+    null = np.array([_spearman(x, rng.permutation(y), select)[0] for _ in range(permutations)])
+    null = null[np.isfinite(null)]
+    if math.isnan(value) or not len(null):
+        return RankCorrelation(value, selected, *[float("nan")] * 4)
+    low, high = np.quantile(null, (0.025, 0.975))
+    farther = np.abs(null - null.mean()) >= abs(value - null.mean()) - 1e-12
+    p = (1 + int(farther.sum())) / (1 + len(null))
+    return RankCorrelation(value, selected, float(null.mean()), float(low), float(high), p)
+
+
+def _spearman(x: Floats, y: Floats, select: Callable[[Floats, Floats], Bits]) -> tuple[float, int]:
+    from scipy import stats
+
+    chosen = select(x, y)
+    one, other = stats.rankdata(x[chosen]), stats.rankdata(y[chosen])
+    if len(one) < 3 or np.ptp(one) == 0.0 or np.ptp(other) == 0.0:
+        return float("nan"), len(one)
+    return float(np.corrcoef(one, other)[0, 1]), len(one)
 
 
 def _mean_or_nan(values: npt.NDArray[Any]) -> float:

@@ -18,12 +18,12 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import spearmanr
 
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search.gains import PIECES
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.evaluation import write_json
+from training.comparing.statistics import RankCorrelation, rank_correlation
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
@@ -281,7 +281,7 @@ def resources(points_tried: Sequence[RefreshPoint], reference: str = "user-centr
     rows = []
     of = {one.policy: sorted(p for p in points_tried if p.policy == one.policy) for one in points_tried}
     for level in (0.05, 0.10, 0.20):
-        target = next((point.quality for point in of[reference] if point.share == level), None)
+        target = next((point.quality for point in of.get(reference, ()) if point.share == level), None)
         for policy, line in of.items():
             if target is not None:
                 share = _share_for(line, target)
@@ -306,12 +306,17 @@ LAST: Final = 4
 
 
 class GainForecast(NamedTuple):
-    """Rank correlation of one forecast with the second half."""
+    """Rank correlation of one forecast with the gains of the second half, under two selections."""
 
     name: str
-    spearman: float
-    """Rank correlation over the pages that gained anything in either half."""
-    pages: int
+    either: RankCorrelation
+    """Pages that gained in either half, which Figure 3 plots: unrelated halves come out negative."""
+    both: RankCorrelation
+    """Pages that gained in both halves."""
+
+    def to_json(self) -> Json:
+        """Row of ``results.json``."""
+        return {"name": self.name, "either": self.either._asdict(), "both": self.both._asdict()}
 
 
 class Halves(NamedTuple):
@@ -327,12 +332,11 @@ def halves(trial: Trial) -> Halves:
     middle = trial.history.cycles // 2
     parts = updates_of(trial, 1, middle), updates_of(trial, middle + 1, trial.history.cycles)
     earlier, later = (mean_by_page(half.page, half.gained / half.gap, trial.pages) for half in parts)
-    looks = {"all visits": earlier, **_looks_back(parts[0], trial.pages)}
     rows = []
-    for name, forecast in looks.items():
-        some = (forecast > 0.0) | (later > 0.0)
-        value = spearmanr(forecast[some], later[some]).statistic if np.count_nonzero(some) > 2 else np.nan
-        rows.append(GainForecast(name, float(value), int(np.count_nonzero(some))))
+    for name, forecast in {"all visits": earlier, **_looks_back(parts[0], trial.pages)}.items():
+        either = rank_correlation(forecast, later, lambda x, y: (x > 0.0) | (y > 0.0), seed=trial.seed)
+        both = rank_correlation(forecast, later, lambda x, y: (x > 0.0) & (y > 0.0), seed=trial.seed)
+        rows.append(GainForecast(name, either, both))
     return Halves(earlier, later, rows)
 
 
@@ -529,7 +533,7 @@ class UserCentricResults:
                     **{key: getattr(panel, key) for key in Panel._fields[:6]},
                     "points": [point._asdict() for point in panel.points],
                     "resources": [row._asdict() for row in panel.resources],
-                    "forecasts": [row._asdict() for row in panel.halves.forecasts],
+                    "forecasts": [row.to_json() for row in panel.halves.forecasts],
                 }
                 for panel in self.panels
             ],
@@ -592,5 +596,5 @@ def _panel(trial: Trial, plans: UserCentricPlan, steps: Callable[[int, str], Cal
         points_tried,
         resources(points_tried),
         halves(trial),
-        [] if observed else examples(trial, points_tried),
+        examples(trial, points_tried) if points_tried and not observed else [],
     )

@@ -122,12 +122,20 @@ def resource_table(panels: Sequence[Panel]) -> str:
 
 
 def forecast_table(panels: Sequence[Panel]) -> str:
-    """Correlations of the first half's gains with the second's, as Markdown."""
-    names = [row.name for row in panels[0].halves.forecasts]
-    lines = [f"| panel | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    """Correlations of the first half's gains with the second's, against permutations, as Markdown."""
+    lines = [
+        "| panel | forecast | gained in either: ρ (pages) | unrelated halves | p "
+        "| gained in both: ρ (pages) | unrelated halves | p |",
+        "|---" * 8 + "|",
+    ]
     for panel in panels:
-        cells = " | ".join(f"{row.spearman:.2f}" for row in panel.halves.forecasts)
-        lines.append(f"| {panel.name} | {cells} |")
+        for row in panel.halves.forecasts:
+            cells = " | ".join(
+                f"{one.spearman:+.2f} ({one.selected:,}) | {one.null_mean:+.2f} ({one.null_low:+.2f} to "
+                f"{one.null_high:+.2f}) | {one.p:.3f}"
+                for one in (row.either, row.both)
+            )
+            lines.append(f"| {panel.name} | {row.name} | {cells} |")
     return "\n".join(lines) + "\n"
 
 
@@ -150,15 +158,16 @@ def examples_text(panel: Panel) -> str:
 def write_all(results: UserCentricResults, weeks: int, directory: Path) -> None:
     """Write figures (PNG, SVG) and tables (Markdown) into a directory."""
     panels = results.panels
-    figures = {
-        "figure-3": halves_figure(panels, weeks),
-        "figure-4": quality_figure(panels),
-        "figure-4-loss": quality_figure(panels, loss=True),
-        "impact": impact_figure(panels),
-    }
+    figures = {"figure-3": halves_figure(panels, weeks)}
+    if panels[0].points:
+        figures["figure-4"] = quality_figure(panels)
+        figures["figure-4-loss"] = quality_figure(panels, loss=True)
+        figures["impact"] = impact_figure(panels)
     write_figures(figures, directory)
+    (directory / "forecasts.md").write_text(forecast_table(panels), encoding="utf-8")
+    if not panels[0].points:
+        return
     (directory / "figure-5.md").write_text(
         "\n".join(examples_text(panel) for panel in panels if panel.examples), encoding="utf-8"
     )
     (directory / "resources.md").write_text(resource_table(panels), encoding="utf-8")
-    (directory / "forecasts.md").write_text(forecast_table(panels), encoding="utf-8")
