@@ -44,8 +44,12 @@ def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
-    """Print the final line of a figure; tell whether its target holds."""
-    holds = value >= target if at_least else value <= target
+    """Print the final line of a figure; tell whether the printed number meets the printed target.
+
+    Four significant digits: rounded to hundredths, a difference of 0.0111 met a target of 0.01.
+    """
+    shown, wanted = f"{value:.4g}", f"{target:.4g}"
+    holds = float(shown) >= float(wanted) if at_least else float(shown) <= float(wanted)
     sign = "at least" if at_least else "at most"
-    print(f"{name}: {value:.2f} (target: {sign} {target:.2f}): {'holds' if holds else 'MISSED'}")
+    print(f"{name}: {shown} (target: {sign} {wanted}): {'holds' if holds else 'MISSED'}")
     return holds

@@ -93,9 +93,9 @@ def time_ms(truth: PreparedHistory, function: Expression, **choices: object) -> 
     return 1e3 * (time.thread_time() - start)
 
 
-def engines(runs: int) -> None:
-    """Grouped and dense engine, both sizes, every function."""
-    chosen = functions()
+def engines(runs: int) -> bool:
+    """Print grouped and dense engine, both sizes, every function; tell whether all targets hold."""
+    chosen, held = functions(), []
     for size, (pages, cycles, most, least) in SIZES.items():
         history = synthetic(pages, cycles)
         start = time.thread_time()
@@ -129,13 +129,15 @@ def engines(runs: int) -> None:
         medians = np.median(grouped, axis=0)
         for column, name in enumerate(("change rate", "change rate and NDCG")):
             judged = statistics.median(lowest[:JUDGED, column])
-            verdict(f"{size}, {name}, ms", judged, most, at_least=False)
+            held.append(verdict(f"{size}, {name}, ms", judged, most, at_least=False))
             print(
                 f"  (medians of {runs} runs: {statistics.median(medians[:JUDGED, column]):.2f} ms; "
                 f"with the trees over all terminals: {statistics.median(lowest[:, column]):.2f} ms)"
             )
-        verdict(f"{size}, times as fast as dense", statistics.median(ratios[:JUDGED]), least, at_least=True)
+        ratio = statistics.median(ratios[:JUDGED])
+        held.append(verdict(f"{size}, times as fast as dense", ratio, least, at_least=True))
         sys.stdout.flush()
+    return all(held)
 
 
 def together(runs: int) -> None:
@@ -160,8 +162,8 @@ def together(runs: int) -> None:
         print(f"{kind:12} one by one {one:5.2f}   together {all_:5.2f}   ratio {all_ / one:.2f}")
 
 
-def related(runs: int) -> None:
-    """Terminals of related pages: sites of 58 pages on average, in 7 directories each."""
+def related(runs: int) -> bool:
+    """Print terminals of related pages: sites of 58 pages on average, in 7 directories each."""
     pages, cycles = 250_228, 17
     made = generate("brdc12-like", pages, cycles, 1)
     history = ChangeHistory(
@@ -178,9 +180,12 @@ def related(runs: int) -> None:
         ]
     )[1:]  # the first compiles
     (one, four), medians = times.min(axis=0), np.median(times, axis=0)
-    verdict("one round, ms", one, MOST_RELATED_MS, at_least=False)
-    verdict("four rounds, times one", four / one, MOST_ROUNDS, at_least=False)
+    held = [
+        verdict("one round, ms", one, MOST_RELATED_MS, at_least=False),
+        verdict("four rounds, times one", four / one, MOST_ROUNDS, at_least=False),
+    ]
     print(f"  (medians of {runs} runs: {medians[0]:.1f} and {medians[1]:.1f} ms)")
+    return all(held)
 
 
 def growth(runs: int) -> None:
@@ -231,8 +236,8 @@ def memory() -> None:
     )
 
 
-def main() -> None:
-    """Run all parts."""
+def main() -> int:
+    """Run all parts; 1 when a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=7, help="runs of each function (default: 7)")
     parser.add_argument("--quick", action="store_true", help="leave out all but the two sizes")
@@ -244,13 +249,14 @@ def main() -> None:
     print(
         f"{machine(('numpy', 'numba'))}; first use (compiling or loading) {time.perf_counter() - start:.1f} s"
     )
-    engines(arguments.runs)
-    related(max(arguments.runs, 5))
+    holds = engines(arguments.runs)
+    holds &= related(max(arguments.runs, 5))
     if not arguments.quick:
         together(arguments.runs)
         growth(arguments.runs)
         memory()
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

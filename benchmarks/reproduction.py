@@ -4,7 +4,7 @@ For each generator seed, `training.synthetic` makes a brdc12-like collection; ev
 on each of 5 folds of its pages with the published protocol (thesis section 4.3: 2 days of warm-up, 5% of
 the pages per day, the authors' program's clock of cycles, ties broken anew every day). With --journal,
 on the last third of the days alone (journal section 5.2). --clock visits shows the estimators as the papers
-print them. The program fails if a published change rate is further away than 0.01.
+print them. The program fails if any published figure of its tables is further away than 0.01.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def show(title: str, found: dict[str, list[list[float]]], published: dict[str, f
         ours = statistics.fmean(means)
         row = ["–", f"{ours:.4f}", "–"]
         if name in published:
-            worst = max(worst, abs(ours - published[name]))
+            worst = max(worst, abs(round(ours, 4) - round(published[name], 4)))  # as printed
             row = [f"{published[name]:.4f}", f"{ours:.4f}", f"{ours - published[name]:+.4f}"]
         spread = [f"{min(means):.4f}..{max(means):.4f}", f"{min(every):.4f}..{max(every):.4f}"]
         print(f"| {name} | {' | '.join([*row, *spread])} |")
@@ -91,9 +91,7 @@ def main() -> int:
         by_name = {name: [run[metric][name] for run in runs] for name in names}
         published = JOURNAL[metric] if options.journal else PUBLISHED if metric == "change_rate" else {}
         title = f"{metric}, {options.seeds} collections of {options.pages:,} pages, 5 folds each"
-        difference = show(title, by_name, published)
-        if metric == "change_rate":  # what the model was fitted to
-            worst = difference
+        worst = max(worst, show(title, by_name, published))
     print(f"\n{time.perf_counter() - started:.0f} s")
     if options.clock != "cycles":
         print("The published figures belong to the clock of cycles.")
