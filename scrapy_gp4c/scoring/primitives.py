@@ -6,6 +6,9 @@ Santos et al. 2014, section 4.2.1: protected operators return 0 outside their do
 * ``pow(x, y)`` is 0 where it is undefined (negative base with a broken exponent, 0 to a negative power);
 * ``exp`` and ``pow`` saturate at ``LARGE`` instead of overflowing;
 * any other result that is not finite is 0.
+
+The thesis (2013, section 3.2) reads division as ``div(x, y)``: `LARGE_QUOTIENT` with the sign of x
+where ``|y| < TINY``. The text leaves open how large the "very large number" is, and its sign for 0 / 0 (+).
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ Array = npt.NDArray[np.float64]
 
 TINY: Final = 1e-12
 """A denominator below this magnitude counts as zero."""
+LARGE_QUOTIENT: Final = 1.0 / TINY
+"""Quotient of ``div`` by zero: 1 / TINY, so that products of several of them stay finite."""
 LARGE: Final = math.exp(700.0)
 """Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
 
@@ -63,6 +68,13 @@ def _divide(x: Array, y: Array, out: Array) -> None:
         tiny = np.abs(y) < TINY
         _quotient(x, np.where(tiny, 1.0, y), out=out)
         out[tiny] = 0.0
+
+
+def _divide_large(x: Array, y: Array, out: Array) -> None:
+    tiny = np.abs(y) < TINY
+    large = np.copysign(LARGE_QUOTIENT, x)
+    _quotient(x, np.where(tiny, 1.0, y), out=out)
+    np.copyto(out, large, where=tiny)
 
 
 def _power(x: Array, y: Array, out: Array) -> None:
@@ -113,6 +125,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "-": Primitive(2, _watched(np.subtract), 1),
     "*": Primitive(2, _watched(np.multiply), 2),
     "/": Primitive(2, _divide, 2),
+    "div": Primitive(2, _divide_large, 0),
     "neg": Primitive(1, _watched(np.negative), 3),
     "pow": Primitive(2, _power, 0),
     "exp": Primitive(1, _exp, 0),

@@ -54,7 +54,7 @@ numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled
 programs = st.recursive(
     st.one_of(st.sampled_from(["t", "X"]).map(lambda name: (name,)), numbers.map(lambda x: (x,))),
     lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["+", "-", "*", "/", "pow", "min", "max"]), inner, inner).map(
+        st.tuples(st.sampled_from(["+", "-", "*", "/", "div", "pow", "min", "max"]), inner, inner).map(
             lambda node: (node[0], *node[1], *node[2])
         ),
         st.tuples(st.sampled_from(["neg", "exp", "log", "sqrt", "abs"]), inner).map(

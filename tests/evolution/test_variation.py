@@ -80,6 +80,15 @@ def test_primitive_set_is_the_papers():
     assert all(p.arity == PRIMITIVES[p.name].arity for p in chosen.primitives[object])
 
 
+def test_protected_division_of_the_thesis_is_an_operator_of_the_language():
+    """The thesis returns a very large number of the same sign where the journal returns 0."""
+    chosen = primitive_set(terminals.BASIC, (), "large")
+    assert [p.name for p in chosen.primitives[object]] == ["+", "-", "*", "div", "log", "exp", "pow"]
+    columns = {"n": np.array([0.0, 0.0, 0.0, 2.0]), "X": np.array([3.0, -3.0, 0.0, 3.0])}
+    assert parse("X / n")(columns).tolist() == [0.0, 0.0, 0.0, 1.5]
+    assert parse("div(X, n)")(columns).tolist() == [1e12, -1e12, 1e12, 1.5]
+
+
 @given(seeds)
 def test_tree_and_expression_round_trip(seed):
     """Tree -> expression -> text -> tokens -> tree is the identity, node by node."""

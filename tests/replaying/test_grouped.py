@@ -53,7 +53,7 @@ def test_a_program_has_the_numbers_of_its_expression(seed, begin, rows):
     values = generator.choice(NUMBERS, (len(NAMES), begin + rows + 3))
     ordinary = generator.random(values.shape) < generator.random()
     values[ordinary] = generator.normal(0, 5, ordinary.sum())
-    primitives = primitive_set(NAMES)
+    primitives = primitive_set(NAMES, (), generator.choice(["zero", "large"]))
     with drawing_from(random.Random(seed)):
         expression = expression_of(gp.genGrow(primitives, 0, 7))
     assert_equal_bits(expression, values, begin, rows)

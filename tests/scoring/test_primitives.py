@@ -55,6 +55,7 @@ MEANING = {
     "-": lambda x, y: or_zero(x - y),
     "*": lambda x, y: or_zero(x * y),
     "/": lambda x, y: 0.0 if abs(y) < TINY else or_zero(x / y),
+    "div": lambda x, y: math.copysign(1 / TINY, x) if abs(y) < TINY else or_zero(x / y),
     "neg": lambda x: -x,
     "pow": power,
     "exp": lambda x: math.exp(min(x, 700.0)),

@@ -24,9 +24,11 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from training.evolution.named_start import start_functions, uses_related_pages
 from training.evolution.variation import (
+    QUOTIENTS,
     RATES,
     Depths,
     Individual,
+    ProtectedDivision,
     breed,
     drawing_from,
     half_and_half,
@@ -58,6 +60,8 @@ class Parameters:
     tournament: int = 2
     operators: str = "journal"
     """Key of `training.evolution.variation.RATES`."""
+    protected_division: ProtectedDivision = "zero"
+    """Quotient of a division by zero in evolved functions."""
     depths: Depths = field(default_factory=Depths)
     elite: int = 1
     """Best individuals that enter the next generation untouched."""
@@ -79,7 +83,11 @@ class Parameters:
             raise LearningError(
                 f"the elite ({self.elite}) must be smaller than the population ({self.population})"
             )
-        for name, known in (("operators", tuple(RATES)), ("start", STARTS)):
+        for name, known in (
+            ("operators", tuple(RATES)),
+            ("protected_division", tuple(QUOTIENTS)),
+            ("start", STARTS),
+        ):
             if getattr(self, name) not in known:
                 raise LearningError(
                     f"{name} must be one of {', '.join(known)}; found {getattr(self, name)!r}"
@@ -173,7 +181,9 @@ class Evolution:
         most = int(SEEDED_SHARE * parameters.population) if parameters.named_start else 0
         self._seeds = start_functions(parameters.terminals)[:most]
         self._primitives = primitive_set(
-            parameters.terminals, {token for seed in self._seeds for token in seed.tokens}
+            parameters.terminals,
+            {token for seed in self._seeds for token in seed.tokens},
+            parameters.protected_division,
         )
         self._forms: list[Expression] = []
         """Canonical forms of the population whose outcomes are awaited."""

@@ -19,7 +19,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from deap import gp
 from deap.tools import selection
@@ -30,6 +30,10 @@ from training.evolution.simplification import canonical
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
 """Inner nodes (journal section 4.2.1)."""
+ProtectedDivision = Literal["zero", "large"]
+"""Quotient of a division by zero: 0 (journal section 4.2.1), or a very large number (thesis section 3.2)."""
+QUOTIENTS: Final[dict[ProtectedDivision, str]] = {"zero": "/", "large": "div"}
+"""Reading of protected division -> its operator in the score language."""
 CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, math.e, 10.0, 100.0, 1000.0)
 """Constant leaves (thesis section 3.2; the journal's list leaves out e)."""
 ATTEMPTS: Final = 10
@@ -118,13 +122,16 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
         return self._form
 
 
-def primitive_set(terminals: Sequence[str], known: Collection[Token] = ()) -> gp.PrimitiveSet:
+def primitive_set(
+    terminals: Sequence[str], known: Collection[Token] = (), protected_division: ProtectedDivision = "zero"
+) -> gp.PrimitiveSet:
     """DEAP's untyped primitive set: the papers' functions, the given terminals and the constants.
 
     ``known``: further constants and operators that trees may bring along; none is drawn.
     """
     primitives = gp.PrimitiveSet("score", 0)
-    for name in FUNCTIONS:
+    for function in FUNCTIONS:
+        name = QUOTIENTS[protected_division] if function == "/" else function
         primitives.addPrimitive(PRIMITIVES[name].apply, PRIMITIVES[name].arity, name=name)
     for leaf in (*terminals, *CONSTANTS):
         primitives.addTerminal(leaf)

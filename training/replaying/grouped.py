@@ -48,6 +48,7 @@ _COMPILED: Final = {
     "-": programs.SUBTRACT,
     "*": programs.MULTIPLY,
     "/": programs.DIVIDE,
+    "div": programs.DIVIDE_LARGE,
 }
 """Operators of the processor; NumPy computes others, whose last bits differ between libraries."""
 

@@ -11,7 +11,7 @@ from scrapy_gp4c.scoring.expression import Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
 from training.evolution.simplification import readable
 
-SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
+SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "div": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
 STEP_PX: Final = 62.0
 LEVEL_PX: Final = 54.0
 
@@ -55,7 +55,7 @@ def _math(node: Node) -> tuple[str, int]:
         return _terminal(token), 9
     inner = [_math(child) for child in node.children]
     match token:
-        case "/":
+        case "/" | "div":
             return f"<mfrac><mrow>{inner[0][0]}</mrow><mrow>{inner[1][0]}</mrow></mfrac>", 8
         case "pow":
             return f"<msup><mrow>{_closed(inner[0], 9)}</mrow><mrow>{inner[1][0]}</mrow></msup>", 8

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from scrapy_gp4c.scoring.primitives import TINY
+from scrapy_gp4c.scoring.primitives import LARGE_QUOTIENT, TINY
 from training.replaying.kernels.compiling import inner, outer
 
-ADD, SUBTRACT, MULTIPLY, DIVIDE, OTHER, TERMINAL, CONSTANT = range(7)
+ADD, SUBTRACT, MULTIPLY, DIVIDE, DIVIDE_LARGE, OTHER, TERMINAL, CONSTANT = range(8)
 """Kinds of steps of a program; the last two push the row of a number."""
 MOST = np.finfo(np.float64).max
 
@@ -58,7 +58,8 @@ def _apply(kind, left, right):
         for i in range(right.size):
             is_zero = abs(right[i]) < TINY
             quotient = _finite(left[i] / (1.0 if is_zero else right[i]))
-            right[i] = 0.0 if is_zero else quotient
+            by_zero = 0.0 if kind == DIVIDE else np.copysign(LARGE_QUOTIENT, left[i])
+            right[i] = by_zero if is_zero else quotient
 
 
 @inner
