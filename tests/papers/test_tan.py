@@ -123,7 +123,7 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
         replay(coarsened(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
     )
     said = [claim.paper for claim in claims(found)]
-    assert "DB finds more in coarsened cycles" in said
+    assert "DB finds more in longer cycles" in said
     assert not [text for text in said if "CB" in text or "LB" in text or "PRA" in text]
 
 

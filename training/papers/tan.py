@@ -289,9 +289,9 @@ def _by_depth(results: TanResults) -> Iterator[PaperClaim]:
     text = f"at {int((db > lb).sum())} of {len(depths)} d, by {float((db - lb).mean()):+.3f} on average"
     yield PaperClaim("DB is better than LB overall", text, float(db.mean()) > float(lb.mean()), (*db, *lb))
     for policy, best in {"db": (0, 1), "lb": (3,), "cb": (0,)}.items():
-        mean_rate = [d for d in depths if d >= 0] if policy == "cb" else list(depths)
-        values = over_d(results, policy, mean_rate, TYPICAL)
-        d = mean_rate[int(np.argmax(values))]
+        tried = [d for d in depths if d >= 0] if policy == "cb" else list(depths)
+        values = over_d(results, policy, tried, TYPICAL)
+        d = tried[int(np.argmax(values))]
         said = f"{NAMES[policy]} is best at d = {' or '.join(map(str, best))}"
         yield PaperClaim(said, f"best at d = {d}", d in best, tuple(values))
 
@@ -311,7 +311,7 @@ def _by_setting(results: TanResults) -> Iterator[PaperClaim]:
     policy = following("db")
     spans = [rate(results, policy, TYPICAL._replace(weeks=weeks)) for weeks in SPANS_WEEKS]
     text = f"{', '.join(f'{value:.3f}' for value in spans)} in {', '.join(map(str, SPANS_WEEKS))} weeks"
-    yield PaperClaim("DB finds more in coarsened cycles", text, spans == sorted(spans), tuple(spans))
+    yield PaperClaim("DB finds more in longer cycles", text, spans == sorted(spans), tuple(spans))
     shares = [rate(results, policy, TYPICAL._replace(budget=budget)) for budget in BUDGETS]
     text = (
         f"{', '.join(f'{value:.3f}' for value in shares)} with {', '.join(f'{one:.1%}' for one in BUDGETS)}"
