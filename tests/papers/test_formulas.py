@@ -1,0 +1,269 @@
+"""The papers' formulas and algorithms, written anew from their texts in exact fractions, beside ours.
+
+"Journal" is Santos et al. 2014, "thesis" A. Santos 2013, T Tan et al. 2007, P Pandey & Olston 2005. Where a
+text can be read in several ways, the reading is that of docs/reproduction.md, and the test names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_gp4c.page_state import groupings
+from scrapy_gp4c.page_state.groups import place_of_url
+from scrapy_gp4c.policies.members import SampleOutcomes
+from scrapy_gp4c.policies.sampling import PHIS
+from scrapy_gp4c.policies.table import TOP_K
+from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.terminals import STATE
+from scrapy_gp4c.search import measuring
+from tests.support.policies import Memory
+from training.evolution.evolve import Evolution, Outcome, Parameters
+from training.evolution.selection import avg_sigma, sum_sigma
+from training.histories.history import ChangeHistory
+from training.replaying.dense import replay_dense
+from training.replaying.prepared import prepare
+from training.replaying.replay import run
+
+ONE: Final = Fraction(1)
+
+
+def weights(name: str, n: int) -> list[Fraction]:
+    """Weights w_1..w_n of the estimators (journal 5.1)."""
+    if name == "nad":
+        return [Fraction(1, n)] * n
+    if name == "sad":
+        return [Fraction(0)] * (n - 1) + [ONE]
+    if name == "aad":
+        return [Fraction(2 * i, n * (n + 1)) for i in range(1, n + 1)]
+    return [Fraction(2 ** (i - 1), 2**n - 1) for i in range(1, n + 1)]
+
+
+def rate(name: str, changes: list[bool]) -> Fraction:
+    """lambda_p = sum_i w_i I_i(p), I_i whether the page changed; 0 before the first observation."""
+    return sum(
+        (w for w, changed in zip(weights(name, len(changes)), changes, strict=True) if changed), ONE - 1
+    )
+
+
+def probability(rate_: Fraction, t: int) -> float:
+    """phi = 1 - e^(-lambda t); the journal prints e^(lambda t), the sign is mended."""
+    return -math.expm1(-float(rate_ * t))
+
+
+VISITS = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=60)
+
+
+@given(VISITS, st.integers(1, 20), st.sampled_from(["visits", "cycles"]))
+@settings(deadline=None)
+def test_terminals_are_the_printed_sums(visits: list[tuple[int, bool]], t: int, clock: str) -> None:
+    """n, X, t, CG, NAD, SAD, AAD and GAD of the journal, section 5.1, to 2e-15.
+
+    As printed the sums are over visits. On the clock of cycles, that of the authors' program, they are over
+    all cycles since the first copy: a cycle without a visit counts as one without a change.
+    """
+    state = terminals.new_state(1)
+    cycle, by_cycle = 0, []
+    for gap, changed in visits:
+        cycle += gap
+        by_cycle += [False] * (gap - 1) + [changed]
+        terminals.observe(state, np.array([changed]), cycle)
+    outcomes = [changed for _, changed in visits] if clock == "visits" else by_cycle + [False] * (t - 1)
+    n, X = len(visits), sum(changed for _, changed in visits)
+    expected = {"n": n, "X": X, "t": t, "cg": -math.log(Fraction(2 * (n - X) + 1, 2 * n + 1))}
+    expected |= {name: probability(rate(name, outcomes), t) for name in ("nad", "sad", "aad", "gad")}
+    found = terminals.compute(tuple(expected), state, cycle + t, clock)  # type: ignore[arg-type]
+    for name, value in expected.items():
+        assert found[name][0] == pytest.approx(value, rel=2e-15, abs=2e-15), name
+
+
+SCORES: Final = {
+    "t * X": lambda n, X, t: Fraction(t * X),
+    "t": lambda n, X, t: Fraction(t),
+    "X / n": lambda n, X, t: Fraction(X, n) if n else Fraction(0),
+    "nad_rate * t * t": lambda n, X, t: Fraction(X, n) * t * t if n else Fraction(0),
+    "(n - X) * t - X": lambda n, X, t: Fraction((n - X) * t - X),
+}
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(2, 12),
+    st.integers(4, 14),
+    st.integers(0, 3),
+    st.sampled_from(list(SCORES)),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_replay_is_algorithm_2_of_the_thesis(
+    seed: int, pages: int, cycles: int, warmup: int, text: str
+) -> None:
+    """Visits are of the k pages with the highest scores, and the fitness is the average Change Ratio.
+
+    A page has changed if it did since it was last visited (line 13 and section 4.3), not on that very day.
+    Which of equal scores go first is drawn: any choice of k highest ones is the algorithm's.
+    """
+    rng = np.random.default_rng(seed)
+    changed = rng.random((cycles, pages)) < rng.random(pages) * 0.7
+    k = int(rng.integers(1, pages + 1))
+    history = ChangeHistory(changed, np.zeros(pages, np.int32))
+    prepared = prepare(history, budget=k, warmup=warmup, seed=seed % 100)
+    chosen: list[tuple[list[int], list[bool]]] = []
+
+    def watch(_: int, visited: np.ndarray, outcomes: np.ndarray) -> None:
+        chosen.append((visited.tolist(), outcomes.tolist()))
+
+    replay_dense(prepared, functions.load(text), (), watch, TOP_K)
+    n, X, last = [0] * pages, [0] * pages, [0] * pages
+    for w in range(1, warmup + 1):  # lines 2 to 4
+        for page in range(pages):
+            n[page], X[page], last[page] = n[page] + 1, X[page] + bool(changed[w - 1, page]), w
+    ratios: list[Fraction] = []
+    for c in range(warmup + 1, cycles + 1):  # lines 7 to 14
+        scores = [SCORES[text](n[page], X[page], c - last[page]) for page in range(pages)]
+        visited, outcomes = chosen[c - warmup - 1]
+        assert len(visited) == len(set(visited)) == k
+        others = set(range(pages)) - set(visited)
+        assert all(scores[page] <= min(scores[p] for p in visited) for page in others)
+        assert [scores[p] for p in visited] == sorted((scores[p] for p in visited), reverse=True)
+        oracle = [bool(changed[last[page] : c, page].any()) for page in visited]
+        assert outcomes == oracle
+        ratios.append(Fraction(sum(oracle), k))
+        for page, has_changed in zip(visited, oracle, strict=True):
+            n[page], X[page], last[page] = n[page] + 1, X[page] + has_changed, c
+    found = run(prepared, text, engine="dense")
+    assert [Fraction(float(value)).limit_denominator(pages) for value in found.change_rate] == ratios
+    assert float(found.change_rate.mean()) == pytest.approx(float(sum(ratios) / len(ratios)), abs=1e-15)
+
+
+def test_evolution_keeps_the_best_of_algorithm_1() -> None:
+    """N_g generations (no stop by fitness), and the N_b best over all of them go to validation.
+
+    The journal says that the N_b fittest continue evolving; read as in the thesis: they are kept for
+    validation, and the next generation is bred from the last one.
+    """
+    evolution = Evolution(Parameters(population=30, generations=7, kept=9), seed=5)
+    assessed: dict[str, Fraction] = {}
+    generations = 0
+    while not evolution.finished:
+        asked = evolution.ask()
+        for text in asked:  # line 6
+            assessed[text] = Fraction(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16), 16**12)
+        evolution.tell({text: Outcome(float(assessed[text]), text) for text in asked})
+        generations += 1
+        best = sorted(assessed, key=assessed.__getitem__, reverse=True)[:9]  # line 7
+        assert [one.text for one in evolution.kept] == best
+    assert generations == 7
+    assert all(isinstance(form, Expression) for form in asked.values())
+
+
+@given(*[st.lists(st.integers(0, 20).map(lambda x: Fraction(x, 20)), min_size=1, max_size=9)] * 2)
+def test_selection_methods(training: list[Fraction], validation: list[Fraction]) -> None:
+    """Sum and Avg (thesis 3.5): less the (population) standard deviation over all cycles of both sets."""
+    values = training + validation
+    mean = sum(values, Fraction(0)) / len(values)
+    sigma = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    t, v = (sum(part, Fraction(0)) / len(part) for part in (training, validation))
+    arrays = [np.array([float(value) for value in part]) for part in (training, validation)]
+    assert sum_sigma(*arrays) == pytest.approx(float(t + v) - sigma, abs=1e-12)
+    assert avg_sigma(*arrays) == pytest.approx(float(t + v) / 2 - sigma, abs=1e-12)
+
+
+def directory_distance(seed: str, page: str) -> int:
+    """d_DB (T, eq. 2) between http://u_1/.../u_m and http://v_1/.../v_n.
+
+    Two readings: sign(m - n), not sign(n - m), as the text wants upper directories positive; and sign(0) = 1,
+    as all pages of one depth would be at distance 0 otherwise.
+    """
+    u, v = (address.split("/") for address in (seed, page))
+    m, n = len(u), len(v)
+    c = next((i for i in range(min(m, n) - 1) if u[i] != v[i]), min(m, n) - 1)
+    return ((m - c) + (n - c) - 2) * (1 if m >= n else -1)
+
+
+SEGMENTS = st.lists(st.sampled_from("ab"), max_size=3)
+
+
+@given(st.lists(SEGMENTS, min_size=2, max_size=9), st.integers(-4, 5))
+@settings(deadline=None)
+def test_distances_in_directories(folders: list[list[str]], d: int) -> None:
+    """Within d of the first page are the pages that equation 2 puts there, the nearest first."""
+    addresses = ["/".join(["h", *folder, f"{number}.html"]) for number, folder in enumerate(folders)]
+    places = [place_of_url(f"http://{address}") for address in addresses]
+    grouping = groupings.tree_of_directories(
+        np.arange(len(places)), [(place.site, place.directory) for place in places]
+    )
+    distances = [directory_distance(addresses[0], address) for address in addresses]
+    expected = [
+        {page for page, distance in enumerate(distances) if distance == (at if d >= 0 else -at)}
+        for at in range(abs(d) + 1)
+    ]
+    rings = [set(ring.tolist()) for ring in grouping.rings(0, d)]
+    assert [ring - {0} for ring in rings] == [ring - {0} for ring in expected[: len(rings)]]
+    assert not any(expected[len(rings) :])
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.booleans(), st.integers(0, 10))
+@settings(deadline=None)
+def test_adaptive_probabilities(history: list[bool], changed: bool, popular: int) -> None:
+    """phi of a sample: its change (T, eq. 3), its history (eqs. 5 to 8) and its PageRank (section 6.2).
+
+    Equation 8 divides by n what its weights have divided; read as sum w_i I_i, w_i = i / (1 + .. + n).
+    """
+    state = {name: np.zeros(1, dtype) for name, dtype in STATE.items()}
+    for cycle, one in enumerate(history, start=1):
+        terminals.observe(state, np.array([one]), cycle)
+    memory = Memory(state, np.array([changed]), np.zeros(1, np.uint64), block_rows=1)
+    memory.popular = np.array([popular], np.uint8)
+    sample = SampleOutcomes(np.array([0]), np.array([changed]))
+    outcomes = [*history, changed]
+    n = len(outcomes)
+    weighted = sum((Fraction(i, n * (n + 1) // 2) for i, one in enumerate(outcomes, 1) if one), ONE - 1)
+    expected = {
+        "change": float(changed),
+        "ha": probability(Fraction(sum(outcomes), n), 1),
+        "wha": probability(weighted, 1),
+        "pra": float(Fraction(popular + 1, 11)),
+    }
+    for name, value in expected.items():
+        assert float(PHIS[name](sample, memory, n, "cycles")[0]) == pytest.approx(value, rel=2e-15), name
+
+
+def test_the_worked_example_of_table_1() -> None:
+    """P, section 1.1: the query "cancer", four pages, a Boolean score; ranks r are seen with c r^(-3/2).
+
+    Equal scores go by page number. p1's copy has not gained the word yet, p2's has not lost it, p3 has no
+    copy, p4 is gone: all that the copies' answer has, p2 and p4, is useless.
+    """
+    web = {"p1": "a new thyroid cancer therapy", "p2": "important traffic laws and rules"}
+    web |= {"p3": "early tests to detect breast cancer", "p4": ""}
+    copies = {"p1": "a new chipset designed for cell phones", "p2": "cancer symptoms", "p3": ""}
+    copies |= {"p4": "cancer association seeking volunteers to help raise awareness"}
+
+    def scores(texts: dict[str, str]) -> list[Fraction]:
+        return [Fraction("cancer" in texts[page].split()) for page in ("p1", "p2", "p3", "p4")]
+
+    def useful(held: list[Fraction], live: list[Fraction]) -> float:
+        answer = sorted((page for page in range(4) if held[page]), key=lambda page: (-held[page], page))
+        return sum(float(live[page]) * rank**-1.5 for rank, page in enumerate(answer, start=1))
+
+    live = scores(web)
+    ideal = useful(live, live)
+    assert ideal == 1 + 2**-1.5  # p1, then p3
+    for refreshed, expected in (
+        ("", 0.0),
+        ("p1", 1 / ideal),
+        ("p1 p3", (1 + 3**-1.5) / ideal),
+        ("p1 p2 p3 p4", 1),
+    ):
+        held = scores({page: web[page] if page in refreshed.split() else copies[page] for page in web})
+        assert useful(held, live) / ideal == pytest.approx(expected)
+        tables = [np.array([[float(score) for score in row]]) for row in (held, live)]
+        assert measuring.quality(*tables, np.ones(1)) == pytest.approx(useful(held, live) / ideal, rel=1e-15)
