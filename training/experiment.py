@@ -27,9 +27,9 @@ from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
 from training.histories.contents import ContentHistory
 from training.histories.reading import read_contents_or_history, read_history
-from training.papers.journal import NAME, Experiment, difference_of
+from training.papers.journal import NAME, PRESETS, Experiment, difference_of
 from training.papers.journal_report import (
-    SHIPS,
+    compared_function,
     experiment_page,
     markdown,
     paper_charts,
@@ -44,7 +44,10 @@ from training.reporting.score import HEADLINE
 from training.reporting.terminal import bars, progress
 
 PROTOCOL: Final = "tan"
-LEARNING: Final = ("budget", "warmup", "clock", "population", "generations", "jobs")
+LEARNING: Final = (
+    "budget", "warmup", "clock", "population", "generations", "jobs", "preset", "operators",
+    "protected_division",
+)  # fmt: skip
 """Options that ``--protocol tan`` refuses."""
 LEAST_CLUSTER: Final = 10
 """Least mean size of a cluster, in pages."""
@@ -96,11 +99,17 @@ def parser() -> argparse.ArgumentParser:
     add = command.add_argument
     options.history(add)
     options.output(add, "directory for results, tables, figures and report")
+    preset_help = (
+        "everything as in one paper: protocol, operators, protected division, depths, clock, warm-up, "
+        "budget, fitnesses and terminals; other options overrule it"
+    )
+    add("--preset", choices=tuple(PRESETS), help=preset_help)
     options.protocol(add, "journal", PROTOCOL)
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
     options.warmup(add, choices.warmup)
     options.clock(add, choices.clock)
     options.process(add)
+    options.operators(add)
     options.jobs(add)
     add("--quick", action="store_true", help=f"a small size to try it: {QUICK}, {QUICK_SEEDS} seeds")
     return command
@@ -110,6 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
     command = parser()
     args = command.parse_args(arguments)
+    if args.preset is not None:
+        preset = PRESETS[args.preset]._asdict()
+        del preset["searches"]  # the experiment's, not options
+        command.set_defaults(**preset)
+        args = command.parse_args(arguments)
     console = Console(stderr=True)
     directory: Path = args.output
     try:
@@ -123,11 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         history = read_history(args.history)
         directory.mkdir(parents=True, exist_ok=True)
         check_writable(directory / NAME)
-        results = Experiment(history, choices, directory, console, partial(bars, console)).run(args.jobs)
+        results = Experiment(history, choices, directory, console, partial(bars, console), args.preset).run(
+            args.jobs
+        )
         write_atomically(directory / NAME, results.to_json())
         write_tables(results, directory)
-        write_figures({chart.key: draw(chart) for chart in paper_charts(results.trials)}, directory)
-        difference = difference_of(results, history, SHIPS, HEADLINE)
+        write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
+        difference = difference_of(results, history, compared_function(results), HEADLINE)
         write_report(experiment_page(results, difference), directory / "report.html")
     except (Gp4cError, OSError) as error:
         console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)

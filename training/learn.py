@@ -25,7 +25,6 @@ from training.evolution.evolve import STARTS, Parameters
 from training.evolution.front import PREFERENCES
 from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.selection import GUARDED, RULES
-from training.evolution.variation import RATES
 from training.evolution.workers import workers
 from training.histories.growth_reading import read_growth
 from training.replaying.growth import HUBS, growth_crawl
@@ -130,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", metavar="TEXT", default=argparse.SUPPRESS, help=policy_help)
     add = command.add_argument_group("genetic programming").add_argument
     options.process(add)
-    add("--operators", choices=tuple(RATES), default=parameters.operators, help="mutations of which paper")
+    options.operators(add)
     start_help = "of the first generation; named: named functions and t * terminal; auto: as --divide"
     add("--start", choices=STARTS, default=parameters.start, help=start_help)
     price_help = "price of a node, taken off the fitness"

@@ -22,6 +22,7 @@ from scrapy_gp4c.search.measuring import SCORINGS
 from scrapy_gp4c.search.queries import read_query_log
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
+from training.evolution.variation import QUOTIENTS, RATES
 from training.histories import splits
 from training.histories.contents import read_contents
 from training.histories.formats import WRITERS
@@ -103,6 +104,14 @@ def process(add: Add) -> None:
     add("--generations", type=int, default=parameters.generations, help="generations")
     add("--seeds", type=int, default=Choices.seeds, help="independent runs per fold")
     seed(add, Choices.seed)
+
+
+def operators(add: Add) -> None:
+    """Readings of the papers on mutation and on division by zero."""
+    parameters = Parameters()
+    add("--operators", choices=tuple(RATES), default=parameters.operators, help="mutations of which paper")
+    what = "quotient of a division by zero: 0 (journal) or a very large number (thesis)"
+    add("--protected-division", choices=tuple(QUOTIENTS), default=parameters.protected_division, help=what)
 
 
 def jobs(add: Add) -> None:

@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.comparing.learned_score import find_history, read_learned, try_again
 from training.papers.journal import difference_of, read_results
-from training.papers.journal_report import SHIPS, experiment_page
+from training.papers.journal_report import compared_function, experiment_page
 from training.reporting.page import ReportPage, write_report
 from training.reporting.score import HEADLINE, score_page
 
@@ -30,7 +30,11 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
             return crawl_page(source)
         results = read_results(source)
         recorded, note = find_history(results.history, history)
-        difference = None if recorded is None else difference_of(results, recorded, SHIPS, HEADLINE)
+        difference = (
+            None
+            if recorded is None
+            else difference_of(results, recorded, compared_function(results), HEADLINE)
+        )
         return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(

@@ -135,7 +135,7 @@ def test_a_failure_leaves_the_tables_that_were_there(tmp_path: Path, monkeypatch
 
 def test_figures_3_to_6_are_there() -> None:
     """Figures 3, 4 and 5 for both metrics, Figure 6 under both readings of "new"."""
-    made = {chart.key: chart for chart in paper_charts(results().trials)}
+    made = {chart.key: chart for chart in paper_charts(results())}
     assert set(made) == {
         *(f"figure{i}-{metric}" for i in (3, 4, 5) for metric in ("ndcg", "change_rate")),
         "figure6",

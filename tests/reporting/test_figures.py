@@ -38,7 +38,7 @@ numbers = st.floats(-1000, 1000)
 def test_lines_are_means_over_folds_with_their_intervals() -> None:
     """A point is the mean of 5 folds, its interval that of scipy's t distribution around it."""
     trials = results().trials
-    chart = selection_rules(trials, "ndcg")
+    chart = selection_rules(results(), "ndcg")
     values = np.array(trials.series[label("best", "all", "ndcg")]["ndcg"])
     line = chart.lines[0]
     assert line.values == pytest.approx(values.mean(axis=0).tolist())
@@ -57,7 +57,7 @@ def test_figure_5_takes_fold_means() -> None:
 
 def test_files_are_png_and_svg_and_reproducible(tmp_path: Path) -> None:
     """Every figure is a PNG and an SVG whose text is text; the same data gives the same bytes."""
-    drawn = {chart.key: draw(chart) for chart in paper_charts(results().trials)[-2:]}
+    drawn = {chart.key: draw(chart) for chart in paper_charts(results())[-2:]}
     paths = write_figures(drawn, tmp_path)
     first = [path.read_bytes() for path in paths]
     assert [path.suffix for path in paths] == [".png", ".svg"] * 2

@@ -62,9 +62,10 @@ def done(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_artefacts_are_there(done: Path) -> None:
     """Results, tables, figures and report; nothing is left of the checkpoints."""
-    trials = read_results(done).trials
     expected = {"results.json", "report.html", "tables.md", *(f"{name}.csv" for name in TABLES)}
-    expected |= {f"{chart.key}{suffix}" for chart in paper_charts(trials) for suffix in (".png", ".svg")}
+    expected |= {
+        f"{chart.key}{suffix}" for chart in paper_charts(read_results(done)) for suffix in (".png", ".svg")
+    }
     expected |= {f"learned-{fitness}-{terminals}.json" for fitness in FITNESSES for terminals in PAPER_SETS}
     assert {path.name for path in done.iterdir()} == expected
 
@@ -218,3 +219,38 @@ def test_bad_input_of_tan_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
     write_npz(nameless, generate("poisson", 50, 20, 1))
     assert run_tan(nameless, tmp_path / "out") == 2
     assert "names of its pages" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("preset", "learned"),
+    [
+        ("thesis", {"GP4C best basic change_rate"}),
+        ("journal", {f"GP4C best {t} {f}" for t in ("basic", "all") for f in ("ndcg", "change_rate")}),
+    ],
+)
+def test_a_preset_is_one_paper(
+    preset: str, learned: set[str], history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Operators, division, depths, splits, clock and terminals are the paper's, and the results say so."""
+    assert (
+        experiment.main([str(history), "-o", str(tmp_path), "--preset", preset, "--quick", "--jobs", "1"])
+        == 0
+    )
+    content = json.loads((tmp_path / "results.json").read_text())
+    choices, parameters = content["choices"], content["choices"]["parameters"]
+    assert content["preset"] == choices["protocol"] == parameters["operators"] == preset
+    assert parameters["protected_division"] == {"thesis": "large", "journal": "zero"}[preset]
+    assert (choices["clock"], choices["warmup"], choices["budget"]) == ("cycles", 2, 0.05)
+    assert parameters["depths"] == [2, 6, 9, 10]
+    assert {name for name in content["series"] if name.startswith("GP4C best")} == learned
+    texts = [fold["text"] for one in content["learned"] for fold in one["folds"]]
+    assert not any(("/" if preset == "thesis" else "div(") in text for text in texts)
+    assert read_results(tmp_path).preset == preset
+    assert (tmp_path / "report.html").exists()
+    assert "| GP4C basic |" in capsys.readouterr().out
+
+
+def test_options_overrule_a_preset() -> None:
+    """What is written out counts."""
+    given = experiment.parser().parse_args(["h", "-o", "d", "--operators", "thesis"])
+    assert (given.operators, given.preset) == ("thesis", None)

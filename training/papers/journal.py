@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from scrapy_gp4c.scoring.terminals import PAPER_SETS
+from scrapy_gp4c.scoring.terminals import PAPER_SETS, Clock
 from training.comparing.difference import Difference, differ
 from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
 from training.comparing.trials import BASELINES, Functions, Trials, best_baseline, held_out, try_out
@@ -27,17 +27,50 @@ from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
 from training.evolution.score_file import ShowProgress
 from training.evolution.selection import SELECTIONS
+from training.evolution.variation import Depths, ProtectedDivision
 from training.evolution.workers import Workers, workers
+from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import ORACLE
 
 FORMAT: Final = "gp4c-experiment/1"
 NAME: Final = "results.json"
+FITNESSES: Final = ("ndcg", "change_rate")
 
 
 def label(selection: str, terminal_set: str, fitness: str) -> str:
     """Name of a learned function in the results, such as ``GP4C best all ndcg``."""
     return f"GP4C {selection} {terminal_set} {fitness}"
+
+
+class Preset(NamedTuple):
+    """Everything in which the experiment of one paper differs from that of another."""
+
+    protocol: splits.Protocol
+    operators: str
+    protected_division: ProtectedDivision
+    depths: Depths
+    clock: Clock
+    warmup: int
+    budget: float
+    searches: tuple[tuple[str, str], ...]
+    """Fitness and set of terminals of every learning run."""
+
+
+PRESETS: Final = {
+    "journal": Preset(
+        "journal", "journal", "zero", Depths(), "cycles", 2, 0.05,
+        tuple((fitness, name) for fitness in FITNESSES for name in PAPER_SETS),
+    ),
+    "thesis": Preset(
+        "thesis", "thesis", "large", Depths(), "cycles", 2, 0.05, (("change_rate", "basic"),),
+    ),
+}  # fmt: skip
+"""Paper -> its experiment (journal sections 4.2 and 5.2; thesis 3.2, 3.3, 4.3 and 4.4).
+
+Both on the clock of cycles: the papers print sums over visits, but their figures come out on it alone.
+"""
+SEARCHES: Final = PRESETS["journal"].searches
 
 
 class LearnedFold(NamedTuple):
@@ -104,12 +137,33 @@ class ExperimentResults:
     trials: Trials
     """The baselines, the oracle, and every `LearnedSet` by its name."""
     total_s: float
+    preset: str | None = None
+    """Key of `PRESETS`; None: choices of one's own."""
+
+    @property
+    def fitnesses(self) -> list[str]:
+        """Fitnesses that functions were learned for."""
+        return list(dict.fromkeys(one.fitness for one in self.learned))
+
+    @property
+    def terminal_sets(self) -> list[str]:
+        """Names of the sets of terminals that functions were learned with; the largest last."""
+        return list(dict.fromkeys(one.terminals for one in self.learned))
+
+    def learned_for(self, metric: str, terminal_set: str = "", selection: str = "best") -> str:
+        """Name of the function learned for a metric, or for the first fitness if none was.
+
+        ``terminal_set``: by default the largest.
+        """
+        fitness = metric if metric in self.fitnesses else self.fitnesses[0]
+        return label(selection, terminal_set or self.terminal_sets[-1], fitness)
 
     def to_json(self) -> Json:
         """The content of ``results.json``."""
         return {
             "format": FORMAT,
             "created": self.created,
+            "preset": self.preset,
             "versions": self.versions,
             "history": self.history._asdict()
             | {"changes_per_page_and_cycle": self.changes_per_page_and_cycle},
@@ -149,6 +203,7 @@ class ExperimentResults:
                 content["smaller_budgets"],
             ),
             content["total_s"],
+            content.get("preset"),
         )
 
 
@@ -168,9 +223,16 @@ class Experiment:
     """An experiment that writes to a directory and resumes from it."""
 
     def __init__(
-        self, history: ChangeHistory, choices: Choices, directory: Path, console: Console, shown: ShowProgress
+        self,
+        history: ChangeHistory,
+        choices: Choices,
+        directory: Path,
+        console: Console,
+        shown: ShowProgress,
+        preset: str | None = None,
     ) -> None:
-        """``console`` prints what is learned, ``shown`` the progress."""
+        """``console`` prints what is learned, ``shown`` the progress; ``preset``: key of `PRESETS`."""
+        self._preset = preset
         self._history = history
         self._choices = choices
         self._directory = directory
@@ -208,6 +270,7 @@ class Experiment:
             learned,
             trials,
             time.perf_counter() - started,
+            self._preset,
         )
 
     def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
@@ -216,22 +279,23 @@ class Experiment:
         A combination that is done is read from the directory; one that was interrupted goes on from its
         checkpoint.
         """
-        for fitness in FITNESSES:
-            for name, names in PAPER_SETS.items():
-                parameters = dataclasses.replace(self._choices.parameters, terminals=names)
-                chosen = dataclasses.replace(self._choices, fitness=fitness, parameters=parameters)
-                run = plain(identity(self._history, chosen))
-                done = self._directory / f"learned-{fitness}-{name}.json"
-                learned = _read_done(done, run)
-                if learned is None:
-                    self._console.print(
-                        f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
-                    )
-                    checkpoint = Checkpoint(self._directory / f"checkpoint-{fitness}-{name}", run)
-                    learned = self._learn(chosen, name, folds, checkpoint, parallel)
-                    write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
-                    checkpoint.remove()
-                yield from learned
+        searches = SEARCHES if self._preset is None else PRESETS[self._preset].searches
+        for fitness, name in searches:
+            names = PAPER_SETS[name]
+            parameters = dataclasses.replace(self._choices.parameters, terminals=names)
+            chosen = dataclasses.replace(self._choices, fitness=fitness, parameters=parameters)
+            run = plain(identity(self._history, chosen))
+            done = self._directory / f"learned-{fitness}-{name}.json"
+            learned = _read_done(done, run)
+            if learned is None:
+                self._console.print(
+                    f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
+                )
+                checkpoint = Checkpoint(self._directory / f"checkpoint-{fitness}-{name}", run)
+                learned = self._learn(chosen, name, folds, checkpoint, parallel)
+                write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
+                checkpoint.remove()
+            yield from learned
 
     def _learn(
         self,
@@ -290,6 +354,3 @@ def difference_of(results: ExperimentResults, history: ChangeHistory, name: str,
     texts = [fold.text for fold in learned.folds]
     others = [best_baseline(results.trials, metric)] * len(texts)
     return differ(held_out(history, results.choices), texts, others, results.choices.crawl())
-
-
-FITNESSES: Final = ("ndcg", "change_rate")

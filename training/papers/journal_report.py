@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference
@@ -22,7 +21,7 @@ from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, bes
 from training.evolution.choices import SPLITS
 from training.evolution.selection import SELECTIONS
 from training.evolution.simplification import readable
-from training.papers.journal import FITNESSES, ExperimentResults, label
+from training.papers.journal import FITNESSES, ExperimentResults
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import score as sections
 from training.reporting.figures import Chart
@@ -41,11 +40,6 @@ from training.reporting.score import (
 Row = dict[str, str | int | float]
 
 
-def learned_for(metric: str, terminal_set: str, selection: str = "best") -> str:
-    """Name of the function learned for this metric; for ndcg where none was learned for it."""
-    return label(selection, terminal_set, metric if metric in FITNESSES else "ndcg")
-
-
 def table_2(results: ExperimentResults) -> list[Row]:
     """Overall performance: mean over all folds and cycles with its 95% interval.
 
@@ -53,10 +47,10 @@ def table_2(results: ExperimentResults) -> list[Row]:
     columns that no function was learned for).
     """
     rows = []
-    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in terminals.PAPER_SETS), ORACLE):
+    for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in results.terminal_sets), ORACLE):
         row: Row = {"method": name}
         for metric in SHOWN:
-            source = learned_for(metric, name.split()[1]) if name.startswith("GP4C") else name
+            source = results.learned_for(metric, name.split()[1]) if name.startswith("GP4C") else name
             mean = statistics.mean(values(results.trials, source, metric))
             row |= {metric: mean.mean, f"{metric} ±": mean.half_width}
         rows.append(row)
@@ -66,9 +60,9 @@ def table_2(results: ExperimentResults) -> list[Row]:
 def table_3(results: ExperimentResults) -> list[Row]:
     """Victories, losses and ties per cycle against each baseline (paired t test over the folds, 95%)."""
     rows = []
-    for metric in FITNESSES:
-        for terminal_set in terminals.PAPER_SETS:
-            learned_values = values(results.trials, learned_for(metric, terminal_set), metric)
+    for metric in results.fitnesses:
+        for terminal_set in results.terminal_sets:
+            learned_values = values(results.trials, results.learned_for(metric, terminal_set), metric)
             for name in COMPETITIVE:
                 duel = statistics.duel(learned_values, values(results.trials, name, metric))
                 rows.append({"metric": metric, "GP4C": terminal_set, "baseline": name, **duel._asdict()})
@@ -108,11 +102,11 @@ def selections(results: ExperimentResults) -> list[Row]:
     return rows
 
 
-def significance(results: ExperimentResults, metric: str, terminal_set: str = "all") -> Row:
+def significance(results: ExperimentResults, metric: str, terminal_set: str = "") -> Row:
     """Learned function against the best baseline: difference, its interval and p value."""
     baseline = best_baseline(results.trials, metric)
     learned_values, baseline_values = (
-        values(results.trials, learned_for(metric, terminal_set), metric),
+        values(results.trials, results.learned_for(metric, terminal_set), metric),
         values(results.trials, baseline, metric),
     )
     difference, p = statistics.overall(learned_values, baseline_values)
@@ -130,7 +124,7 @@ def significance(results: ExperimentResults, metric: str, terminal_set: str = "a
 def correlations(results: ExperimentResults) -> list[Row]:
     """Pearson correlation over the cycles of the pages that changed and the value reached."""
     changed = np.array(results.changed_pages, dtype=np.float64).mean(axis=0)
-    names = (*COMPETITIVE, *(learned_for(metric, "all") for metric in FITNESSES))
+    names = (*COMPETITIVE, *(results.learned_for(metric) for metric in results.fitnesses))
     return [
         {
             "method": name,
@@ -215,13 +209,14 @@ NEW_PAGES: Final = {
 """The two readings of Figure 6."""
 
 
-def selection_rules(trials: Trials, metric: str) -> Chart:
-    """Figure 3: the three selection rules, all terminals, learned for the metric."""
+def selection_rules(results: ExperimentResults, metric: str) -> Chart:
+    """Figure 3: the three selection rules, with the largest set of terminals, learned for the metric."""
     lines = [
-        line(trials, label(selection, "all", metric), metric, f"GP4C {selection}") for selection in SELECTIONS
+        line(results.trials, results.learned_for(metric, selection=selection), metric, f"GP4C {selection}")
+        for selection in SELECTIONS
     ]
     title = f"{METRICS[metric].heading} of the three selection rules"
-    return per_cycle_chart(trials, f"figure3-{metric}", title, metric, lines)
+    return per_cycle_chart(results.trials, f"figure3-{metric}", title, metric, lines)
 
 
 def new_pages(trials: Trials, learned: str) -> Chart:
@@ -242,42 +237,35 @@ def new_pages(trials: Trials, learned: str) -> Chart:
     )
 
 
-def paper_charts(trials: Trials) -> list[Chart]:
-    """Figures 3 to 6 of an experiment's trials, for both metrics where the paper has both."""
-    charts = [selection_rules(trials, metric) for metric in FITNESSES]
-    charts += [methods(trials, metric, label("best", "all", metric)) for metric in FITNESSES]
-    tried = {
-        label("best", "all", "ndcg"): "learned for NDCG",
-        label("best", "all", "change_rate"): "learned for change rate",
-        "nad": "nad",
-    }
-    charts += [budgets(trials, metric, tried) for metric in FITNESSES]
-    return [*charts, new_pages(trials, label("best", "all", "ndcg"))]
+def paper_charts(results: ExperimentResults) -> list[Chart]:
+    """Figures 3 to 6, for both metrics where the paper has both."""
+    trials, best = results.trials, results.learned_for
+    charts = [selection_rules(results, metric) for metric in results.fitnesses]
+    charts += [methods(trials, metric, best(metric)) for metric in results.fitnesses]
+    tried = {best(metric): f"learned for {METRICS[metric].name}" for metric in results.fitnesses}
+    charts += [budgets(trials, metric, tried | {"nad": "nad"}) for metric in results.fitnesses]
+    return [*charts, new_pages(trials, best("ndcg"))]
 
 
-TERMINALS = "all"
-"""Terminals of the headline's function, as in the paper."""
-SHIPS = learned_for(HEADLINE, TERMINALS)
-"""Learned function whose visits the report compares."""
+def compared_function(results: ExperimentResults) -> str:
+    """Learned function whose visits the report compares with the best baseline's."""
+    return results.learned_for(HEADLINE)
 
 
 def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> ReportPage:
     """The report of an experiment's results.
 
-    ``difference``: where the visits of `SHIPS` differ from those of the best baseline by `HEADLINE`;
-    ``note``: why it is missing.
+    ``difference``: visits of `compared_function` beside those of the best baseline by `HEADLINE`.
+    ``note``: the reason why it is missing.
     """
     return sections.page(_study(results, difference, note))
 
 
 def _study(results: ExperimentResults, difference: Difference | None, note: str) -> Study:
-    learned = {metric: learned_for(metric, TERMINALS) for metric in TRIO}
+    learned = {metric: results.learned_for(metric) for metric in TRIO}
     budget_names = {
-        label("best", TERMINALS, "ndcg"): "learned for NDCG",
-        label("best", TERMINALS, "change_rate"): "learned for change rate",
-        "nad": "nad",
-        "t*X": "t*X",
-    }
+        results.learned_for(metric): f"learned for {METRICS[metric].name}" for metric in results.fitnesses
+    } | {"nad": "nad", "t*X": "t*X"}
     return Study(
         f"Learned against published score functions on {Path(results.history.source).name}",
         results.trials,
@@ -289,7 +277,7 @@ def _study(results: ExperimentResults, difference: Difference | None, note: str)
         difference,
         note,
         budget_names,
-        [_rules(results.trials), _new(results.trials, learned["ndcg"]), _tables(results)],
+        [_rules(results), _new(results.trials, learned["ndcg"]), _tables(results)],
     )
 
 
@@ -297,6 +285,7 @@ def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
     about, choices = results.history, results.choices
     parameters = choices.parameters
     return [
+        *([] if results.preset is None else [("Preset", results.preset)]),
         ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
         ("Size", f"{about.pages:,} pages, {about.cycles} cycles"),
         (
@@ -309,7 +298,8 @@ def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
         (
             "Genetic programming",
             f"{parameters.population} individuals, {parameters.generations} generations, "
-            f"{choices.seeds} runs per fold, seed {choices.seed}",
+            f"{choices.seeds} runs per fold, seed {choices.seed}; mutations of the {parameters.operators}, a "
+            f"division by zero is {parameters.protected_division}",
         ),
         ("Estimators", f"clock of the {choices.clock}; ties broken: {choices.ties}"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())),
@@ -319,7 +309,7 @@ def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
 def _formulas(results: ExperimentResults) -> list[Formula]:
     formulas = [
         (
-            learned.name != SHIPS,
+            learned.name != compared_function(results),
             Formula(
                 f"Learned for {learned.fitness.replace('_', ' ')}, {learned.terminals} terminals, "
                 f"fold {number}",
@@ -335,12 +325,12 @@ def _formulas(results: ExperimentResults) -> list[Formula]:
     return [best, *(one for _, one in formulas if one is not best)]
 
 
-def _rules(trials: Trials) -> Section:
+def _rules(results: ExperimentResults) -> Section:
     return Section(
         "How the best is chosen",
         "Best takes the individual with the highest training fitness; Sum and Avg also look at the "
         "validation part, and prefer steady individuals.",
-        [figure(selection_rules(trials, metric)) for metric in FITNESSES],
+        [figure(selection_rules(results, metric)) for metric in results.fitnesses],
     )
 
 
