@@ -149,8 +149,8 @@ def test_the_keys_of_the_file_stay() -> None:
     """Others read it: keys and their order are the format."""
     content = results().to_json()
     assert list(content) == [
-        "format", "created", "versions", "history", "choices", "first_cycle", "test_pages", "changed_pages",
-        "learned", "series", "smaller_budgets", "total_s",
+        "format", "created", "preset", "versions", "history", "choices", "first_cycle", "test_pages",
+        "changed_pages", "learned", "series", "smaller_budgets", "total_s",
     ]  # fmt: skip
     assert list(content["learned"][0]) == [
         "fitness", "selection", "folds", "replays", "replay_s", "wall_s", "resumed", "terminals",

@@ -47,7 +47,7 @@ class MetricStanding(NamedTuple):
     """Mean over the seeds, for every scored cycle."""
 
     def to_json(self) -> Json:
-        """As `training.comparing.evaluation.Summary` has it, with seeds and the reference."""
+        """JSON of a `Summary`, with seeds and the lead over the reference."""
         ahead = (None, None) if self.ahead is None else self.ahead
         return {
             "mean": self.mean.mean,

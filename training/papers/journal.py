@@ -203,7 +203,7 @@ class ExperimentResults:
                 content["smaller_budgets"],
             ),
             content["total_s"],
-            content.get("preset"),
+            content["preset"],
         )
 
 

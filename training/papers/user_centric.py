@@ -118,7 +118,7 @@ class Trial:
 
     @cached_property
     def clicks(self) -> Floats:
-        """``[P]``"""
+        """Expected clicks of every page: ``[P]``."""
         return self.search.clicks(self.last)
 
     def judge(self, chosen: Callable[[int, Ints], Ints]) -> Judged:
@@ -382,7 +382,7 @@ class Move(NamedTuple):
 
 
 class Example(NamedTuple):
-    """An update."""
+    """An update, its diff and the ranks that it moved."""
 
     rule: str
     page: str

@@ -123,7 +123,7 @@ def points(value: float, percent: bool) -> str:
 
 
 def signed(value: float, percent: bool) -> str:
-    """The same with its sign, without the unit."""
+    """A difference of values with its sign, without the unit."""
     return ("+" if value >= 0 else "−") + points(abs(value), percent).removesuffix(
         " points" if percent else ""
     )
