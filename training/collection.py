@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.store.whole_files import replacing
 from training import options
 from training.histories.reading import read_history
-from training.histories.writing import replacing
 from training.papers import collection
 from training.replaying.prepared import DEFAULTS
 from training.reporting.terminal import progress
