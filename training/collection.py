@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.histories.reading import read_history
 from training.papers import collection
