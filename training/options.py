@@ -11,6 +11,7 @@ from typing import Any
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import (
+    CLAIMED,
     CLOCKS,
     NAMES,
     PAPERS,
@@ -72,7 +73,7 @@ def _budget(text: str) -> float:
 
 def terminal_names(add: Add) -> None:
     """Terminals to learn with: a set of `SETS` or a list of names."""
-    replayed_names = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED)]
+    replayed_names = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED, *CLAIMED)]
     what = f"basic, all, or a list such as n,X,t ({', '.join(replayed_names)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 

@@ -42,6 +42,8 @@ UNRELATED: Final = frozenset(
 """Columns that do not depend on other pages."""
 PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that follow from the columns that every page has, and from its directory."""
+_LIFTED: Final = frozenset(KINDS_OF)
+"""Columns that lifts of claims decide."""
 REQUESTS: Final = 4_096
 """Requests in memory at a time, where one of every directory is read."""
 
@@ -151,6 +153,10 @@ class Neighbourhood:
         """Prepare for a cycle; ``columns``: all that policy and score function read."""
         self._known = known
         self._cycle = cycle
+        self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.hints.trust()) > 0
+        if not self._is_lifted and "claimed_cycle" not in columns:
+            # No visit has judged a claim: all lifts are 0, and the columns of claims need no reading.
+            columns = tuple(name for name in columns if name not in (*_LIFTED, *EXTRAS))
         self.is_needed = not UNRELATED.issuperset(columns)
         """Whether a column depends on other pages."""
         looks_back = any(name.startswith("surprise") for name in columns)
@@ -171,7 +177,7 @@ class Neighbourhood:
         recent = self._recent(visits)._replace(spent=spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
         clustered = self.clusters.seen_by(visits) if self._is_clustered else None
-        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle))
+        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle)) if self._is_lifted else None
         return Related(known, recent, lambda: self._site_sums, clustered, claims)
 
     def _recent(self, visits: CycleVisits) -> RecentVisits:

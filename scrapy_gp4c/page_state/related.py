@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
-from scrapy_gp4c.scoring import rates, refresh_value, weights
+from scrapy_gp4c.scoring import hints, rates, refresh_value, weights
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 Array = npt.NDArray[Any]
@@ -178,7 +178,8 @@ class Related:
                 "of `python -m training.cluster`: use another, such as 'directory_now'"
             )
         if name in KINDS_OF:
-            assert self._claims is not None  # who asks without has been refused: see `UNREPLAYED`
+            if self._claims is None:
+                return np.zeros(rows)
             return self._claims().column(name, self._directories.site[state["group"]], state)
         table = self._tables.get(name)
         if table is None:
@@ -349,6 +350,8 @@ class RoundState(Mapping[str, Array]):
                 made = self._related.column(name, self, self.rows)
             elif name in refresh_value.COLUMNS:  # nothing was measured yet
                 made = np.zeros(self.rows, refresh_value.COLUMNS[name])
+            elif name in hints.COLUMNS:  # no page of the block has claims
+                made = np.zeros(self.rows, hints.COLUMNS[name])
             elif name in weights.COLUMNS:  # nobody has said any
                 made = weights.default_weights(self.rows)
             else:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
+from scrapy_gp4c.scoring.hints import UNCLAIMED
 from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.terminals import NAMES, Clock
 
@@ -62,6 +63,13 @@ class ScoreFunction:
     def on_clock(self, clock: Clock | None) -> ScoreFunction:
         """The same function on another clock; None: on its own."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
+
+    def without_claims(self) -> ScoreFunction:
+        """The same function for pages without claims: the same scores, from fewer terminals."""
+        if self.expression is None or UNCLAIMED.keys().isdisjoint(self.terminals):
+            return self
+        expression = Expression(tuple(UNCLAIMED.get(str(token), token) for token in self.expression.tokens))
+        return replace(self, expression=expression, terminals=expression.terminals)
 
     def scores(self, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> npt.NDArray[np.float64]:
         """Scores at planning cycle `cycle`: float64 ``[P]``, finite.

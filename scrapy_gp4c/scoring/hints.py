@@ -53,6 +53,10 @@ PRIOR_VISITS: Final = 2.0
 """Weight of the experience with all sites in that with one, in visits of either sort."""
 
 
+_CERTAIN: Final = 1.0 - 1e-9
+"""Largest probability that becomes a rate."""
+
+
 def is_unseen(claims: Array, kind: int) -> npt.NDArray[np.bool_]:
     """Pages with an unseen claim of a kind of `CLAIMED`, by the column ``claims``: bool ``[P]``."""
     return np.asarray(claims >> (4 + kind) & 1, np.bool_)
@@ -221,6 +225,15 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
     return np.where((s["hint_listed"] == 0.0) & (s["hint_span"] == 0.0), own, _lifted(listed, s["hint_span"]))
 
 
+def _hint_rate(s: Mapping[str, Array], cycle: int) -> Array:
+    rate = rates.rate(s["E"], s["T"])
+    lifted = (s["hint_listed"] != 0.0) | (s["hint_span"] != 0.0)
+    if not lifted.any():  # of most crawls all pages: no exponential is taken
+        return rate
+    gap_cycles = np.maximum(cycle - s["last_cycle"], 1)
+    return np.where(lifted, -np.log1p(-np.minimum(_hinted(s, cycle), _CERTAIN)) / gap_cycles, rate)
+
+
 def _lifted(probability: Floats, lift: Array) -> Floats:
     """A probability whose log-odds are raised; 0 and 1 stay."""
     factor = np.exp(np.clip(lift, -30.0, 30.0))
@@ -237,6 +250,11 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
         _hinted,
         "probability of a change since the last visit, by its rate and what its site says of it",
     ),
+    "hint_rate": (
+        ("E", "T", "last_cycle", "claims", "hint_listed", "hint_span"),
+        _hint_rate,
+        "changes per cycle, by its rate and what its site says of it: −ln(1 − hinted) / t",
+    ),
     "hint_age": (
         ("claims", "claimed_cycle"),
         _age,
@@ -244,3 +262,5 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
     ),
 }
 """Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
+UNCLAIMED: Final[dict[str, str | float]] = {"hinted": "p", "hint_rate": "rate", "hint_age": 0.0}
+"""Terminal -> terminal or number that has its value, bit for bit, where no site claims anything."""

@@ -77,7 +77,7 @@ NAMED: Final[dict[str, Named]] = {
     "floor-0.1": Named("t * (rate + 0.1) * near", OURS, "the same, quiet pages coming sooner"),
     "floor-0.2": Named("t * (rate + 0.2) * near", OURS, "the same, quiet pages coming sooner still"),
     "explore-last": Named(
-        "t * (rate + spent ** 2) * near * sqrt(surprise_site)",
+        "t * (hint_rate + spent ** 2) * near * sqrt(surprise_site)",
         OURS,
         "what is likely in the first rounds of a cycle, what is old in the last",
         FOUR_ROUNDS,

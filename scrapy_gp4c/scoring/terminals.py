@@ -246,8 +246,10 @@ _SAMPLED: Final = {
 _MEASURED: Final = {name: Terminal(*row) for name, row in refresh_value.FORMULAS.items()}
 _GROWN: Final = {name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS).items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
-UNREPLAYED: Final = tuple(_GROWN)
+UNREPLAYED: Final = tuple(discovery.TERMINALS)
 """Terminals that a crawl and a history of growth know, and a history of changes alone does not."""
+CLAIMED: Final = tuple(hints.TERMINALS)
+"""Terminals that read claims of sites; a history without claims has `hints.UNCLAIMED` in their place."""
 
 
 def _table(clock: Clock) -> dict[str, Terminal]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
-from scrapy_gp4c.scoring import refresh_value, terminals
+from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import (
@@ -56,6 +56,7 @@ def state_of(x):
     for number, column in enumerate(terminals.ROUND):
         state[column] = np.full(len(x), 0.1 * number)
     state |= {name: np.full(len(x), 2.0) for name in refresh_value.COLUMNS}
+    state |= {name: np.zeros(len(x), dtype) for name, dtype in hints.COLUMNS.items()}
     state["draw"] = draws(np.arange(len(x), dtype=np.uint64), 1, 1)
     return state
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import hints, terminals
+from scrapy_gp4c.scoring.functions import load
 
 SITEMAP, FEED = 0, 1
 COUNTS = st.lists(st.integers(0, 50), min_size=4, max_size=4)
@@ -172,3 +173,35 @@ def test_counts_halve_in_sixteen_cycles() -> None:
         kept = hints.decayed(kept, np.zeros(1))
     assert kept == pytest.approx(0.5)
     assert hints.decayed(np.zeros(1), np.ones(1)).tolist() == [1.0]
+
+
+def random_pages(seed: int, pages: int = 40) -> dict[str, np.ndarray]:
+    """Columns of pages with pasts of their own, some with claims; no site's claims lift anything."""
+    random = np.random.default_rng(seed)
+    made = state(pages, E=random.random(pages) * 5, T=random.integers(0, 30, pages))
+    made["last_cycle"][:] = random.integers(1, 9, pages)
+    made["claims"][:] = random.choice([0, 1, 17], pages)
+    made |= {name: np.full(pages, 0.5) for name in terminals.ROUND}
+    return made | {"hint_listed": np.zeros(pages), "hint_span": np.zeros(pages)}
+
+
+@given(st.integers(0, 2**32))
+def test_the_rate_of_claims_is_that_of_their_probability(seed: int) -> None:
+    """Without a lift it is the page's own rate, bit for bit; with one, the rate of the raised probability."""
+    made = random_pages(seed)
+    lifts = np.random.default_rng(seed).choice([0.0, 0.0, -2.0, 3.0], (2, 40))
+    made["hint_listed"], made["hint_span"] = lifts
+    values = terminals.compute(("rate", "hinted", "hint_rate", "t"), made, 9)
+    plain = (lifts == 0).all(axis=0)
+    assert (values["hint_rate"][plain] == values["rate"][plain]).all()
+    hinted = np.minimum(values["hinted"], 1 - 1e-9)[~plain]
+    assert 1 - np.exp(-values["hint_rate"] * values["t"])[~plain] == pytest.approx(hinted)
+
+
+@given(st.sampled_from(("hinted * t", "hint_rate + t / hinted", "default")), st.integers(0, 99))
+def test_a_function_without_claims_has_the_same_scores_where_nothing_lifts(text: str, seed: int) -> None:
+    """Bit for bit: a replay of a history without claims needs none of their columns."""
+    function, made = load(text), random_pages(seed)
+    plain = function.without_claims()
+    assert set(plain.terminals).isdisjoint(terminals.CLAIMED)
+    assert (plain.scores(made, 9) == function.scores(made, 9)).all()

@@ -7,6 +7,7 @@ from typing import Final
 
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from training.evolution.simplification import canonical
 
@@ -19,7 +20,7 @@ def uses_related_pages(names: Collection[str]) -> bool:
 
 def named_functions(names: Collection[str]) -> dict[str, str]:
     """The named functions of these terminals: name -> canonical text."""
-    forms = {name: canonical(parse(row.expression)) for name, row in NAMED.items()}
+    forms = {name: _form(name) for name in NAMED}
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
 
 
@@ -36,7 +37,14 @@ The default leads in all others."""
 
 def recommended(wanted: str) -> str:
     """Canonical text of the function that the leaderboard recommends for a fitness or a preference."""
-    return canonical(parse(NAMED[RECOMMENDED.get(wanted, DEFAULT)].expression)).text
+    return _form(RECOMMENDED.get(wanted, DEFAULT)).text
+
+
+def _form(name: str) -> Expression:
+    """A named function as learning sees it: histories have no claims."""
+    expression = load(name).without_claims().expression
+    assert expression is not None
+    return canonical(expression)
 
 
 def start_functions(names: Collection[str]) -> list[Expression]:

@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import discovery, functions, hints, refresh_value, terminals
+from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
@@ -194,7 +194,8 @@ def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """
-    if not {*discovery.COLUMNS, *hints.COLUMNS}.isdisjoint(function.columns):
+    function = function.without_claims()
+    if not discovery.COLUMNS.keys().isdisjoint(function.columns):
         return False
     knows = history.neighbours.knows
     return (
@@ -266,6 +267,8 @@ def load(
         if unknown:
             raise ScoreError(
                 f"the score function {score_function.text!r} reads {', '.join(unknown)}; histories "
-                "of changes lack pages brought by visits and claims of sites: leave them out, or use --growth"
+                "of changes lack the new pages that visits bring: leave it out, or use --growth"
             )
-    return score_function if isinstance(score_function, Baseline) else score_function.on_clock(clock)
+    if isinstance(score_function, Baseline):
+        return score_function
+    return score_function.on_clock(clock).without_claims()
