@@ -91,7 +91,7 @@ def test_the_oracle_is_not_on_the_front(history: ChangeHistory) -> None:
 
 
 def test_everything_with_a_name_is_known(history: ChangeHistory) -> None:
-    """Oracle, named functions and peers, each with its source; what needs directories only where they are."""
+    """Oracle, named functions and baselines, each with its source; directories only where known."""
     assert names(history) == [ORACLE, *(name for name in NAMED if name != "user-centric"), *BASELINES]
     unnamed = ChangeHistory(history.changed, history.site)
     left_out = set(names(history)) - set(names(unnamed))

@@ -1,7 +1,4 @@
-"""Optimal visits per cycle: they spend the budget, meet the first-order condition, and nothing beats them.
-
-Policies of others in a replay: what they remember, how they step, and that all spend the same.
-"""
+"""Baselines: optimal allocations meet the first-order condition, and every policy spends the same budget."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The own states of the pages of a replay.
-
-Pages in equal own state and of one directory: what is in a bucket, and which pages are the best.
-"""
+"""Page states equal those of observing each page alone; buckets give the best pages of a full ranking."""
 
 from __future__ import annotations
 

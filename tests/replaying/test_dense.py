@@ -1,7 +1,4 @@
-"""Copies in a replay: sums that are kept up to date are those of recounting.
-
-Compiled loops of policies that sample make the visits that the policies choose, in the same order.
-"""
+"""Dense engine: sums over copies equal recounting, and compiled loops visit what the policies choose."""
 
 from __future__ import annotations
 
@@ -208,7 +205,7 @@ def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> No
 
 
 def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
-    """Of the first scored cycle."""
+    """Evidence of the first scored cycle."""
     prepared = prepare(found, budget=5, warmup=1)
     made = ReplayEvidence(prepared, columns)
     made.begin(2, prepared.salts[0])

@@ -1,15 +1,4 @@
-"""Selecting the k best of all pages of a replay.
-
-Scores of all pages in the rounds of a cycle.
-
-Ranking the pages of a replay by buckets, and page by page.
-
-Sums over the last cycles' visits to directories and sites.
-
-What a policy sees in a replay.
-
-What the visits to a cluster tell of its pages in a replay.
-"""
+"""Evidence of a replay: the best pages, shared scores, and sums over recent visits."""
 
 from __future__ import annotations
 
@@ -64,7 +53,7 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed):
 
 
 def test_ties_are_asked_for_where_they_decide():
-    """Of the pages that are chosen, and of those at the border: never of all."""
+    """The ties of chosen pages and of those at the border are computed, never those of all pages."""
     scores = np.arange(3000.0)
     scores[2600:2650] = 2600.0
     asked = []
@@ -112,13 +101,13 @@ class _Pages:
         self.surprise = self.rng.random(PAGES)
 
     def columns(self):
-        """Those of all pages."""
+        """Columns of all pages."""
         own = {name: values[self.state] for name, values in self.own.items()}
         others = {"near": self.directory["near"][self.group], "surprise_site": self.surprise}
         return own | others | {"draw": self.draw}
 
-    def told(self, scores, scores_of):
-        """What is told, and the columns that pages were asked for."""
+    def scored(self, scores, scores_of):
+        """Scores of all pages, and the columns that were read page by page."""
         asked = set()
         shared = {
             Level.OWN: SharedRows(self.own, self.state),
@@ -133,7 +122,7 @@ class _Pages:
             pages = np.arange(PAGES, dtype=np.uint32)
             blocks = ((rows, Block(pages[rows], state, lambda rows: rows)) for rows, state in states())
             return scores.of_blocks(scores_of, blocks), asked
-        return scores.tell(scores_of.cycle, shared, states()), asked
+        return scores.of_rows(scores_of.cycle, shared, states()), asked
 
 
 def test_from_the_third_round_on_only_what_moves_is_read():
@@ -145,7 +134,7 @@ def test_from_the_third_round_on_only_what_moves_is_read():
         pages.move()
         if number == 3:
             scores.begin()
-        told, asked = pages.told(scores, scored)
+        told, asked = pages.scored(scores, scored)
         assert told.tobytes() == scored.function.scores(pages.columns(), 4).tobytes()
         read.append(asked)
     everything = {"draw", "X", "surprise_site"}
@@ -162,9 +151,9 @@ def test_another_function_is_told_by_itself():
     pages, scores = _Pages(2), RoundScores(PAGES)
     for text in ("t * near", "t * near", "X * near", "random * t", "X * near", "random * t", "t * near"):
         function = functions.load(text)
-        told, _ = pages.told(scores, CycleScorer(function, 4))
+        told, _ = pages.scored(scores, CycleScorer(function, 4))
         assert told.tobytes() == function.scores(pages.columns(), 4).tobytes()
-    told, _ = pages.told(scores, lambda block: block.state["X"] * 2.0)
+    told, _ = pages.scored(scores, lambda block: block.state["X"] * 2.0)
     assert told.tolist() == (pages.columns()["X"] * 2.0).tolist()
 
 
@@ -185,7 +174,7 @@ def test_pages_that_share_a_part_read_nothing_of_their_own_for_it(text):
     """Scores are those of the function bit for bit; an own state or a directory is told once."""
     pages, scores = _Pages(3), RoundScores(PAGES)
     scored = CycleScorer(functions.load(text), 4)
-    told, asked = pages.told(scores, scored)
+    told, asked = pages.scored(scores, scored)
     assert told.tobytes() == scored.function.scores(pages.columns(), 4).tobytes()
     assert asked <= {"surprise_site", next(iter(pages.columns()))}
 

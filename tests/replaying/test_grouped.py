@@ -1,4 +1,4 @@
-"""Programs of few rows: the numbers of `Expression.evaluate`, bit for bit."""
+"""Compiled programs give the numbers of `Expression.evaluate`, bit for bit."""
 
 from __future__ import annotations
 

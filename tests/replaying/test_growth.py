@@ -1,7 +1,4 @@
-"""Claims of sites in a crawl and in a replay: the same columns, terminals and trust, bit by bit.
-
-Replays of growth: by hand, and against crawls of the same web into a real store.
-"""
+"""Replays of growth by hand, and against crawls of the same web into a real store, claims included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The compiled loops of the grouped engine, where `test_replay` does not reach them by itself.
-
-Who waits for compilation is told; who does not wait long is not.
-"""
+"""Compiled loops of the grouped engine that `test_replay` does not reach, and the notice of compilation."""
 
 from __future__ import annotations
 
@@ -64,13 +61,13 @@ def test_no_loop_is_called_from_python_that_only_loops_may_call():
 
 @njit
 def gain(keys, width, gains, work):
-    """What only other loops call."""
+    """Entry to `visits.gain`, which only loops call."""
     return visits.gain(keys, width, gains, work)
 
 
 @njit
 def foremost(scores, sizes, k, orders):
-    """The same."""
+    """Entry to `choice.foremost`, which only loops call."""
     return choice.foremost(scores, sizes, k, orders)
 
 

@@ -1,7 +1,4 @@
-"""SBR and EBR: exact allocations, and cycles for them.
-
-SBR and EBR as policies of a replay: the same refreshes as in the experiment, and nothing a crawl takes.
-"""
+"""SBR and EBR: exact allocations and timetables, and the same refreshes as in the paper's experiment."""
 
 from __future__ import annotations
 
@@ -161,7 +158,7 @@ def test_what_cannot_be_read_is_one_error(text: str, said: str) -> None:
 
 
 def test_other_texts_are_left_to_the_table_of_policies() -> None:
-    """Those of crawls."""
+    """Policies of crawls are no oracle baselines."""
     assert [oracle_baselines.load(text) for text in ("top_k", "rounds(rounds=3)", "sbrx", "")] == [None] * 4
 
 

@@ -1,4 +1,4 @@
-"""What a search has replayed need not be replayed again, however a function that does the same is written."""
+"""Prefix cache: a function that chooses as an earlier one is not replayed, however it is written."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_who_chooses_as_another_did_is_not_replayed():
 
 
 def test_trails_are_of_the_tallies_that_were_counted():
-    """What was replayed for the change rate alone is replayed again for NDCG."""
+    """A replay for the change rate alone is repeated for NDCG."""
     prefix_caches: PrefixCaches = {}
     rate = run_all(TRUTH, ["t * X"], metrics=("change_rate",), prefix_caches=prefix_caches)[0]
     both = run_all(TRUTH, ["t * X"], metrics=("change_rate", "ndcg"), prefix_caches=prefix_caches)[0]

@@ -1,4 +1,4 @@
-"""Arranged histories: which are kept, and for whom."""
+"""Prepared histories: the cache and its keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_clock_makes_no_difference_to_what_is_arranged() -> None:
 
 
 def test_a_history_that_is_gone_is_not_mistaken_for_another() -> None:
-    """What was prepared goes with its history: numbers of objects are used again."""
+    """Prepared histories go with their history: Python uses the ids of objects again."""
     gc.freeze()  # what other tests have left is not looked through each time
     for seed in range(20):
         history = generate("poisson", 50, 6, seed)

@@ -1,7 +1,4 @@
-"""Links between texts: what is a link, where it leads, what counts.
-
-What refreshes are worth, in replays of contents.
-"""
+"""Refresh values of replays of contents, and importance by links."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Counts of terms in versions, against counting words one by one.
-
-The answers to a workload over all versions: the same as the definitions give week by week.
-"""
+"""Counts of terms against counting words, and answers against the definitions, cycle by cycle."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def ranking(text, cycles=19, clock="visits"):
     ],
 )
 def test_increasing_transforms_rank_alike(one, other):
-    """What is put in the same order has the same ranking."""
+    """Functions that put all states in the same order have the same ranking."""
     assert ranking(one) == ranking(other) is not None
 
 

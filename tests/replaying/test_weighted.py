@@ -42,12 +42,12 @@ def replayed(history: ChangeHistory, score: str, **how: Any) -> ReplayResult:
 
 
 def gain(rank: int) -> float:
-    """Of a change found at a rank, from 1 (journal 4.2.2, as in the authors' program)."""
+    """Gain of a change found at a rank, from 1 (journal 4.2.2, as in the authors' program)."""
     return 1.0 if rank == 1 else 1.0 / math.log(rank + 1)
 
 
 def visits(history: ChangeHistory, score: str) -> list[tuple[list[int], list[int], list[int]]]:
-    """Of every scored cycle: pages visited in order, those of them that had changed, all that had."""
+    """Visits of every scored cycle: pages visited in order, those of them that had changed, all that had."""
     rows: list[tuple[list[int], list[int], list[int]]] = []
     outdated = np.zeros(history.pages, bool)
 

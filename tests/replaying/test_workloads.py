@@ -53,7 +53,7 @@ def test_without_headings_there_is_no_workload(tmp_path: Path) -> None:
 
 
 def test_the_knee_is_farthest_from_the_chord() -> None:
-    """Of the sorted logarithms; nothing is dropped where there is none."""
+    """The knee of the sorted logarithms; nothing is dropped without a knee."""
     assert knee(np.exp([9.0, 8.0, 7.0, 6.0, 0.0])) == pytest.approx(np.exp(6.0))
     assert knee(np.array([1.0, 1.0])) == 0.0
 

@@ -42,7 +42,7 @@ class Contender(NamedTuple):
     function: ScoreFunction | Baseline | None
     """None: the oracle, or a policy that needs no score function."""
     policy: str | None
-    """None for oracle and peers."""
+    """None for the oracle and baselines."""
 
 
 class Contest(NamedTuple):

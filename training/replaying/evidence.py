@@ -155,7 +155,7 @@ class RoundScores:
             self._scores[rows] = scores_of(block)
         return self._scores
 
-    def tell(
+    def of_rows(
         self,
         cycle: int,
         shared: Mapping[Level, SharedRows],
@@ -310,14 +310,14 @@ class RankedPages:
         shared = self._shared(buckets.state, buckets.directory, known)
         columns = {"group": buckets.directory}
         states = ((rows, known.state_of(columns, rows)) for rows in blocks(buckets.buckets))
-        return buckets.best(self._scores.tell(cycle, shared, states), k, self._salt, self._by_draw)
+        return buckets.best(self._scores.of_rows(cycle, shared, states), k, self._salt, self._by_draw)
 
     def _of_pages(self, scores_of: Scorer, known: RoundAccess) -> Floats:
         pieces = ((rows, known.block_of(rows)) for rows in blocks(len(self._states.number)))
         if not isinstance(scores_of, CycleScorer) or self._scores.parts_of(scores_of) is None:
             return self._scores.of_blocks(scores_of, pieces)
         shared = self._shared(self._states.number, self._group, known)
-        return self._scores.tell(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
+        return self._scores.of_rows(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
 
     def _shared(
         self, state_number: npt.NDArray[Any], directory: npt.NDArray[np.intp], known: RoundAccess
