@@ -84,6 +84,7 @@ class RecrawlScheduler(Scheduler):
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
+        self.crawler.signals.connect(self._run.notifier.send, signals.spider_closed)
         return deferred
 
     def close(self, reason: str) -> Deferred[None] | None:

@@ -24,6 +24,7 @@ from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
+from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.reports import collect_stats
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -56,6 +57,7 @@ class Run:
     ) -> None:
         """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
+        self.notifier = Notifier(cycle.store, cycle.settings, spider)
         self.stats = crawler.stats
         self._spider, self._enqueue = spider, enqueue
         runs[crawler] = ref(self)
@@ -251,10 +253,12 @@ class Run:
             return
         self._feeder.end_unasked()
         try:
+            self.notifier.cycle_ends()
             record = cycle.finish(reason)
         except Gp4cError as error:
             cycle.failure = error
             return
+        self.notifier.cycle_ended()
         collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
 
@@ -287,7 +291,7 @@ def open_run(
         try:
             archive = open_archive(store, settings, spider)
             assert crawler.stats is not None
-            run = Run(crawler, *_begun(store, settings, crawler.stats, index), spider, enqueue)
+            run = Run(crawler, *_begun(store, settings, crawler.stats, index, spider), spider, enqueue)
             run.cycle.archive = archive
             return run
         except BaseException:
@@ -302,7 +306,11 @@ def open_run(
 
 
 def _begun(
-    store: PageStore, settings: Settings, stats: StatsCollector, measuring: Measuring | None
+    store: PageStore,
+    settings: Settings,
+    stats: StatsCollector,
+    measuring: Measuring | None,
+    spider: Spider,
 ) -> tuple[Cycle, array[int]]:
     """Begin a cycle, or resume the open one; returns it with the pages that it still has to visit.
 
@@ -311,7 +319,10 @@ def _begun(
     cycle = Cycle(store, settings, stats, measuring)
     remaining = cycle.remaining()
     if cycle.resumed and not remaining and cycle.rounds_over and not _is_untouched(cycle):
+        notifier = Notifier(store, settings, spider)
+        notifier.cycle_ends()
         cycle.finish("resumed with nothing left to visit")
+        notifier.cycle_ended()
         cycle = Cycle(store, settings, stats, measuring)
         remaining = cycle.remaining()
     return cycle, remaining

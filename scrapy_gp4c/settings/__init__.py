@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.project import data_path
 
 from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.notices.receivers import Receiver
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
@@ -51,6 +52,10 @@ class Settings:
     secret_params: tuple[str, ...]
     archive: bool
     archive_versions: int
+    notify: tuple[Receiver, ...]
+    on_change: str | None
+    feed: str | None
+    metrics: str | None
     freeze_gc: bool
 
     @classmethod

@@ -150,6 +150,27 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 1, 1000),
         "versions of a page that the archive keeps; a change is shown where it has both",
     ),
+    "GP4C_NOTIFY": values.Setting(
+        None,
+        "a list of addresses that Apprise knows, or of dicts with an address as `url`",
+        values.receivers,
+        "who is told at a cycle's end which pages changed (extra `[notify]`)",
+    ),
+    "GP4C_ON_CHANGE": values.Setting(
+        None,
+        "a command line, or None",
+        values.optional_text,
+        "command that gets a line of JSON per event on its standard input at a cycle's end",
+    ),
+    "GP4C_FEED": values.Setting(
+        None, "the path of a file, or None", values.path, "feed of the newest events: *.json, else Atom"
+    ),
+    "GP4C_METRICS": values.Setting(
+        None,
+        "the path of a file, or None",
+        values.path,
+        "metrics of the last cycle in Prometheus's text format",
+    ),
     "GP4C_FREEZE_GC": values.Setting(
         False,
         "True or False",

@@ -10,9 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from scrapy.utils.misc import load_object
 
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.notices.receivers import Receiver, read_receivers
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import read_budget
 
+RECEIVERS: Final = "a list of addresses that Apprise knows, or of dicts with an address as `url`"
 LOADING: Final = (ImportError, AttributeError, NameError)
 """What `load_object` raises for a dotted path that leads nowhere."""
 
@@ -102,6 +105,14 @@ def loaded_callable(value: Any) -> Callable[..., Any] | None:
 def optional_policy(value: Any) -> table.PolicyChoice | None:
     """A policy, or None for the score function's own."""
     return None if value is None else table.load(value)
+
+
+def receivers(value: Any) -> tuple[Receiver, ...]:
+    """Receivers of notices. Raises SettingsError, which does not show the value: it may have a password."""
+    try:
+        return read_receivers(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SettingsError(f"expected {RECEIVERS}; {error}") from None
 
 
 def optional_text(value: Any) -> str | None:

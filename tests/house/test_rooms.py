@@ -17,8 +17,9 @@ ARROWS: Final[dict[str, str]] = {
     "page_state": "scoring",
     "policies": "page_state scoring",
     "store": "page_state scoring",
-    "settings": "page_state policies scoring store",
-    "crawling": "archive scoring fingerprint page_state policies store settings search words",
+    "notices": "page_state store",
+    "settings": "notices page_state policies scoring store",
+    "crawling": "archive notices scoring fingerprint page_state policies store settings search words",
     "the top": "crawling fingerprint settings",
     "commands": "archive crawling fingerprint words settings store page_state scoring search",
     "histories": "store page_state",
@@ -42,7 +43,7 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "sklearn": {"clustering"},
 }
 """Library -> the only rooms that import it."""
-TOP: Final = ("", "addon", "middleware", "robots_txt", "scheduler")
+TOP: Final = ("", "signals", "addon", "middleware", "robots_txt", "scheduler")
 """Modules of the top."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "search")
 """What crawls and replays share: neither Scrapy nor LMDB."""

@@ -42,6 +42,10 @@ BAD: dict[str, list[Any]] = {
     "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
     "GP4C_QUERY_LOG": [5, True, ["queries.tsv"]],
     "GP4C_URL_PARAMS_IGNORED": [5, True, [5], math.nan],
+    "GP4C_NOTIFY": [5, True, ["no address"], [{"url": "json://h", "digest": "weekly"}]],
+    "GP4C_ON_CHANGE": [5, True],
+    "GP4C_FEED": [5, True],
+    "GP4C_METRICS": [5, True],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan],
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
@@ -88,7 +92,9 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         load({name: value})
     message = str(caught.value)
     assert message.startswith(name)
-    if not name.endswith(("_FUNCTION", "_POLICY")):  # what reads their texts has remedies of its own
+    if not name.endswith(
+        ("_FUNCTION", "_POLICY", "_NOTIFY")
+    ):  # what reads their texts has remedies of its own
         assert repr(value) in message
         assert "default" in message
 

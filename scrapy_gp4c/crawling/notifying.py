@@ -1,0 +1,161 @@
+"""Notices of a run: its cycle's events, put into the outbox before the cycle ends, and sent afterwards."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scrapy_gp4c.archive.differences import differences, shown
+from scrapy_gp4c.archive.texts import Texts
+from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.errors import ArchiveError, Gp4cError
+from scrapy_gp4c.notices.events import PageEvent, page_events
+from scrapy_gp4c.notices.feeds import write_feed
+from scrapy_gp4c.notices.metrics import metrics, write_metrics
+from scrapy_gp4c.notices.outbox import Outbox
+from scrapy_gp4c.notices.sending import deliver
+from scrapy_gp4c.page_state.events import CycleEvents, events_of, recorded_events
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.opening import ARCHIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Spider
+
+    from scrapy_gp4c.notices.events import Diff
+    from scrapy_gp4c.settings import Settings
+    from scrapy_gp4c.store.page_store import PageStore
+
+logger = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Tells receivers, a command, a feed and metrics of a run what its cycle found."""
+
+    def __init__(self, store: PageStore, settings: Settings, spider: Spider) -> None:
+        self._store, self._settings, self._spider = store, settings, spider
+        self._outbox = Outbox(Path(store.path))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is to be told of events."""
+        return bool(self._settings.notify or self._settings.on_change)
+
+    def cycle_ends(self) -> None:
+        """Put the messages about the open cycle into the outbox, just before the cycle is finished.
+
+        The first cycle has nothing but new pages: it tells nobody.
+        """
+        cycle = self._store.open_cycle
+        if not self.is_on or cycle is None or cycle == 1:
+            return
+        events = open_cycle_events(self._store, self._settings.gone_after)
+        records = list(self._records(events))
+        try:
+            self._outbox.put(cycle, self._settings.notify, records, command=bool(self._settings.on_change))
+        except OSError as error:
+            self._warn("No notices of cycle %d are sent: %s", cycle, error)
+
+    def cycle_ended(self) -> None:
+        """Write the feed and the metrics, after the cycle is finished."""
+        settings, store, spider = self._settings, self._store, self._spider.name
+        try:
+            if settings.feed:
+                with _texts(store) as texts:
+                    events = recent_events(store, settings, spider, diff_of(store, texts))
+                    write_feed(Path(settings.feed), spider, store.store_id, events)
+            if settings.metrics:
+                record = store.cycles()[-1]
+                write_metrics(Path(settings.metrics), metrics(spider, record, page_counts(store, settings)))
+        except (Gp4cError, OSError) as error:
+            self._warn("The feed or the metrics are not written: %s", error)
+
+    async def send(self) -> None:
+        """Send what waits in the outbox, off the reactor; a failing receiver is one warning."""
+        if self.is_on:
+            thread = ThreadPoolExecutor(1, "gp4c-notices")
+            await awaitable(thread.submit(self._send))
+            thread.shutdown(wait=False)
+
+    def _send(self) -> None:
+        try:
+            for problem in deliver(self._outbox, self._settings.notify, self._settings.on_change):
+                self._warn("%s", problem)
+        except OSError as error:
+            self._warn("Notices wait for the next run: %s", error)
+
+    def _records(self, events: CycleEvents) -> Iterator[PageEvent]:
+        credentials = Credentials(self._settings.secret_params)
+        with _texts(self._store) as texts:
+            diff = diff_of(self._store, texts)
+            yield from page_events(events, self._spider.name, self._store.requests, credentials.url, diff)
+
+    def _warn(self, line: str, *values: Any) -> None:
+        logger.warning(line, *values, extra={"spider": self._spider})
+
+
+def open_cycle_events(store: PageStore, gone_after: int) -> CycleEvents:
+    """Events of the visits of the open cycle so far."""
+    cycle, visits = store.open_cycle, store.open_visits()
+    assert cycle is not None
+    before = {name: np.zeros(len(visits), np.int64) for name in ("failures", "gone", "X", "last_attempt")}
+    known = np.flatnonzero(visits["page"] < store.merged_pages)
+    known = known[np.argsort(visits["page"][known])]
+    columns = store.columns_of(visits["page"][known])
+    for name, column in before.items():
+        column[known] = columns[name]
+    # The store knows the cycle of a page's last visit, not its time: the start of that cycle stands for it.
+    starts_s = np.full(cycle + 1, np.nan)
+    for record in store.cycles():
+        if (started := record.get("started")) is not None:
+            starts_s[record["cycle"]] = started
+    return events_of(cycle, visits, before, starts_s[before["last_attempt"]], gone_after)
+
+
+def recent_events(
+    store: PageStore, settings: Settings, spider: str, diff: Diff | None, first_cycle: int = 2
+) -> Iterator[PageEvent]:
+    """Yield the recorded events from a cycle on, oldest first, as far as visits are kept."""
+    credentials = Credentials(settings.secret_params)
+    for events in recorded_events(store.visits(), store.pages, settings.gone_after, first_cycle):
+        yield from page_events(events, spider, store.requests, credentials.url, diff)
+
+
+class _texts:  # noqa: N801
+    """Archive of a store, open for reading; None where there is none or it cannot be used."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._path = Path(store.path) / ARCHIVE
+        self._texts: Texts | None = None
+
+    def __enter__(self) -> Texts | None:
+        try:
+            self._texts = Texts(self._path, readonly=True) if self._path.exists() else None
+        except ArchiveError:
+            self._texts = None
+        return self._texts
+
+    def __exit__(self, *error: object) -> None:
+        if self._texts is not None:
+            self._texts.close()
+
+
+def diff_of(store: PageStore, texts: Texts | None) -> Diff | None:
+    """Function for the differences that a visit found; None without an archive."""
+    if texts is None:
+        return None
+
+    def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
+        try:
+            pair = texts.pair(store.page(page).key, cycle, fingerprint)
+        except ArchiveError:
+            return None
+        return None if pair is None else tuple(shown(differences(*pair)))
+
+    return diff

@@ -1,0 +1,1 @@
+"""Notices of page events: messages, commands, feeds and metrics for people and programs."""

@@ -1,0 +1,100 @@
+"""Feeds of page events: Atom (RFC 4287) or JSON Feed 1.1, by the name of the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.notices.events import SUMMARY, PageEvent
+from scrapy_gp4c.store.whole_files import replacing
+
+ENTRIES: Final = 200
+"""Newest events that a feed has."""
+DEFAULT_EVENTS: Final = ("new", "changed", "gone", "back")
+
+
+def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEvent]) -> int:
+    """Write the newest events as a feed, in place of the file before; returns the number of entries.
+
+    ``*.json`` is a JSON Feed, all else Atom. Raises SettingsError where feedgen is missing.
+    """
+    entries = list(events)[-ENTRIES:][::-1]
+    text = _json_feed(spider, entries) if path.suffix == ".json" else _atom(spider, store_id, entries)
+    with replacing(path) as file:
+        file.write(text)
+    return len(entries)
+
+
+def _title(event: PageEvent) -> str:
+    return f"{SUMMARY[event.kind]}: {event.url}"
+
+
+def _id(event: PageEvent) -> str:
+    """Identifier of an event, the same in every feed of the store."""
+    return uuid5(NAMESPACE_URL, f"{event.url} {event.spider} {event.cycle} {event.kind}").urn
+
+
+def _content(event: PageEvent) -> str:
+    words = [f"<p>{escape(SUMMARY[event.kind])} (cycle {event.cycle}, change {event.changes})</p>"]
+    if event.diff:
+        words.append(f"<pre>{escape(chr(10).join(event.diff))}</pre>")
+    return "".join(words)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _json_feed(spider: str, entries: list[PageEvent]) -> bytes:
+    document = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": f"Changes found by {spider}",
+        "items": [
+            {
+                "id": _id(event),
+                "url": event.url,
+                "title": _title(event),
+                "content_html": _content(event),
+                "date_published": _time(event.time).isoformat(),
+                "tags": [event.kind],
+            }
+            for event in entries
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+
+def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
+    if find_spec("feedgen") is None:
+        raise SettingsError(
+            "an Atom feed needs feedgen: pip install 'scrapy-gp4c[notify]', or name the feed *.json"
+        )
+    from feedgen.feed import FeedGenerator
+
+    feed = FeedGenerator()
+    feed.id(uuid5(NAMESPACE_URL, store_id).urn)
+    feed.title(f"Changes found by {spider}")
+    feed.author(name=spider)
+    feed.updated(_time(entries[0].time if entries else 0.0))
+    for event in entries:
+        entry = feed.add_entry(order="append")
+        entry.id(_id(event))
+        entry.title(_printable(_title(event)))
+        entry.link(href=event.url)
+        entry.updated(_time(event.time))
+        entry.category(term=event.kind)
+        entry.content(_printable(_content(event)), type="html")
+    text: bytes = feed.atom_str(pretty=True)
+    return text
+
+
+def _printable(text: str) -> str:
+    """Text without the characters that XML 1.0 forbids: pages are foreign."""
+    return "".join(one if one in "\t\n" or one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -1,0 +1,76 @@
+"""Metrics of a store in the Prometheus text format."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.store.whole_files import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy_gp4c.store.records import CycleRecord
+
+GAUGES: Final = {
+    "planned": "Pages of the plan of the last finished cycle",
+    "visited": "Visits of the last finished cycle",
+    "judged": "Visits of the last finished cycle that compared the page",
+    "changed": "Visits of the last finished cycle that found a change",
+    "change_rate": "Changed by judged visits of the last finished cycle",
+    "known": "Pages known at the end of the last finished cycle",
+    "new": "Pages that became known in the last finished cycle",
+    "started": "Start of the last finished cycle, s since 1970",
+    "finished": "End of the last finished cycle, s since 1970",
+}
+"""Field of a cycle's record -> help of its gauge."""
+ESTIMATE: Final = "Estimate by the control group, with the bounds of its 95% interval"
+
+
+def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> bytes:
+    """Metrics of a store in the Prometheus text format.
+
+    ``record``: last finished cycle, empty if there is none; ``stages``: pages by stage. Raises SettingsError
+    where prometheus-client is missing.
+    """
+    if find_spec("prometheus_client") is None:
+        raise SettingsError("metrics need prometheus-client: pip install 'scrapy-gp4c[notify]'")
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry = CollectorRegistry()
+
+    def gauge(name: str, text: str, labels: dict[str, str], value: float) -> None:
+        names = ["spider", *labels]
+        existing: Any = gauges.get(name)
+        if existing is None:
+            existing = gauges[name] = Gauge(name, text, names, registry=registry)
+        existing.labels(spider=spider, **labels).set(value)
+
+    gauges: dict[str, Any] = {}
+    gauge("gp4c_cycle", "Number of the last finished cycle", {}, record.get("cycle", 0))
+    for field, text in GAUGES.items():
+        value: Any = record.get(field)
+        if value is not None:
+            gauge(f"gp4c_{field}", text, {}, float(value))
+    for outcome, count in record.get("outcomes", {}).items():
+        gauge("gp4c_visits", "Visits of the last finished cycle by outcome", {"outcome": outcome}, count)
+    for stage, count in stages.items():
+        gauge("gp4c_pages", "Pages by stage", {"stage": stage.replace(" ", "_")}, count)
+    panel = record.get("panel")
+    if panel:
+        for share in ("changed_share", "freshness"):
+            for bound in ("estimate", "low", "high"):
+                text = (
+                    f"Estimate of the {share.replace('_', ' ')} by the control group, with its 95% interval"
+                )
+                gauge(f"gp4c_{share}", text, {"bound": bound}, panel[share][bound])
+    text_format: bytes = generate_latest(registry)
+    return text_format
+
+
+def write_metrics(path: Path, text: bytes) -> None:
+    """Write metrics in place of the file before, as node_exporter's textfile collector wants it."""
+    with replacing(path) as file:
+        file.write(text)

@@ -1,0 +1,103 @@
+"""Outbox of a store: messages that are to be sent, as files that survive a kill.
+
+A message is written before its cycle is finished and deleted once it is sent: killed in between, it is sent
+once more by the next run, but never lost. Files hold no addresses, since these have passwords.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scrapy_gp4c.notices.events import PageEvent
+from scrapy_gp4c.notices.receivers import Message, Receiver, messages_of
+
+DIRECTORY: Final = "outbox"
+"""Name of the directory in that of the store."""
+COMMAND: Final = "command"
+"""Key of the command of ``GP4C_ON_CHANGE``, in place of a receiver's."""
+DAY_S: Final = 86_400.0
+MAX_MESSAGES: Final = 1_000
+"""Messages that wait; beyond these the oldest are dropped, which a warning says."""
+
+
+class Waiting(NamedTuple):
+    """Message that waits in the outbox."""
+
+    path: Path
+    message: Message
+
+
+class Outbox:
+    """Messages of one store that wait to be sent."""
+
+    def __init__(self, store_path: Path) -> None:
+        self.path = store_path / DIRECTORY
+
+    def put(self, cycle: int, receivers: Iterable[Receiver], events: list[PageEvent], command: bool) -> None:
+        """Put in the messages of a cycle's events, in place of those that a killed run put in for it."""
+        for path in self._files():
+            if path.name.startswith(f"{cycle:010}-"):
+                path.unlink()
+        messages = [message for receiver in receivers for message in messages_of(receiver, events)]
+        if command and events:
+            lines = "".join(event.to_json() + "\n" for event in events)
+            messages.append(Message(COMMAND, "", lines))
+        for number, message in enumerate(messages):
+            self._write(f"{cycle:010}-{number:06}.json", message)
+
+    def _write(self, name: str, message: Message) -> None:
+        self.path.mkdir(exist_ok=True)
+        temporary = self.path / f"{name}.part"
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(message._asdict(), file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / name)
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Yield the messages that wait, oldest first; a file that cannot be read is deleted."""
+        for path in self._files():
+            try:
+                yield Waiting(path, Message(**json.loads(path.read_text("utf-8"))))
+            except (ValueError, TypeError, OSError):
+                path.unlink(missing_ok=True)
+
+    def due(self, receiver: Receiver) -> list[Waiting]:
+        """Messages to a receiver that are to be sent now; to a daily one none before a day is over."""
+        messages = [one for one in self.waiting() if one.message.receiver == receiver.key]
+        if receiver.digest == "daily" and time.time() - self._last_sent_s(receiver) < DAY_S:
+            return []
+        return messages
+
+    def drop(self, known: Iterable[str]) -> int:
+        """Delete messages to receivers that the settings no longer have, and the oldest beyond the limit.
+
+        ``known``: keys of receivers. Returns the number of deleted messages.
+        """
+        messages, keys = list(self.waiting()), set(known)
+        dropped = [one for one in messages if one.message.receiver not in keys]
+        dropped += [one for one in messages if one.message.receiver in keys][:-MAX_MESSAGES]
+        for one in dropped:
+            one.path.unlink(missing_ok=True)
+        return len(dropped)
+
+    def sent(self, receiver: Receiver | None, messages: Iterable[Waiting]) -> None:
+        """Delete messages that were sent; ``receiver``: None for the command."""
+        for one in messages:
+            one.path.unlink(missing_ok=True)
+        if receiver is not None and receiver.digest == "daily":
+            (self.path / f"daily-{receiver.key}").write_text(str(time.time()))
+
+    def _last_sent_s(self, receiver: Receiver) -> float:
+        with suppress(OSError, ValueError):
+            return min(time.time(), float((self.path / f"daily-{receiver.key}").read_text()))
+        return 0.0
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("[0-9]*.json"))

@@ -1,0 +1,136 @@
+"""Receivers of notices: settings of who is told of which events, and the messages made for them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from scrapy_gp4c.notices.events import SUMMARY, PageEvent, url_matches
+from scrapy_gp4c.page_state.events import EVENTS
+
+Digest = Literal["each", "cycle", "daily"]
+
+NAMED_PAGES: Final = 20
+"""Pages that a message names; the others are counted."""
+DIFF_LINES: Final = 5
+DEFAULT_EVENTS: Final = ("new", "changed", "gone", "back")
+FIELDS: Final = ("spider", "summary", "pages", "count", "cycle")
+"""Fields of a template."""
+DEFAULT_TEMPLATE: Final = "{summary}\n\n{pages}"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Receiver of notices: an address that Apprise knows, and which events it gets."""
+
+    url: str
+    """Address with its password, never shown: see `name`."""
+    match: str = "*"
+    """Glob of page URLs."""
+    events: tuple[str, ...] = DEFAULT_EVENTS
+    template: str = DEFAULT_TEMPLATE
+    digest: Digest = "cycle"
+    """``each``: a message an event; ``cycle``: one a cycle; ``daily``: one a day."""
+
+    @property
+    def name(self) -> str:
+        """Address without secrets, for logs: scheme and a digest that tells receivers apart."""
+        return f"{self.url.partition('://')[0]}://... ({self.key})"
+
+    @property
+    def key(self) -> str:
+        """Digest of the address: names the receiver in the outbox, where no password may stand."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:8]
+
+    def wants(self, event: PageEvent) -> bool:
+        """Whether the receiver is told of an event."""
+        return event.kind in self.events and (self.match == "*" or url_matches(event.url, self.match))
+
+
+def read_receivers(value: Any) -> tuple[Receiver, ...]:
+    """Receivers of ``GP4C_NOTIFY``: a URL, or a list of URLs and dicts. Raises ValueError."""
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list | tuple):
+        raise ValueError("it is neither a list nor a text")
+    return tuple(map(_receiver, value))
+
+
+def _receiver(value: Any) -> Receiver:
+    fields = {"url": value} if isinstance(value, str) else value
+    if (
+        not isinstance(fields, Mapping)
+        or not isinstance(fields.get("url"), str)
+        or "://" not in fields["url"]
+    ):
+        raise ValueError("a receiver is a URL such as mailto://..., or a dict with 'url'")
+    known = Receiver.__dataclass_fields__
+    if unknown := sorted(set(fields) - set(known)):
+        raise ValueError(f"a receiver has no {unknown[0]!r}; it has {', '.join(known)}")
+    events = fields.get("events", DEFAULT_EVENTS)
+    events = tuple(events.split() if isinstance(events, str) else events)
+    if wrong := sorted(set(events) - set(EVENTS)):
+        raise ValueError(f"there is no event {wrong[0]!r}; the events are {', '.join(EVENTS)}")
+    receiver = Receiver(**{**fields, "events": events})
+    if receiver.digest not in get_args(Digest):
+        raise ValueError(f"digest is one of {', '.join(get_args(Digest))}; found {receiver.digest!r}")
+    for _, field, _, _ in Formatter().parse(receiver.template):
+        if field is not None and field not in FIELDS:
+            raise ValueError(f"a template has no field {field!r}; it has {', '.join(FIELDS)}")
+    return receiver
+
+
+class Message(NamedTuple):
+    """Message to one receiver."""
+
+    receiver: str
+    """Key of the receiver."""
+    title: str
+    body: str
+
+
+def messages_of(receiver: Receiver, events: Iterable[PageEvent]) -> list[Message]:
+    """Messages to a receiver about events: one for all, or one for each where its digest is ``each``."""
+    wanted = [event for event in events if receiver.wants(event)]
+    if receiver.digest == "each":
+        return [_message(receiver, [event]) for event in wanted]
+    return [_message(receiver, wanted)] if wanted else []
+
+
+def _message(receiver: Receiver, events: list[PageEvent]) -> Message:
+    first = events[0]
+    text = summary(events)
+    fields = {
+        "spider": first.spider,
+        "summary": text,
+        "pages": page_list(events),
+        "count": len(events),
+        "cycle": events[-1].cycle,
+    }
+    return Message(receiver.key, f"{first.spider}: {text}", receiver.template.format(**fields))
+
+
+def summary(events: Iterable[PageEvent]) -> str:
+    """Counts of events in words, as in ``3 changed, 1 gone``."""
+    counts = Counter(event.kind for event in events)
+    return ", ".join(f"{counts[kind]:,} {SUMMARY[kind]}" for kind in EVENTS if counts[kind])
+
+
+def page_list(events: list[PageEvent], line: Callable[[PageEvent], str] | None = None) -> str:
+    """Lines that name the first pages of events, and count the others."""
+    lines = list(map(line or _line, events[:NAMED_PAGES]))
+    if (more := len(events) - NAMED_PAGES) > 0:
+        lines.append(f"and {more:,} more")
+    return "\n".join(lines)
+
+
+def _line(event: PageEvent) -> str:
+    lines = [f"{SUMMARY[event.kind]}: {event.url}"]
+    lines += [f"    {line}" for line in (event.diff or ())[:DIFF_LINES]]
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+"""Events of pages: new, changed, gone, back and failing, by a visit and the state before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FAILED, FIRST, GONE, among
+
+Array = npt.NDArray[Any]
+
+EVENTS: Final = ("new", "changed", "gone", "back", "failing")
+"""Kinds of events, in the order of an event's number."""
+
+
+class CycleEvents(NamedTuple):
+    """Events of one cycle, in order of the visits; a visit may be two, as `back` and `changed`."""
+
+    cycle: int
+    visits: Array
+    """Visit of each event, dtype `scrapy_gp4c.page_state.outcomes.VISIT` ``[E]``."""
+    kinds: npt.NDArray[np.uint8]
+    """``[E]``: position in `EVENTS`."""
+    previous_s: npt.NDArray[np.float64]
+    """``[E]``: time of the page's last visit before, s since 1970; NaN: none is known."""
+    changes: npt.NDArray[np.int64]
+    """``[E]``: changes of the page so far, this visit included."""
+
+
+def event_masks(outcome: Array, failures: Array, gone: Array, gone_after: int) -> dict[str, Array]:
+    """Visits ``[V]`` that are an event of each kind.
+
+    ``outcome``: of the visits; ``failures``, ``gone``: columns of their pages before the visits. A page is
+    gone with its ``gone_after``-th 404 or 410 in a row and back with the next success; its first failure in a
+    row makes it failing.
+    """
+    failed = among(outcome, FAILED)
+    return {
+        "new": outcome == FIRST,
+        "changed": outcome == CHANGED,
+        "gone": (outcome == GONE) & (gone.astype(np.int64) + 1 == gone_after),
+        "back": ~failed & (gone >= gone_after),
+        "failing": among(outcome, (ERROR, GONE)) & (failures == 0),
+    }
+
+
+def events_of(
+    cycle: int, visits: Array, before: Mapping[str, Array], previous_s: Array, gone_after: int
+) -> CycleEvents:
+    """Events of the visits of a cycle ``[V]``, at most one visit a page.
+
+    ``before``: columns ``failures``, ``gone`` and ``X`` of the visited pages before the cycle ``[V]``;
+    ``previous_s``: times of their last visits before ``[V]``.
+    """
+    masks = event_masks(visits["outcome"], before["failures"], before["gone"], gone_after)
+    rows = np.concatenate([np.flatnonzero(masks[kind]) for kind in EVENTS])
+    counts = [np.count_nonzero(masks[kind]) for kind in EVENTS]
+    kinds = np.repeat(np.arange(len(EVENTS), dtype=np.uint8), counts)
+    order = np.lexsort((kinds, rows))
+    rows, kinds = rows[order], kinds[order]
+    changes = before["X"].astype(np.int64)[rows] + (visits["outcome"][rows] == CHANGED)
+    return CycleEvents(cycle, visits[rows], kinds, previous_s[rows], changes)
+
+
+class EventLog:
+    """State of all pages while recorded visits are read from the first cycle on."""
+
+    def __init__(self, pages: int, gone_after: int) -> None:
+        """Begin with ``pages`` pages of which no visit is known."""
+        self._gone_after = gone_after
+        self._columns = {name: np.zeros(pages, np.int64) for name in ("failures", "gone", "X")}
+        self._time_s = np.full(pages, np.nan)
+
+    def read(self, cycle: int, visits: Array) -> CycleEvents:
+        """Events of the visits of the next cycle; the state moves on."""
+        pages = visits["page"].astype(np.int64)
+        before = {name: column[pages] for name, column in self._columns.items()}
+        events = events_of(cycle, visits, before, self._time_s[pages], self._gone_after)
+        outcome = visits["outcome"]
+        failed = among(outcome, FAILED)
+        self._columns["failures"][pages] = np.where(failed, before["failures"] + 1, 0)
+        gone = before["gone"] + (outcome == GONE)
+        self._columns["gone"][pages] = np.where(failed, gone, 0)
+        self._columns["X"][pages] += outcome == CHANGED
+        self._time_s[pages] = visits["time"]
+        return events
+
+
+def recorded_events(
+    cycles: Iterable[tuple[int, Array]], pages: int, gone_after: int, first_cycle: int = 1
+) -> Iterator[CycleEvents]:
+    """Yield the events of recorded cycles from ``first_cycle`` on, cycle by cycle.
+
+    ``cycles``: visits in chunks, cycles ascending, from the first recorded one on, as a store gives them.
+    """
+    log = EventLog(pages, gone_after)
+    for cycle, visits in cycles:
+        events = log.read(cycle, visits)
+        if cycle >= first_cycle:
+            yield events

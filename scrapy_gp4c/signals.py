@@ -1,0 +1,16 @@
+"""Signals of scrapy-gp4c, for `crawler.signals.connect`.
+
+Handlers get ``event`` (`scrapy_gp4c.notices.events.PageEvent`), ``response`` (None where there was none) and
+``spider``. They may be coroutines.
+"""
+
+page_new = object()
+"""The first copy of a page was fetched."""
+page_changed = object()
+"""A visit found a change."""
+page_gone = object()
+"""A page has answered 404 or 410 as often as ``GP4C_GONE_AFTER`` says."""
+page_back = object()
+"""A page that was gone has answered again."""
+page_failing = object()
+"""The first visit in a row to a page failed."""

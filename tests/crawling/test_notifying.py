@@ -1,0 +1,97 @@
+"""Notices of real crawls: messages, a command, a feed and metrics at the end of each cycle."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import pytest_twisted
+from scrapy import Spider
+
+from scrapy_gp4c.notices.outbox import Outbox
+from tests.notices.test_sending import Hook, hook
+from tests.support.loopback import Site, crawl, html
+
+__all__ = ["hook"]
+PATHS = [f"/{number}" for number in range(4)]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_crawl_tells_of_changed_new_and_gone_pages(
+    site: Site, store_path: Path, tmp_path: Path, hook: Hook
+) -> None:
+    """The second cycle tells once, with the words that changed; the first tells nobody."""
+
+    class Watching(Spider):
+        name = "watching"
+        start_urls: ClassVar[list[str]] = []
+
+        def parse(self, response: Any) -> None:
+            """Want nothing."""
+
+    lines = tmp_path / "lines"
+    script = f"import sys; open({str(lines)!r}, 'a').write(sys.stdin.read())"
+    settings = {
+        "GP4C_NOTIFY": [hook.url],
+        "GP4C_ON_CHANGE": f'{sys.executable} -c "{script}"',
+        "GP4C_FEED": str(tmp_path / "changes.json"),
+        "GP4C_METRICS": str(tmp_path / "gp4c.prom"),
+        "GP4C_ARCHIVE": True,
+        "GP4C_GONE_AFTER": 1,
+        "GP4C_BUDGET": 1.0,
+    }
+    site.pages.update({path: html(f"the price of {path} is 10 euros, as it was last week") for path in PATHS})
+    Watching.start_urls = [site.url(path) for path in PATHS]
+    await crawl(Watching, store_path, settings)
+    assert hook.received == []
+    site.pages["/1"] = html("the price of /1 is 12 euros, as it was last week")
+    site.pages["/new"] = html("a page that is new")
+    del site.pages["/2"]
+    Watching.start_urls.append(site.url("/new"))
+    await crawl(Watching, store_path, settings)
+    (message,) = hook.received
+    assert message["title"] == "watching: 1 new, 1 changed, 1 gone"
+    assert "[-10-] {+12+}" in message["message"]
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {(one["kind"], one["url"]) for one in told} == {
+        ("changed", site.url("/1")),
+        ("gone", site.url("/2")),
+        ("failing", site.url("/2")),
+        ("new", site.url("/new")),
+    }
+    feed = json.loads((tmp_path / "changes.json").read_text())
+    assert {item["title"] for item in feed["items"]} >= {f"changed: {site.url('/1')}"}
+    assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "gp4c.prom").read_text()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
+    site: Site, store_path: Path, hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While the receiver is down the crawl ends well, with one warning that hides its password."""
+
+    class Plain(Spider):
+        name = "plain"
+        start_urls = (site.url("/0"),)
+
+        def parse(self, response: Any) -> None:
+            """Want nothing."""
+
+    settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
+    hook.status = 503
+    for version in range(2):
+        site.pages["/0"] = html(f"version {version} of a page")
+        await crawl(Plain, store_path, settings)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len([line for line in warnings if "will be sent again by the next run" in line]) == 1
+    assert "secret" not in caplog.text
+    assert len(list(Outbox(store_path).waiting())) == 1
+    hook.status = 200
+    await crawl(Plain, store_path, settings)
+    (message,) = hook.received
+    assert message["title"] == "plain: 1 changed"
+    assert list(Outbox(store_path).waiting()) == []

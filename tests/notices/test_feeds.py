@@ -1,0 +1,57 @@
+"""Feeds: Atom and JSON Feed, read back by readers of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lxml.etree
+import pytest
+
+from scrapy_gp4c.crawling.claim_files import kind_of, read_claims
+from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
+from tests.notices.test_receivers import event
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def test_an_atom_feed_has_what_rfc_4287_demands(tmp_path: Path) -> None:
+    """Feed and entries have one id, title and updated each (sections 4.1.1 and 4.1.2); ids are unique."""
+    path = tmp_path / "changes.xml"
+    events = [event(url=f"http://h/{n}", diff=("<b> & [-old-] \x1b{+new+}",)) for n in range(3)]
+    assert write_feed(path, "news", "store-1", events) == 3
+    root = lxml.etree.parse(path).getroot()
+    assert root.tag == f"{ATOM}feed"
+    entries = root.findall(f"{ATOM}entry")
+    for element in (root, *entries):
+        for name in ("id", "title", "updated"):
+            assert len(element.findall(f"{ATOM}{name}")) == 1
+    assert len({entry.findtext(f"{ATOM}id") for entry in entries}) == 3
+    assert root.find(f"{ATOM}author/{ATOM}name") is not None
+    assert entries[0].find(f"{ATOM}link").get("href") == "http://h/2"
+    assert "{+new+}" in entries[0].findtext(f"{ATOM}content")
+    assert kind_of(path.read_bytes(), "http://h/feed") == "feed"
+    assert read_claims("feed", path.read_bytes(), "http://h/feed").urls == [
+        "http://h/2",
+        "http://h/1",
+        "http://h/0",
+    ]
+
+
+def test_a_json_feed_has_the_newest_events(tmp_path: Path) -> None:
+    """Newest first, no more than a feed holds; written in place of the one before."""
+    path = tmp_path / "changes.json"
+    for count in (1, ENTRIES + 5):
+        write_feed(path, "news", "store-1", [event(url=f"http://h/{number}") for number in range(count)])
+    feed = json.loads(path.read_text())
+    assert feed["version"] == "https://jsonfeed.org/version/1.1"
+    assert len(feed["items"]) == ENTRIES
+    assert feed["items"][0]["url"] == f"http://h/{ENTRIES + 4}"
+    assert len({item["id"] for item in feed["items"]}) == ENTRIES
+
+
+@pytest.mark.parametrize("name", ["changes.xml", "changes.json"])
+def test_a_feed_without_events_is_a_feed(tmp_path: Path, name: str) -> None:
+    """Of a store whose second cycle has yet to come."""
+    assert write_feed(tmp_path / name, "news", "store-1", []) == 0
+    assert (tmp_path / name).stat().st_size > 50

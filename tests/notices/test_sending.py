@@ -1,0 +1,168 @@
+"""Sending: real SMTP and HTTP servers get what waits; nothing is lost while they are down."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+
+from scrapy_gp4c.notices import sending
+from scrapy_gp4c.notices.outbox import Outbox
+from scrapy_gp4c.notices.receivers import Receiver, read_receivers
+from scrapy_gp4c.notices.sending import deliver
+from tests.notices.test_receivers import event
+
+
+class Hook:
+    """A web server that takes messages; it can answer errors, or wait."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self.status, self.wait_s = 200, 0.0
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                time.sleep(hook.wait_s)
+                if hook.status == 200:
+                    hook.received.append(body)
+                self.send_response(hook.status)
+                self.end_headers()
+
+            def log_message(self, *words: object) -> None:
+                del words
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"json://user:secret@127.0.0.1:{self.server.server_port}/hook"
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    """A running hook."""
+    served = Hook()
+    yield served
+    served.server.shutdown()
+    served.server.server_close()
+
+
+def put(store: Path, receivers: tuple[Receiver, ...], cycle: int = 3, command: bool = False) -> Outbox:
+    """An outbox with the messages of two events."""
+    store.mkdir(exist_ok=True)
+    outbox = Outbox(store)
+    outbox.put(cycle, receivers, [event(), event("gone", "http://h/b")], command)
+    return outbox
+
+
+def test_a_web_server_gets_a_digest(tmp_path: Path, hook: Hook) -> None:
+    """Once: what was sent does not wait any more."""
+    receivers = read_receivers(hook.url)
+    outbox = put(tmp_path / "store", receivers)
+    assert deliver(outbox, receivers, None) == deliver(outbox, receivers, None) == []
+    (message,) = hook.received
+    assert message["title"] == "news: 1 changed, 1 gone"
+    assert "http://h/b" in message["message"]
+    assert list(outbox.waiting()) == []
+
+
+def test_a_mail_server_gets_a_mail(tmp_path: Path) -> None:
+    """Over SMTP, as a person would get it."""
+    mails: list[Any] = []
+
+    class Handler:
+        async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # noqa: N802
+            mails.append(envelope.content.decode())
+            return "250 OK"
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    controller = Controller(Handler(), hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        address = (
+            f"mailto://127.0.0.1:{port}?from=a@example.org&to=b@example.org&smtp=127.0.0.1&mode=insecure"
+        )
+        receivers = read_receivers([{"url": address}])
+        assert deliver(put(tmp_path / "store", receivers), receivers, None) == []
+    finally:
+        controller.stop()
+    (mail,) = mails
+    assert "Subject: news: 1 changed, 1 gone" in mail
+
+
+def test_a_receiver_that_fails_gets_the_message_by_the_next_run(tmp_path: Path, hook: Hook) -> None:
+    """One line without the password; others get theirs at once; cycles that follow do not replace it."""
+    hook.status = 500
+    receivers = read_receivers([hook.url, "json://127.0.0.1:9/closed"])
+    outbox = put(tmp_path / "store", receivers)
+    problems = deliver(outbox, receivers, None)
+    assert [line.count("1 notice will be sent again by the next run") for line in problems] == [1, 1]
+    assert not [line for line in problems if "secret" in line]
+    hook.status = 200
+    put(tmp_path / "store", receivers, cycle=4)
+    deliver(outbox, receivers, None)
+    assert len(hook.received) == 2
+    assert {one.message.receiver for one in outbox.waiting()} == {receivers[1].key}
+
+
+def test_a_slow_receiver_delays_nobody(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its time it is given up; the command has had its lines meanwhile."""
+    hook.wait_s = 30.0
+    monkeypatch.setattr(sending, "LIMIT_S", 1.0)
+    monkeypatch.setattr(sending, "_START_S", 4.0)
+    receivers = read_receivers(hook.url)
+    outbox = put(tmp_path / "store", receivers, command=True)
+    target = tmp_path / "lines"
+    script = f"import sys, pathlib; pathlib.Path({str(target)!r}).write_text(sys.stdin.read())"
+    start_s = time.monotonic()
+    problems = deliver(outbox, receivers, f'{sys.executable} -c "{script}"')
+    assert time.monotonic() - start_s < 20.0
+    assert len(problems) == 1
+    lines = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [(line["kind"], line["url"]) for line in lines] == [
+        ("changed", "http://h/a"),
+        ("gone", "http://h/b"),
+    ]
+    assert len(list(outbox.waiting())) == 1
+
+
+def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
+    """With its exit code and its last line; the events wait."""
+    outbox = put(tmp_path / "store", (), command=True)
+    script = "import sys; print('no disk', file=sys.stderr); sys.exit(3)"
+    (problem,) = deliver(outbox, (), f'{sys.executable} -c "{script}"')
+    assert "GP4C_ON_CHANGE failed (exit code 3 no disk)" in problem
+    assert len(list(outbox.waiting())) == 1
+
+
+def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> None:
+    """The messages of all cycles of the day in one."""
+    receivers = read_receivers([{"url": hook.url, "digest": "daily"}])
+    outbox = put(tmp_path / "store", receivers, cycle=3)
+    put(tmp_path / "store", receivers, cycle=4)
+    deliver(outbox, receivers, None)
+    put(tmp_path / "store", receivers, cycle=5)
+    deliver(outbox, receivers, None)
+    (message,) = hook.received
+    assert message["message"].count("news: 1 changed, 1 gone") == 2
+    assert len(list(outbox.waiting())) == 1
+
+
+def test_messages_to_a_receiver_that_is_gone_are_dropped(tmp_path: Path, hook: Hook) -> None:
+    """Which is said; files that are no messages do no harm."""
+    outbox = put(tmp_path / "store", read_receivers(hook.url))
+    (outbox.path / "0000000001-000000.json").write_text("{")
+    problems = deliver(outbox, (), None)
+    assert problems == ["1 notices to receivers that GP4C_NOTIFY no longer has are dropped"]
+    assert list(outbox.waiting()) == []
