@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.notices.events import Diff
     from scrapy_gp4c.settings import Settings
-    from scrapy_gp4c.store.page_store import PageStore
+    from scrapy_gp4c.store.protocols import PageStore
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
-from scrapy_gp4c.store.whole_files import replacing
+from scrapy_gp4c.store.atomic_files import replacing
 
 ENTRIES: Final = 200
 """Newest events that a feed has."""
