@@ -149,7 +149,7 @@ def test_evolution_keeps_the_best_of_algorithm_1() -> None:
     The journal says that the N_b fittest continue evolving; read as in the thesis: they are kept for
     validation, and the next generation is bred from the last one.
     """
-    evolution = Evolution(Parameters(population=30, generations=7, kept=9), seed=5)
+    evolution = Evolution(Parameters(population=30, generations=7, best_count=9), seed=5)
     assessed: dict[str, Fraction] = {}
     generations = 0
     while not evolution.finished:
@@ -159,7 +159,7 @@ def test_evolution_keeps_the_best_of_algorithm_1() -> None:
         evolution.tell({text: Outcome(float(assessed[text]), text) for text in asked})
         generations += 1
         best = sorted(assessed, key=assessed.__getitem__, reverse=True)[:9]  # line 7
-        assert [one.text for one in evolution.kept] == best
+        assert [one.text for one in evolution.best_individuals] == best
     assert generations == 7
     assert all(isinstance(form, Expression) for form in asked.values())
 
