@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import isnan, nan
@@ -51,6 +51,12 @@ UNREADABLE_DATES: Final = "gp4c/hints/unreadable_dates"
 CUT_SHORT: Final = "gp4c/hints/cut_short"
 MAX_NAMED: Final = 1_000
 """Sitemaps on other sites, named by robots.txt files, that are remembered."""
+MAX_NAMED_BY_SITE: Final = 50
+"""Remembered sitemaps that the robots.txt of one site names."""
+MAX_NAMED_CHARACTERS: Final = 2_083
+"""Longest remembered URL of a sitemap: that of browsers."""
+MAX_NAMED_BYTES: Final = 2**17
+"""Size of all remembered URLs: the record of every cycle has them."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,12})", re.IGNORECASE)
 _HINTING_HEADERS: Final = frozenset({b"Last-Modified", b"Cache-Control", b"Expires"})  # as Scrapy spells them
@@ -89,6 +95,43 @@ class PageClaims(NamedTuple):
     period_s: npt.NDArray[np.float64]
 
 
+class NamedSitemaps:
+    """Sitemaps that the robots.txt files of other sites name; the least recently useful ones go first."""
+
+    def __init__(self, sites: dict[str, list[str]]) -> None:
+        """Take those of the cycle before, least recently useful first."""
+        self.sites = dict(sites)
+        """URL of a sitemap -> other sites whose robots.txt names it."""
+
+    def use(self, url: str) -> list[str]:
+        """Sites that a sitemap speaks for besides its own; it is useful now."""
+        sites = self.sites.pop(url, None)
+        if sites is None:
+            return []
+        self.sites[url] = sites
+        return sites
+
+    def add(self, site: str, urls: Iterable[str]) -> bool:
+        """Remember the sitemaps that a site's robots.txt names, and forget others; True if any is new."""
+        is_new = False
+        short = (url for url in urls if len(url) <= MAX_NAMED_CHARACTERS)
+        for url in list(dict.fromkeys(islice(short, MAX_NAMED_BY_SITE))):
+            sites = self.use(url)
+            if site not in sites:
+                self.sites[url], is_new = [*sites, site], True
+        local = [url for url, sites in self.sites.items() if site in sites]
+        for url in local[:-MAX_NAMED_BY_SITE]:
+            self.sites[url] = [one for one in self.sites[url] if one != site]
+            if not self.sites[url]:
+                del self.sites[url]
+        while sum(map(len, self.sites.values())) > MAX_NAMED or self._bytes() > MAX_NAMED_BYTES:
+            del self.sites[next(iter(self.sites))]
+        return is_new
+
+    def _bytes(self) -> int:
+        return sum(len(url) + sum(map(len, sites)) for url, sites in self.sites.items())
+
+
 class HintReader:
     """Reads the hints of one run."""
 
@@ -98,8 +141,7 @@ class HintReader:
         self._spider = spider
         self._keys_of = rebuilder.url_keys
         named = (record["sitemaps"] for record in reversed(cycle.store.cycles()) if "sitemaps" in record)
-        self._named: dict[str, list[str]] = next(named, {})
-        """URL of a sitemap -> other sites whose robots.txt names it, in this cycle and before."""
+        self._named = NamedSitemaps(next(named, {}))
         self._thread: ThreadPoolExecutor | None = None
 
     def is_slow(self, response: Response) -> bool:
@@ -183,18 +225,13 @@ class HintReader:
 
     def _read_robots(self, response: Response) -> None:
         site = place_of_url(response.url).site
-        named = {
-            url
-            for url in islice(sitemap_urls_from_robots(response.body, response.url), MAX_NAMED)
-            if place_of_url(url).site != site and site not in self._named.get(url, ())
-        }
-        if named and sum(map(len, self._named.values())) + len(named) <= MAX_NAMED:
-            self._named |= {url: [*self._named.get(url, ()), site] for url in named}
-            self._cycle.store.amend_record(sitemaps=self._named)
+        urls = islice(sitemap_urls_from_robots(response.body, response.url), MAX_NAMED)
+        if self._named.add(site, (url for url in urls if place_of_url(url).site != site)):
+            self._cycle.store.amend_record(sitemaps=self._named.sites)
 
     def _page_claims(self, kind: str, response: Response, claims: Claims) -> Iterator[PageClaims]:
         """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
-        local_sites = _Sites({place_of_url(response.url).site, *self._named.get(response.url, ())})
+        local_sites = _Sites({place_of_url(response.url).site, *self._named.use(response.url)})
         if claims.stopped is not None:
             self._warn(CUT_SHORT, f"Of the {kind} {response.url} only a part is read", claims.stopped)
         if claims.unreadable:

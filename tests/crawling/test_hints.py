@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import random
 import signal
@@ -21,7 +22,7 @@ from scrapy.http import Response
 from scrapy.spiders import SitemapSpider
 from twisted.internet.defer import Deferred
 
-from scrapy_gp4c.crawling.hints import span_of
+from scrapy_gp4c.crawling.hints import NamedSitemaps, span_of
 from scrapy_gp4c.page_state.claims import WHAT
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -425,3 +426,24 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
         assert trust["counts"].sum() > 0
         assert np.any([rows["kind"] == 0 for _, rows in store.hints.of_cycles()][-1])
     assert whole
+
+
+def test_names_of_sitemaps_are_bounded() -> None:
+    """By length, by site, in all; the least recently useful go first, so that honest sites come back."""
+    named = NamedSitemaps({})
+    assert not named.add("evil", [f"http://other/{'x' * 100_000}/{number}" for number in range(300)])
+    assert named.sites == {}
+    assert named.add("honest", ["http://cdn/honest.xml"])
+    for host in range(40):
+        named.add(f"evil{host}", [f"http://other/{host}/{number}/{'x' * 60}" for number in range(300)])
+        named.use("http://cdn/honest.xml")
+    assert sum(map(len, named.sites.values())) <= 1_000
+    assert len(json.dumps(named.sites)) < 2**18
+    assert all(sum(f"evil{host}" in sites for sites in named.sites.values()) <= 50 for host in range(40))
+    assert named.use("http://cdn/honest.xml") == ["honest"]
+    for host in range(40):
+        named.add(f"evil{host}", [f"http://third/{host}/{number}/{'x' * 60}" for number in range(300)])
+    assert named.use("http://cdn/honest.xml") == []
+    assert named.add("honest", ["http://cdn/honest.xml"])
+    assert named.use("http://cdn/honest.xml") == ["honest"]
+    assert not NamedSitemaps(named.sites).add("honest", ["http://cdn/honest.xml"])
