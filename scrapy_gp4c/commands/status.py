@@ -15,6 +15,7 @@ from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
+from scrapy_gp4c.store.credentials import printable
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
@@ -134,7 +135,7 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(status)
         return
-    print(f"store           {status.store} ({status.store_id})")
+    print(f"store           {status.store} ({printable(status.store_id)})")
     print(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         print(f"  {name:<14}{count:,}")
@@ -145,7 +146,8 @@ def run(project: Project, options: Namespace) -> None:
         print()
         print_table([HEADER, *map(_row, status.cycles)])
     if shown and (told := samples_of(shown[-1])):
-        print(f"cycle {shown[-1]['cycle']} by {shown[-1].get('policy', '-')}: {told}")
+        policy = printable(str(shown[-1].get("policy", "-")))
+        print(f"cycle {shown[-1]['cycle']} by {policy}: {told}")
     _print_leavers(status, project.spider_class.name)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from scrapy_gp4c.store.credentials import printable
+
 
 def print_table(rows: Sequence[tuple[str, ...]], left: int = 0) -> None:
     """Print what `table_lines` returns."""
@@ -13,10 +15,11 @@ def print_table(rows: Sequence[tuple[str, ...]], left: int = 0) -> None:
 
 
 def table_lines(rows: Sequence[tuple[str, ...]], left: int = 0) -> list[str]:
-    """Rows, the first being the header, in aligned columns.
+    """Rows, the first being the header, in aligned columns; control characters are percent-encoded.
 
     The first `left` columns are to the left, as the last one always is; the others to the right.
     """
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

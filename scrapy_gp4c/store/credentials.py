@@ -79,6 +79,14 @@ def _plain(name: str) -> str:
     return re.sub("[-_.]", "", unquote(name).lower().removeprefix("x-").removeprefix("x_"))
 
 
+_CONTROL: Final = {code: f"%{code:02X}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+
+
+def printable(text: str) -> str:
+    """Text with control characters percent-encoded: a terminal obeys them, and a log takes them for lines."""
+    return text.translate(_CONTROL)
+
+
 class Credentials:
     """Takes out of requests and URLs what is secret."""
 
@@ -97,8 +105,8 @@ class Credentials:
         return _plain(name) in self._names
 
     def url(self, url: str) -> str:
-        """Return a URL, or a text with URLs in it, with no user and no values of secret parameters."""
-        return self._url(url)[0]
+        """Return a URL, or a text with URLs in it, to be shown: without secrets and control characters."""
+        return printable(self._url(url)[0])
 
     def stripped(self, stored: StoredRequest) -> StoredRequest:
         """Return a stored request without what is secret; the same object if there is nothing of that.

@@ -10,6 +10,7 @@ nothing to compare with). ``json`` is an object of the fields `FIELDS`, without 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -79,7 +80,7 @@ def _whole(most: int) -> Callable[[Any], int]:
 def _read_fingerprint(value: Any) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, str) or not 0 < len(value) <= 16:
+    if not isinstance(value, str) or not re.fullmatch("[0-9A-Fa-f]{1,16}", value):
         raise ValueError(f"expected 16 hex digits; found {_found(value)}")
     return int(value, 16)
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.commands import Command, backup, compact, import_file, status, verify
+from scrapy_gp4c.commands import ACTIONS, Command, backup, compact, import_file, status, verify
 from scrapy_gp4c.commands import restore as restore_backup
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
@@ -426,7 +426,16 @@ def stored(**request: Any) -> list[str]:
         (["h", "http://h.example/2", "1.0", '{"first_cycle": "x"}'], "expected a whole number"),
         (["h", "http://h.example/2", "1.0", '{"last_attempt": 9}'], "expected cycles of at most 4"),
         (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "outcome: expected one of"),
-        (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "invalid literal"),
+        (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "fingerprint: "),
+        (["h", "http://h.example/2", "1.0", f'{{"fingerprint": "{"f" * 100}"}}'], "expected 16 hex digits"),
+        (["h", "http://h.example/2", "1.0", '{"fingerprint": 7}'], "expected 16 hex digits"),
+        (["h", "http://h.example/2", "1.0", '{"fingerprint": "-1"}'], "expected 16 hex digits"),
+        (["h", "http://h.example/2", "1.0", '{"failures": -1}'], "failures: expected a whole number from 0"),
+        (["h", "http://h.example/2", "1.0", '{"gone": 256}'], "gone: expected a whole number from 0 to 255"),
+        (["h", "http://h.example/2", "1.0", '{"entered": -3}'], "entered: expected a whole number"),
+        (["h", "http://h.example/2", "1.0", '{"first_cycle": true}'], "expected a whole number"),
+        (["h", "http://h.example/2", "1.0", '{"outcome": ["gone"]}'], "outcome: expected one of"),
+        (["h", "http://h.example/2", "1.0", '{"etag": 7}'], "etag: expected a text"),
         (GOOD, "comes a second time"),
         (
             stored(callback=7),
@@ -448,6 +457,69 @@ def test_a_bad_history_leaves_no_store(
         in_process(project, import_file, tmp_path / "history")
     assert message in str(caught.value)
     assert list(project.store_path.parent.glob("store*")) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (['{"format": "gp4c-history/1", "cycles": 2}', "{}"], "line 2: expected the record of cycle 1"),
+        (['{"format": "gp4c-history/1", "cycles": 1}', '{"cycle": 1}'], "line 2: expected the record"),
+        (
+            ['{"format": "gp4c-history/1", "cycles": 1}', '{"cycle": 1, "started": [], "finished": 2}'],
+            "line 2: expected the record of cycle 1",
+        ),
+        (['{"format": "gp4c-history/1", "cycles": 1}'], "expected the records of 1 cycles"),
+        (['{"format": "gp4c-history/1", "cycles": -1}'], "line 1: expected the header"),
+        (['{"format": "gp4c-history/1", "cycles": ["x"]}'], "line 1: expected the header"),
+        (['{"format": "gp4c-history/1", "cycles": 1e400}'], "line 1: expected the header"),
+    ],
+)
+def test_records_that_are_none_are_named(
+    project: Project, tmp_path: Path, header: list[str], message: str
+) -> None:
+    """By the line of the file; there is no store then."""
+    (tmp_path / "history").write_text("".join(f"# {line}\n" for line in header))
+    with pytest.raises(ImportFileError) as caught:
+        in_process(project, import_file, tmp_path / "history")
+    assert message in str(caught.value)
+    assert not project.store_path.exists()
+
+
+def test_many_cycles_are_exported_and_imported(project: Project, tmp_path: Path) -> None:
+    """Each cycle's record is a line of its own: no line grows with the number of cycles."""
+    with project.open_store(readonly=False) as store:
+        for _ in range(300):
+            store.begin_cycle({"started": 1.0, "formula": "t " * 500})
+            store.finish_cycle({})
+        records = store.cycles()
+    in_process(project, ACTIONS["export"], "-o", tmp_path / "history")
+    assert max(map(len, (tmp_path / "history").read_bytes().splitlines())) < 2_000
+    project.store_path.rename(tmp_path / "away")
+    in_process(project, import_file, tmp_path / "history")
+    with project.open_store() as store:
+        assert store.cycles() == records
+
+
+def test_control_characters_of_a_foreign_store_are_not_printed(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal would obey them, and a line end would forge a line."""
+    evil = "http://h.example/\x1b]0;owned\x07\nforged\x9b2J"
+    with project.open_store(readonly=False) as store:
+        store.add_pages([(1, {"url": evil}), (2, {"url": "http://h.example/b"})])
+        for outcome in ("first", "changed"):
+            store.begin_cycle({"started": 1.0, "score_function": "t\x1b[2J", "policy": "\x1b[1m"})
+            for page in (0, 1):
+                store.record(NewVisit(page, outcome, 1.0, fingerprint=page))
+            store.finish_cycle({})
+    for words in ("status", "pages", "changes", "plan --urls"):
+        action, *options = words.split()
+        in_process(project, ACTIONS[action], *options)
+        out = capsys.readouterr().out
+        assert "owned" in out or action == "status"
+        assert not [character for character in out if ord(character) < 32 and character != "\n"], out
+        assert "\x9b" not in out
+        assert not [line for line in out.splitlines() if line.startswith("forged")]
 
 
 def test_a_history_goes_into_a_new_store_only(project: Project, tmp_path: Path) -> None:
