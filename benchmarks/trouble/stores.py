@@ -23,7 +23,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_sealed import read_all, varied
+from tests.store.test_checksummed import read_all, varied
 from tests.store.test_store_kill import CYCLES, SMALL, build, content, crawl, in_child, uninterrupted, wait
 
 

@@ -1,17 +1,18 @@
-"""``scrapy gp4c verify``: check a store and name what is damaged."""
+"""``scrapy gp4c verify``: check a store and its search index, and name what is damaged."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from scrapy_gp4c.errors import StoreDamagedError
-from scrapy_gp4c.store.opening import check
+from scrapy_gp4c.errors import SearchIndexError, StoreDamagedError
+from scrapy_gp4c.search.index import check_index
+from scrapy_gp4c.store.opening import SEARCH_INDEX, verify
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "check a spider's store: every checksum and count"
+HELP = "check a spider's store and search index: every checksum and count"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -22,14 +23,22 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print each damaged value, or that the store is sound; raises StoreDamagedError for a damaged one."""
+    """Print each damaged value, or that the store is sound.
+
+    Raises StoreDamagedError for a damaged store, SearchIndexError where only its index is damaged.
+    """
     path = project.store_path
-    problems = check(path, project.sizes, deep=options.deep)
-    for problem in problems:
+    verification = verify(path, project.sizes, deep=options.deep)
+    for problem in verification.problems:
         print(problem)
-    if problems:
+    if verification.problems:
         raise StoreDamagedError(
-            f"the store {path} is damaged, in {len(problems)} places. Bring back a backup (`scrapy gp4c "
-            "restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c restore SPIDER --from-damaged`)"
+            f"the store {path} is damaged, in {len(verification.problems)} places. Bring back a backup "
+            "(`scrapy gp4c restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c restore SPIDER "
+            "--from-damaged`)"
         )
     print(f"{path} is sound")
+    if verification.under_way:
+        print(verification.under_way + (", after which --deep can be given again" if options.deep else ""))
+    if problem := check_index(path / SEARCH_INDEX):
+        raise SearchIndexError(problem)

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import QueryLogError, SearchIndexError
+from scrapy_gp4c.errors import Gp4cError, QueryLogError, SearchIndexError
 from scrapy_gp4c.search import counts
 from scrapy_gp4c.search.counts import (
     NOTHING,
@@ -128,6 +128,11 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise SearchIndexError(_told(path, error)) from error
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, Gp4cError):
+            raise
+        # SQLite takes values of a damaged file for sound ones.
+        raise foreign(path, f"is damaged ({type(error).__name__}: {error})") from error
     except OSError as error:
         if isinstance(error, SearchIndexError):
             raise
@@ -153,6 +158,29 @@ def _told(path: Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH):
         return f"the search index {path} is damaged: {error}. {_REFILLS.format(name=path.name)}"
     return f"the search index {path} cannot be used: {error}. Check its owner and GP4C_STORE."
+
+
+def check_index(path: Path) -> str:
+    """Problem of a search index; empty for a sound one, and where there is none."""
+    if not path.exists():
+        return ""
+    try:
+        connection = connect(path, readonly=True)
+        try:
+            with translated(path):
+                (first, *_) = connection.execute("PRAGMA integrity_check").fetchone()
+                if first != "ok":
+                    raise foreign(path, f"is damaged ({first})")
+                for table in ("pages", "staged"):
+                    rows = connection.execute(f"SELECT counts, length FROM {table} WHERE counts NOT NULL")
+                    for packed, length in rows:
+                        counts.unpacked(packed, length)
+                connection.execute("SELECT sum(length(words)) FROM texts").fetchone()
+        finally:
+            connection.close()
+    except SearchIndexError as error:
+        return str(error)
+    return ""
 
 
 def foreign(path: Path, why: str) -> SearchIndexError:

@@ -13,12 +13,12 @@ from scrapy_gp4c.store.lmdb_store.import_history import import_history
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
-from scrapy_gp4c.store.lmdb_store.verify import check
+from scrapy_gp4c.store.lmdb_store.verify import check, verify
 from scrapy_gp4c.store.protocols import PageStore
 
 __all__ = [
     "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "check", "check_unused", "compact", "forget",
-    "import_history", "open_store", "recover", "remove_leftovers", "restore_backup",
+    "import_history", "open_store", "recover", "remove_leftovers", "restore_backup", "verify",
 ]  # fmt: skip
 
 

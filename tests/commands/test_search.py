@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scrapy_gp4c.commands import pages, search, why
+from scrapy_gp4c.commands import pages, search, verify, why
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
 from scrapy_gp4c.scoring.refresh_value import GAIN
@@ -110,3 +113,28 @@ def test_pages_of_a_store_that_measures_nothing(
     project.settings = dataclasses.replace(project.settings, query_log="queries.tsv")
     in_process(project, why, "http://h/1")
     assert "dq_rate" in capsys.readouterr().out
+
+
+def test_a_damaged_index_is_one_error(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the file, or of what is in it: verify says so, and search does not raise a traceback."""
+    path = project.store_path / FILE
+    in_process(project, verify)
+    sound = path.read_bytes()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE pages SET counts = x'010203'")
+        connection.execute("UPDATE pages SET length = 'x' WHERE page < 2")
+    connection.close()
+    with pytest.raises(SearchIndexError, match="is damaged"):
+        in_process(project, verify)
+    assert capsys.readouterr().out.endswith("is sound\n")
+    with pytest.raises(SearchIndexError, match="is damaged"):
+        in_process(project, search, "heat")
+    numbers = random.Random(5)
+    for _ in range(20):
+        damaged = bytearray(sound)
+        for _ in range(40):
+            damaged[numbers.randrange(100, len(sound))] ^= 1 << numbers.randrange(8)
+        path.write_bytes(damaged)
+        for action, words in ((verify, ()), (search, ("heat",))):
+            with contextlib.suppress(SearchIndexError):
+                in_process(project, action, *words)

@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 
 from scrapy_gp4c.store.lmdb_store.environment import Environment, store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.store.test_sealed import flipped
+from tests.store.test_checksummed import flipped
 from tests.support.loopback import Site, crawl, html
 
 PAGES = 150

@@ -1,7 +1,9 @@
-"""What goes wrong with a store's file, each real: a second process, damage, foreign files, no room."""
+"""Opening a store: locks, access, truncated files, and failures of LMDB and of the disk."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import resource
 import shutil
@@ -11,12 +13,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import lmdb
+import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.lmdb_store.environment import store_error
+from scrapy_gp4c.page_state.blocks import pack
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
+    damaged,
+    in_use,
+    read_header,
+    read_only,
+    store_error,
+    translated,
+)
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import import_history
@@ -356,3 +369,244 @@ def test_a_disk_full_in_the_fold_is_resumed(tmp_path: Path) -> None:
         assert store.cycles() == [{"cycle": 1, "started": 1.0, "finished": 2.0}]
         assert store.verify() == []
         store.close()
+
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+READ_ALL = """
+import sys
+from scrapy_gp4c.errors import StoreDamagedError
+from scrapy_gp4c.store.lmdb_store.store import Store
+for path in sys.argv[2:]:
+    try:
+        with Store(path, readonly=sys.argv[1] == "reader") as store:
+            store.verify()
+            if sys.argv[1] == "writer":
+                store.begin_cycle({})
+                store.finish_cycle({})
+        print("sound")
+    except StoreDamagedError:
+        print("damaged")
+"""
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with large values, small ones, and a free list of several pages."""
+    path = tmp_path_factory.mktemp("crawled") / "store"
+    with Store(path) as store:
+        store.add_pages(pages(6000))
+        for _ in range(3):
+            store.begin_cycle({})
+            for page in range(0, 6000, 2):
+                store.record(NewVisit(page, "first", time=1.0, fingerprint=page))
+            store.finish_cycle({})
+    return path
+
+
+@pytest.mark.parametrize("who", ["reader", "writer"])
+def test_a_truncated_store_ends_nobody_with_a_signal(tmp_path: Path, crawled: Path, who: str) -> None:
+    """Cut by 1 to 32 pages and at random: an error, or nothing that was cut off was ever referred to."""
+    whole = (crawled / "data.mdb").stat().st_size // PAGE
+    left = {whole - cut for cut in (1, 2, 3, 5, 8, 13, 21, 32)}
+    left |= {int(one) for one in np.random.default_rng(7).integers(2, whole, 12)}
+    copies = []
+    for kept in sorted(left):
+        copies.append(tmp_path / str(kept))
+        shutil.copytree(crawled, copies[-1])
+        os.truncate(copies[-1] / "data.mdb", kept * PAGE)
+    command = [sys.executable, "-c", READ_ALL, who, *map(str, copies)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(done.stdout.split()[:12]) == {"damaged"}
+    assert len(done.stdout.split()) == len(copies)
+
+
+def test_a_large_value_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
+    """The end of a block of columns at the end of the file, which no tree page names."""
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(3000))
+    data = tmp_path / "store" / "data.mdb"
+    content = data.read_bytes()
+    with Store(tmp_path / "store", readonly=True) as store:
+        ((_, block),) = store.blocks()
+        start = content.rindex(pack(block))
+    os.truncate(data, (start // PAGE + 2) * PAGE)
+    with pytest.raises(StoreDamagedError, match="is truncated"):
+        Store(tmp_path / "store", readonly=True)
+
+
+def test_a_file_shorter_than_its_header_says_may_be_sound(tmp_path: Path) -> None:
+    """Pages at the end to which nothing refers need not be there."""
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(300))
+    data = tmp_path / "store" / "data.mdb"
+    content = bytearray(data.read_bytes())
+    for meta in (0, PAGE):  # the number of the last page
+        content[meta + 136 : meta + 144] = (len(content) // PAGE + 5).to_bytes(8, sys.byteorder)
+    data.write_bytes(content)
+    with Store(tmp_path / "store") as store:
+        assert store.pages == 300
+
+
+@pytest.mark.parametrize("commits", range(6))
+def test_a_header_is_read_while_a_writer_commits(tmp_path: Path, commits: int) -> None:
+    """What is committed between the reading of its first half and of its second is no damage."""
+
+    class Overtaken(io.FileIO):
+        """A file that is written as soon as its first meta page is read."""
+
+        left = 2
+
+        def seek(self, at: int, whence: int = 0, /) -> int:
+            if at and self.left:
+                self.left -= 1
+                for _ in range(commits):
+                    store.begin_cycle({})
+                    store.finish_cycle({})
+            return super().seek(at, whence)
+
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(30))
+        with Overtaken(tmp_path / "store" / "data.mdb") as file:
+            found = read_header(file)
+            assert 0 <= read_header(file).transaction - found.transaction <= 1
+
+
+def test_halves_of_a_header_that_never_fit_are_damage(tmp_path: Path) -> None:
+    """Read twice, to the same end: nobody is writing."""
+    with Store(tmp_path / "store") as store:
+        store.add_pages(pages(30))
+    data = tmp_path / "store" / "data.mdb"
+    content = bytearray(data.read_bytes())
+    content[PAGE + 144 : PAGE + 152] = (10**6 + 1).to_bytes(8, sys.byteorder)
+    data.write_bytes(content)
+    with pytest.raises(StoreDamagedError, match="damaged header"):
+        Store(tmp_path / "store", readonly=True)
+
+
+PATH = Path("stores", "mine")
+FULL = [
+    lmdb.MapFullError("MDB_MAP_FULL"),
+    lmdb.DiskError("No space"),
+    *(
+        lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
+        for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+    ),
+]
+DAMAGED = [
+    lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
+    lmdb.IncompatibleError, lmdb.NotFoundError,
+]  # fmt: skip
+FREE = shutil.disk_usage("/")._replace(free=2**40)
+
+
+@pytest.mark.parametrize("error", FULL, ids=str)
+def test_no_room_is_told_apart(error: lmdb.Error) -> None:
+    """Of the map, the disk, a quota, a limit of file sizes: what was committed is safe."""
+    found = store_error(PATH, error)
+    assert type(found) is StoreFullError
+    assert f"{PATH} ({error})" in str(found)
+    assert "still readable: free disk space" in str(found)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
+    """With the two ways back, and what LMDB found in a few words."""
+    found = store_error(PATH, kind("page 7"))
+    assert type(found) is StoreDamagedError
+    assert found.what in str(found)
+    assert "page 7" in found.what
+    assert "scrapy gp4c restore" in str(found)
+    assert "--from-damaged" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (
+            lmdb.Error(f"{PATH}: {os.strerror(errno.ENOMEM)}"),
+            "Allow this process more address space (ulimit -v)",
+        ),
+        (lmdb.Error(f"{PATH}: {os.strerror(errno.EACCES)}"), "Check its owner and GP4C_STORE"),
+        (lmdb.ReadonlyError("x"), "Check its owner"),
+    ],
+)
+def test_other_errors_have_a_remedy_of_their_own(error: lmdb.Error, remedy: str) -> None:
+    """They are neither damage nor a full disk."""
+    found = store_error(PATH, error)
+    assert type(found) is StoreError
+    assert str(found).startswith(f"the store {PATH} cannot be used: {error}. {remedy}")
+
+
+def test_a_store_whose_header_could_not_be_written_is_not_damaged(tmp_path: Path) -> None:
+    """LMDB refuses all work of that process from then on; what was committed is there for the next one."""
+    found = store_error(tmp_path, lmdb.PanicError("mdb_txn_begin"))
+    assert type(found) is StoreError
+    assert "Check the disk (dmesg)" in str(found)
+
+
+def test_a_short_write_is_a_full_disk_if_the_disk_is_full(tmp_path: Path) -> None:
+    """LMDB calls it an input/output error, as it does that of a faulty disk."""
+    error = lmdb.Error(f"mdb_put: {os.strerror(errno.EIO)}")
+    for free, kind in ((0, StoreFullError), (2**20 - 1, StoreFullError), (2**20, StoreError)):
+        with patch.object(shutil, "disk_usage", lambda path, free=free: FREE._replace(free=free)):
+            found = store_error(tmp_path, error)
+        assert type(found) is kind, free
+    assert "Check the disk (dmesg)" in str(found)
+
+
+def test_a_short_write_is_one_at_the_limit_of_file_sizes(tmp_path: Path) -> None:
+    """Counted from what the file takes already; a store that is not there tells nothing."""
+    resource = pytest.importorskip("resource")
+    error = lmdb.Error(os.strerror(errno.EIO))
+    with (
+        patch.object(shutil, "disk_usage", lambda path: FREE),
+        patch.object(resource, "getrlimit", lambda which: (2**21, 2**21)),
+    ):
+        assert type(store_error(tmp_path, error)) is StoreError  # there is no file
+        (tmp_path / DATA).write_bytes(b"x" * 100)
+        assert type(store_error(tmp_path, error)) is StoreError
+        (tmp_path / DATA).write_bytes(bytes(2**20 + 1))
+        assert type(store_error(tmp_path, error)) is StoreFullError
+        with patch.object(shutil, "disk_usage", side_effect=FileNotFoundError):
+            assert type(store_error(tmp_path, error)) is StoreError
+
+
+def test_errors_of_lmdb_are_translated_and_no_others(tmp_path: Path) -> None:
+    """A real one: its cause stays with it; a mistake of ours stays what it is."""
+    with pytest.raises(StoreError, match="cannot be used") as caught, translated(tmp_path):
+        lmdb.open(str(tmp_path / "no" / "such" / "place"), create=False)
+    assert isinstance(caught.value.__cause__, lmdb.Error)
+    for own in (KeyError("x"), damaged(PATH, "y")):
+        with pytest.raises(type(own)) as kept, translated(tmp_path):
+            raise own
+        assert kept.value is own
+
+
+def test_a_map_that_is_full_is_a_full_store(tmp_path: Path) -> None:
+    """By LMDB itself, not by its texts alone."""
+    with (
+        lmdb.open(str(tmp_path), map_size=2**16) as environment,
+        pytest.raises(StoreFullError),
+        translated(tmp_path),
+        environment.begin(write=True) as txn,
+    ):
+        txn.put(b"key", bytes(2**17))
+
+
+def test_the_other_errors_name_the_store() -> None:
+    """And what went on with it; all are errors of the operating system to whoever catches those."""
+    for found, kind, told in (
+        (
+            damaged(PATH, "page 7 is torn"),
+            StoreDamagedError,
+            "page 7 is torn. Bring back a backup (`scrapy gp4c restore",
+        ),
+        (read_only(PATH), StoreError, "opened for reading only"),
+        (in_use(PATH, "process 7"), StoreInUseError, "is in use by process 7: one crawl at a time"),
+    ):
+        assert type(found) is kind
+        assert isinstance(found, OSError)
+        assert f"the store {PATH} " in str(found)
+        assert told in str(found)
+    assert damaged(PATH, "x").what == "x"

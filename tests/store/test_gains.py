@@ -25,7 +25,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.opening import SEARCH_INDEX, import_history
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_restore import to_page
+from tests.store.test_import_history import to_page
 from tests.store.test_store_kill import SMALL, in_child, kill_at, wait
 
 PAGES, CYCLES = 11, 6

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from scrapy_gp4c.store.records import TRUST
 Array = npt.NDArray[Any]
 
 _BATCH: Final = 2**20
+_ATTEMPTS: Final = 3
 
 MEANING: Final = {
     "meta": "counters and settings of the store",
@@ -72,28 +73,61 @@ _BY_CYCLE: Final = (
 """Tables with parts of cycles."""
 
 
-def check(path: Path, sizes: Sizes, *, deep: bool = False) -> list[str]:
-    """Check a store, also during a crawl; returns a sentence per problem, none for a sound store.
+class Verification(NamedTuple):
+    """Result of the verification of a store."""
 
-    ``deep``: also compute what is derived from URLs and visits anew. Raises StoreError where there is no
-    store to read, StoreDamagedError where it cannot even be opened.
+    problems: list[str]
+    """A sentence for each damaged value; empty: the store is sound."""
+    under_way: str
+    """Sentence about a fold that a kill interrupted or a crawl is doing; empty: there is none."""
+
+
+def check(path: Path, sizes: Sizes, *, deep: bool = False) -> list[str]:
+    """Problems of a store: see `verify`."""
+    return verify(path, sizes, deep=deep).problems
+
+
+def verify(path: Path, sizes: Sizes, *, deep: bool = False) -> Verification:
+    """Check a store, also during a crawl.
+
+    ``deep``: also compute what is derived from URLs and visits anew, unless a fold is under way. Raises
+    StoreError where there is no store to read, StoreDamagedError where it cannot even be opened.
     """
     environment = Environment(path, True, sizes.map_size)
     try:
         if problem := check_pages(path):
-            return [problem]
+            return Verification([problem], "")
         tables = Tables(environment, open_tables(environment, sizes.block_rows))
-        problems_found = [*_values(tables), *_counts(tables)]
-        if not problems_found:
-            problems_found += _ids(tables)
-        if deep and not problems_found:
-            opened = OpenCycle(tables, sizes.commit_visits)
-            with tables.transaction() as txn:
-                opened.load(txn)
-            problems_found += problems(tables, opened)
+        for _ in range(_ATTEMPTS):
+            before, found = _counters(tables), _check_tables(tables, sizes, deep)
+            if not found or _counters(tables) == before:
+                break  # else a crawl has changed the store between the reading of two tables
+        if tables.fold_marker is None:
+            return Verification(found, "")
+        fold = (
+            f"the fold of cycle {tables.last_cycle + 1} is under way: the crawl that does it, or the next one"
+        )
+        return Verification(found, f"{fold}, completes it")
     finally:
         environment.close()
-    return problems_found
+
+
+def _counters(tables: Tables) -> tuple[Any, ...]:
+    with tables.transaction() as txn:
+        tables.read_counters(txn)
+    return tables.merged_pages, tables.groups, tables.last_cycle, str(tables.fold_marker)
+
+
+def _check_tables(tables: Tables, sizes: Sizes, deep: bool) -> list[str]:
+    found = [*_values(tables), *_counts(tables)]
+    if not found:
+        found += _ids(tables)
+    if deep and not found and tables.fold_marker is None:
+        opened = OpenCycle(tables, sizes.commit_visits)
+        with tables.transaction() as txn:
+            opened.load(txn)
+        found += problems(tables, opened)
+    return found
 
 
 def check_pages(path: Path) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import lmdb
@@ -14,10 +15,11 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
 from scrapy_gp4c.store.lmdb_store.backup import backup, compact, restore_backup
+from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_sealed import flipped, read_all, varied
+from tests.store.test_checksummed import flipped, read_all, varied
 from tests.store.test_store_kill import SMALL
 
 DAMAGE = {
@@ -143,6 +145,59 @@ def test_old_backups_go(path: Path, tmp_path: Path) -> None:
         (place / name).mkdir(parents=True)
     made = backup(path, place, 2, SMALL)
     assert sorted(one.name for one in place.iterdir()) == ["store-20220101-000000", made.name, "store-other"]
+
+
+def named_copy(path: Path, name: str) -> None:
+    """A backup of this name."""
+    path.mkdir(exist_ok=True)
+    shutil.copytree(path.parent / "store", path / name)
+
+
+def test_a_running_backup_of_another_store_or_process_stays(path: Path, tmp_path: Path) -> None:
+    """Names are compared as a whole, and unfinished backups that a process is writing are left alone."""
+    place = tmp_path / "backups"
+    for name in ("store-b-20230101-000000.part", "store-20230101-000000.part", "store-20230102-000000.part"):
+        (place / name).mkdir(parents=True)
+    lock = WriterLock(place / "store-20230101-000000.part")
+    made = backup(path, place, 1, SMALL)
+    lock.release()
+    assert sorted(one.name for one in place.iterdir()) == sorted(
+        ["store-b-20230101-000000.part", "store-20230101-000000.part", made.name]
+    )
+
+
+def test_the_new_backup_stays_though_the_clock_is_behind(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Backups with the highest cycles stay, whatever their names say."""
+    place = tmp_path / "backups"
+    named_copy(place, "store-20300101-000000")
+    with Store(path, sizes=SMALL) as store:
+        store.finish_cycle({})
+    named_copy(place, "store-20200101-000000")
+    monkeypatch.setattr(time, "strftime", lambda stamp: "20100101-000000")
+    made = backup(path, place, 2, SMALL)
+    assert made.exists()
+    assert sorted(one.name for one in place.iterdir()) == ["store-20100101-000000", "store-20200101-000000"]
+
+
+def test_a_store_with_any_name_is_backed_up(path: Path, tmp_path: Path) -> None:
+    """Brackets and stars in names stand for themselves."""
+    strange = path.rename(tmp_path / "[st]o*re")
+    place = tmp_path / "backups"
+    (place / "so-20200101-000000").mkdir(parents=True)
+    (place / "[st]o*re-20200101-000000").mkdir()
+    made = backup(strange, place, 1, SMALL)
+    assert sorted(one.name for one in place.iterdir()) == sorted([made.name, "so-20200101-000000"])
+
+
+@pytest.mark.parametrize("inner", ["", "backups", "a/b"])
+def test_a_backup_into_the_store_is_refused(path: Path, inner: str) -> None:
+    """Its directory would hold files that are not the store's."""
+    before = sorted(path.iterdir())
+    with pytest.raises(StoreError, match="expected a directory outside the store"):
+        backup(path, path / inner, None, SMALL)
+    assert sorted(path.iterdir()) == before
 
 
 def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Checksums of values: whatever bit of a value or key is altered, reading it is an error that names it."""
+"""Checksums of values, and the kept form of requests."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import lmdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import StoreDamagedError
@@ -20,16 +23,19 @@ from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.checksummed import TABLES as ALL_TABLES
 from scrapy_gp4c.store.lmdb_store.checksummed import (
     U32,
+    RequestTable,
     Table,
     decode,
     encode,
+    in_full,
     is_intact,
     seed_of,
+    shortened,
     with_checksum,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_store_kill import SMALL, build, crawl, key
+from tests.store.test_store_kill import SMALL, build, crawl, in_child, key, wait
 
 TABLES = ("ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups")
 
@@ -164,3 +170,112 @@ def test_no_table_is_silently_different(tmp_path: Path, crawled: Path, table: st
                 txn.put(place, flipped(value, 7 * number + 3), db=db)
         with pytest.raises(StoreDamagedError, match=f"is damaged: {table} "):
             assert list(read_all(path)) == sound
+
+
+@pytest.mark.parametrize("how", ["flip", "zero"])
+def test_no_damage_is_silent(tmp_path: Path, crawled: Path, how: str) -> None:
+    """A flipped bit or a page of zeros: all rows that are read are as they were, or one error says so.
+
+    LMDB may end the process with a signal where its own pages are damaged, which is not silent.
+    """
+    sound, content = list(read_all(crawled)), (crawled / "data.mdb").read_bytes()
+    numbers, size = random.Random(3), os.sysconf("SC_PAGE_SIZE")
+
+    def work(path: Path) -> None:
+        try:
+            assert list(read_all(path)) == sound
+        except StoreDamagedError:
+            os._exit(2)
+
+    ends = []
+    for number in range(30):
+        path = tmp_path / str(number)
+        path.mkdir()
+        at = numbers.randrange(2, len(content) // size) * size
+        damaged = content[:at] + bytes(size) + content[at + size :]
+        if how == "flip":
+            damaged = flipped(content, 8 * at + numbers.randrange(8 * size))
+        (path / "data.mdb").write_bytes(damaged)
+        ends.append(wait(in_child(partial(work, path))))
+    assert 0 in ends
+    assert 2 in ends
+    assert 1 not in ends
+
+
+URLS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["http://", "https://", "http://www.", "https://www.", "ftp://", ""]),
+    st.text(),
+    st.sampled_from(["", ".html", '","callback":"', '"}', '","callback":"parse_']),
+)
+PAGES = st.integers(0, 2**32 - 1) | st.sampled_from([0, 2**32 - 6, 2**32 - 5, 2**32 - 1])
+NESTED = st.dictionaries(st.sampled_from(["url", "callback", "x"]), URLS, max_size=3)
+REQUESTS = st.fixed_dictionaries(
+    {"url": URLS},
+    optional={
+        "callback": st.sampled_from(["parse", "parse_page", "item", "parse_", "\xff\u20ac"]),
+        "cb_kwargs": NESTED,
+        "meta": st.dictionaries(st.text(max_size=3), NESTED, max_size=2),
+    },
+)
+
+
+@given(REQUESTS)
+@example({"url": "https://www.h/", "callback": "parse_item"})
+@example({"url": "http://h/", "meta": {"url": "http://h/", "callback": "parse"}})
+def test_a_request_comes_back_from_what_is_kept_of_it(request_: dict[str, Any]) -> None:
+    """Byte by byte, whatever looks like a part of it within it."""
+    text = encode(request_)
+    assert in_full(shortened(text)) == text
+    assert len(shortened(text)) <= len(text)
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_other_bytes_stay_as_they_are_if_they_are_text(raw: bytes) -> None:
+    """UTF-8 has none of the codes; what is no request, in ASCII, comes back as well."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return
+    assert in_full(shortened(raw)) == raw
+
+
+@pytest.mark.parametrize(
+    ("request_", "kept"),
+    [
+        ({"url": "https://www.h/1"}, b"\xffh/1\xf9"),
+        ({"url": "http://www.h/1"}, b"\xfeh/1\xf9"),
+        ({"url": "https://h/1"}, b"\xfdh/1\xf9"),
+        ({"url": "http://h/1", "callback": "parse_item"}, b"\xfch/1\xfbitem\xf9"),
+        ({"url": "http://h/1", "callback": "parse"}, b"\xfch/1\xfaparse\xf9"),
+        ({"url": "h"}, b'{"url":"h\xf9'),
+        ({"url": "http://h/1", "priority": 3}, b'\xfch/1","priority":3}'),
+    ],
+)
+def test_what_a_code_stands_for_is_never_another(request_: dict[str, Any], kept: bytes) -> None:
+    """Stores have them."""
+    assert shortened(encode(request_)) == kept
+    assert json.loads(in_full(kept)) == request_
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(PAGES, REQUESTS, min_size=1, max_size=8), st.data())
+def test_the_table_has_requests_in_full(requests: dict[int, dict[str, Any]], data: st.DataObject) -> None:
+    """However they are written and read."""
+    with TemporaryDirectory() as place, lmdb.open(place, max_dbs=1) as environment:
+        table = RequestTable(Path(place), "urls", environment.open_db(b"urls"))
+        told = {U32.pack(page): encode(request) for page, request in requests.items()}
+        first = data.draw(st.sampled_from(sorted(told)))
+        with environment.begin(write=True) as txn:
+            table.put(txn, first, told[first])
+            table.put_many(txn, iter(told.items()), overwrite=False)
+            assert {key: table.get(txn, key) for key in told} == told
+            assert {key: bytes(value) for key, value in table.items(txn)} == told
+            pages = np.array(data.draw(st.lists(st.sampled_from(sorted(requests)), min_size=1)))
+            values = [told[U32.pack(page)] for page in pages.tolist()]
+            assert table.get_many(txn, pages) == values
+            assert table.joined(txn, pages) == b",".join(values)
+            missing = next(page for page in range(9) if page not in requests)
+            assert table.joined(txn, np.array([*pages, missing])) is None
+            assert table.get_many(txn, np.array([*pages, missing])) is None
+            assert not list(table.wrong_keys(txn))
