@@ -81,7 +81,7 @@ class _Asked(dict):
         return super().__getitem__(name)
 
 
-class _Pages:
+class _RoundPages:
     """Pages in two states and three directories."""
 
     def __init__(self, seed):
@@ -127,7 +127,7 @@ class _Pages:
 
 def test_from_the_third_round_on_only_what_moves_is_read():
     """The second one puts draws aside, the third reads no page's; a cycle later all is read again."""
-    pages, scores = _Pages(1), RoundScores(PAGES)
+    pages, scores = _RoundPages(1), RoundScores(PAGES)
     scored = CycleScorer(functions.load("random * X * surprise_site * near"), 4)
     read = []
     for number in range(4):
@@ -148,7 +148,7 @@ def test_from_the_third_round_on_only_what_moves_is_read():
 
 def test_another_function_is_told_by_itself():
     """Also in the middle of a cycle, and a callable is asked every time."""
-    pages, scores = _Pages(2), RoundScores(PAGES)
+    pages, scores = _RoundPages(2), RoundScores(PAGES)
     for text in ("t * near", "t * near", "X * near", "random * t", "X * near", "random * t", "t * near"):
         function = functions.load(text)
         told, _ = pages.scored(scores, CycleScorer(function, 4))
@@ -172,7 +172,7 @@ def test_another_function_is_told_by_itself():
 )
 def test_pages_that_share_a_part_read_nothing_of_their_own_for_it(text):
     """Scores are those of the function bit for bit; an own state or a directory is told once."""
-    pages, scores = _Pages(3), RoundScores(PAGES)
+    pages, scores = _RoundPages(3), RoundScores(PAGES)
     scored = CycleScorer(functions.load(text), 4)
     told, asked = pages.scored(scores, scored)
     assert told.tobytes() == scored.function.scores(pages.columns(), 4).tobytes()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import HistoryError
 from training.replaying.metrics import (
     GAIN_BITS,
-    PageWeights,
+    FixedPointWeights,
     Tallies,
     budget_pages,
     gain_sums,
@@ -20,7 +20,7 @@ from training.replaying.metrics import (
     measure,
 )
 
-PLAIN = PageWeights.of(None, 10, 5)
+PLAIN = FixedPointWeights.of(None, 10, 5)
 
 
 def tallies(**counts):
@@ -115,7 +115,7 @@ def test_unweighted_staleness():
 )
 def test_fixed_point_weights(values, cycles):
     """Weights keep at least 1e-12 of their total, and no sum over pages and cycles overflows."""
-    weights = PageWeights.of(np.array(values), len(values), cycles)
+    weights = FixedPointWeights.of(np.array(values), len(values), cycles)
     total = math.fsum(values)
     found = [math.ldexp(int(w), -weights.bits) for w in weights.fixed]
     np.testing.assert_allclose(found, values, rtol=0, atol=1e-12 * total)
@@ -129,4 +129,4 @@ def test_fixed_point_weights(values, cycles):
 def test_bad_weights(bad):
     """Weights must be finite, not negative, of a size that sums can have, one per page, not all zero."""
     with pytest.raises(HistoryError, match="weights"):
-        PageWeights.of(np.array(bad), 2, 5)
+        FixedPointWeights.of(np.array(bad), 2, 5)

@@ -46,7 +46,7 @@ from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NO_FINDER, GrowthHistory
-from training.replaying.metrics import PageWeights
+from training.replaying.metrics import FixedPointWeights
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
 
@@ -225,7 +225,7 @@ class GrowthReplay:
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
         self.state["weight"] = history.weights
-        self._weights = PageWeights.of(history.weights, pages, history.cycles)
+        self._weights = FixedPointWeights.of(history.weights, pages, history.cycles)
         self._keys = np.arange(pages, dtype=np.uint64) if history.key is None else history.key
         groups = history.neighbours.groups
         self.state["group"] = groups.group

@@ -171,7 +171,7 @@ def harmonic(count: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class PageWeights:
+class FixedPointWeights:
     """Page weights in fixed point, scaled so that no sum over pages and cycles overflows int64."""
 
     values: Floats
@@ -188,7 +188,7 @@ class PageWeights:
     """Sum of the weights in units of 2**-penalty_bits."""
 
     @classmethod
-    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> PageWeights:
+    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> FixedPointWeights:
         """Scale the weights of `pages` pages for sums over at most `cycles` cycles.
 
         Raises HistoryError unless they are finite, not negative, not all zero.
@@ -237,7 +237,7 @@ class Tallies:
     idle: Ints | None = None
     """visited pages that were not visited in the cycle before"""
     changed_weight: Ints | None = None
-    """weight of `changed` in `PageWeights.fixed` units"""
+    """weight of `changed` in `FixedPointWeights.fixed` units"""
     stale_weight: Ints | None = None
     """weight of the pages whose copy is not current after the cycle"""
     age_weight: Ints | None = None
@@ -254,7 +254,7 @@ class Tallies:
     """the metric, likewise"""
 
 
-def measure(tallies: Tallies, weights: PageWeights) -> dict[str, Floats]:
+def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
     """Metrics of `METRICS` whose tallies are there, each float64 ``[scored cycles]``.
 
     * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in

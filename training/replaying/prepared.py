@@ -23,7 +23,7 @@ from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours
-from training.replaying.metrics import Ints, PageWeights, budget_pages, gain_sums
+from training.replaying.metrics import FixedPointWeights, Ints, budget_pages, gain_sums
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
@@ -66,7 +66,7 @@ class PreparedHistory:
 
     Up to 32 cycles the words have half the size: replay reads them in random order, so that caches matter.
     """
-    weights: PageWeights
+    weights: FixedPointWeights
     k: int
     """Visits per cycle."""
     warmup: int
@@ -202,7 +202,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
     if ties not in TIES:
         raise HistoryError(f"ties are broken by one of {', '.join(TIES)}; found {ties!r}")
     k = budget_pages(budget, pages)
-    weights = PageWeights.of(history.weight, pages, cycles)
+    weights = FixedPointWeights.of(history.weight, pages, cycles)
     words = _words(changed)
     pattern, start, outcomes = _patterns(changed, words, warmup)
     scored = cycles - warmup
@@ -257,7 +257,7 @@ def _patterns(
     return pattern.astype(np.uint32), start, changed[:warmup, example]
 
 
-def _untouched(changed: npt.NDArray[np.bool_], weights: PageWeights, warmup: int) -> Ints:
+def _untouched(changed: npt.NDArray[np.bool_], weights: FixedPointWeights, warmup: int) -> Ints:
     cycles, pages = changed.shape
     tallies = np.zeros((4, cycles + 2), np.int64)
     missed = np.zeros(pages, np.int16)
@@ -277,7 +277,7 @@ def _untouched(changed: npt.NDArray[np.bool_], weights: PageWeights, warmup: int
     return tallies
 
 
-def penalties(weights: PageWeights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
+def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
     """Fixed-point harmonic penalties of `pages` that missed so many changes: int64, as long as both."""
     values = weights.penalties[missed]
     if len(weights.values):
