@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scrapy_gp4c import errors
     from scrapy_gp4c.addon import Addon
+    from scrapy_gp4c.crawling.deliveries import visit
 
 __version__ = "0.1.0"
-__all__ = ["Addon", "__version__", "errors"]
+__all__ = ["Addon", "__version__", "errors", "visit"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: `training` and the commands need neither Scrapy's engine nor its reactor.
     if name == "Addon":
         return import_module("scrapy_gp4c.addon").Addon
+    if name == "visit":
+        return import_module("scrapy_gp4c.crawling.deliveries").visit
     if name == "errors":
         return import_module("scrapy_gp4c.errors")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,10 +10,20 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
+from scrapy.exceptions import CloseSpider
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_gp4c.crawling.compressed_bodies import lacks_end
-from scrapy_gp4c.crawling.requests import finder_for, hide_finder, mark_finder, unmark
+from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.requests import (
+    META,
+    WEIGHT,
+    finder_for,
+    hide_finder,
+    is_opted_out,
+    mark_finder,
+    unmark,
+)
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
 from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
@@ -35,8 +45,22 @@ class FinderMiddleware(BaseSpiderMiddleware):
     """
 
     def process_spider_input(self, response: Response) -> None:
-        """Hide the mark of a response's request: its callback sees what it would see without the add-on."""
+        """Hide the mark of a response's request, and put its visit into ``response.meta["gp4c"]``."""
         hide_finder(response)
+        request = response.request
+        if request is None:
+            return
+        request.meta.pop(WEIGHT, None)  # of this page, and not of those that get a copy of its meta
+        info = request.meta.get(META)
+        if not isinstance(info, VisitInfo):
+            request.meta[META] = VisitInfo({"opted_out": True} if is_opted_out(request) else ())
+        elif (run := run_of(self.crawler)) is not None:
+            run.note_reached(info)
+
+    def process_spider_exception(self, response: Response, exception: Exception) -> None:
+        """Note that a callback closed the spider instead of ending; other errors have a signal."""
+        if isinstance(exception, CloseSpider) and (run := run_of(self.crawler)) is not None:
+            run.note_failure(response, exception)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
         """Mark a request that the spider's start has yielded."""

@@ -85,6 +85,9 @@ class RecrawlScheduler(Scheduler):
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
         self.crawler.signals.connect(self._run.notifier.send, signals.spider_closed)
+        if self.crawler.settings.getdict("FEEDS"):
+            self._run.cycle.deliveries.flag_feeds()
+        self.crawler.signals.connect(self._unflag_feeds, signals.engine_stopped)
         return deferred
 
     def close(self, reason: str) -> Deferred[None] | None:
@@ -106,6 +109,17 @@ class RecrawlScheduler(Scheduler):
                 logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
 
+    def _unflag_feeds(self) -> None:
+        """Note that the feeds of this run are written, unless one of them could not be."""
+        assert self._run is not None
+        assert self.crawler is not None
+        assert self.crawler.stats is not None
+        failed = [
+            name for name in self.crawler.stats.get_stats() if name.startswith("feedexport/failed_count")
+        ]
+        if not failed and not self._run.cycle.deliveries.again:
+            self._run.cycle.deliveries.unflag_feeds()
+
     def _note_failure(self) -> None:
         assert self.crawler is not None
         assert self.crawler.stats is not None
@@ -117,6 +131,7 @@ class RecrawlScheduler(Scheduler):
         assert self.crawler is not None
         assert self.crawler.engine is not None
         cycle = self._run.cycle
+        self._run.settle()
         if monotonic() - cycle.store.committed_s >= self.commit_interval_s:
             cycle.commit()
         if cycle.failure is not None:

@@ -15,9 +15,11 @@ from scrapy_gp4c.crawling.requests import (
     META,
     PASSED,
     UNKNOWN_FINDER,
+    WEIGHT,
     Claim,
     Rebuilder,
     finder_of,
+    is_opted_out,
     is_page_request,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
@@ -181,8 +183,9 @@ class Admission:
     """Decides about each request of a run.
 
     A plain GET to an unknown page is a new page; to a known page it is admitted if the plan has it, or if
-    only the spider can make it, and dropped otherwise. All else (POST, ``meta={"gp4c": False}``, retries,
-    redirects) is Scrapy's as ever.
+    only the spider can make it, and dropped otherwise. The spider's first request for a page in a run is how
+    the page is requested from now on: it replaces the stored one, and the one in the queue. All else (POST,
+    ``meta={"gp4c": False}``, retries, redirects) is Scrapy's as ever.
     """
 
     def __init__(
@@ -207,8 +210,12 @@ class Admission:
         """Other requests -> the statistic of their kind: further ones are skipped in this round."""
         self._unplanned: dict[str, int] = {}
         """URL -> its page, for which a round had no visit."""
-        self._callbacks: dict[int, tuple[Any, Any]] = {}
-        """Page -> callbacks of its stored request."""
+        self._restored: set[int] = set()
+        """Pages whose stored request is the spider's of this run."""
+        self.offered: dict[int, Request] = {}
+        """Page -> the spider's request of this run, which only it can make, for a further round."""
+        self._todays: dict[int, Request] = {}
+        """Page in the queue -> the spider's request of this run, which is sent instead."""
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 
@@ -221,6 +228,7 @@ class Admission:
         return (
             self._by_url_alone
             and request.meta.get(META) is None
+            and WEIGHT not in request.meta
             and is_page_request(request)
             and self._is_settled(request, request.url)
         )
@@ -232,7 +240,7 @@ class Admission:
             return self._queue_again(request, mark)
         if mark == PASSED or not is_page_request(request):
             return self._queue_untouched(request)
-        if mark is not None:
+        if WEIGHT in request.meta:
             weight = self._weight_of(request)
         # Before a fingerprint is made, which costs more; but the weight that a request gives is to be noted.
         if weight is None and self._by_url_alone and self._is_settled(request, request.url):
@@ -250,8 +258,7 @@ class Admission:
         return False
 
     def _queue_untouched(self, request: Request) -> bool:
-        if request.meta.get(META) is not False:
-            request.meta[META] = PASSED
+        request.meta[META] = False if is_opted_out(request) else PASSED
         queued = self._enqueue(request)
         if queued:
             self._setup.queued()
@@ -278,18 +285,10 @@ class Admission:
             if cycle.is_claimed(page):
                 if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
                     return self._queue_untouched(request)
-                cycle.asked.add(page)
-                return self._skip(name, DUPLICATE)
-        try:
-            stored = self.rebuilder.stored(request)
-        except ValueError as error:
-            shown = self.rebuilder.credentials.url(str(request))
-            self._log_first(
-                NOT_STORABLE,
-                f"{shown} is fetched as without scrapy-gp4c, because {error}. Revisits need spider methods "
-                "as callbacks and arguments that JSON can hold.",
-            )
-            return self._queue_untouched(request)
+                return self._ask_again(page, name, request)
+        stored = self.rebuilder.stored(request)
+        if "unstorable" in stored:
+            self._log_first(NOT_STORABLE, _not_storable(stored))
         claim: Claim | None
         if page is None:
             if not self._limits.takes(stored):
@@ -305,6 +304,8 @@ class Admission:
         else:
             claim = self._claim_known(page, stored)
             if claim is None:
+                if "unstorable" in stored and not cycle.rounds_over:
+                    _with_room(self.offered)[page] = request
                 if self._by_url_alone:
                     _with_room(self._unplanned)[request.url] = page
                 return self._skip(name, NOT_PLANNED)
@@ -317,21 +318,43 @@ class Admission:
 
     def _claim_known(self, page: int, stored: StoredRequest) -> Claim | None:
         """Start the visit of a known page, and keep its request of now; None: there is no visit."""
-        cycle, store = self._cycle, self._cycle.store
+        cycle = self._cycle
         claim = cycle.claim(page)
-        if claim is None and self.rebuilder.needs_spider(stored):
+        if self.rebuilder.needs_spider(stored):
             # No plan can ever have it, hence the spider's request is its visit, budget or not.
-            claim = cycle.claim(page, "")
+            claim = claim or cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
             self._log_first(SECRET_NOT_GIVEN, secret_not_given(stored))
-        callbacks = _callbacks(stored)
-        if claim is None and self._callbacks.get(page) == callbacks:
-            return None
-        known = store.request(page)
-        if stored != known and (claim is not None or callbacks != _callbacks(known)):
-            store.set_request(page, stored)
-        _with_room(self._callbacks)[page] = callbacks
+        self._restore(page, stored)
         return claim
+
+    def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
+        """Take the spider's request for a page whose visit has begun: it is sent if the other is not yet."""
+        if page in self._cycle.asked:
+            return self._skip(name, DUPLICATE)
+        self._cycle.asked.add(page)
+        self._restore(page, self.rebuilder.stored(request))
+        if not self._cycle.is_queued(page):
+            return self._skip(name, DUPLICATE)
+        _with_room(self._duplicates).add(name)
+        self._todays[page] = request
+        return True
+
+    def todays(self, request: Request, claim: Claim) -> Request:
+        """The request to send for a planned page: the spider's of this run, if there is one."""
+        newer = self._todays.pop(claim.page, None)
+        if newer is None or claim.host is None:
+            return request
+        newer.meta[META] = claim
+        return newer
+
+    def _restore(self, page: int, stored: StoredRequest) -> None:
+        """Replace the stored request of a page by the spider's of this run, once a run."""
+        if page in self._restored:
+            return
+        _with_room(self._restored).add(page)
+        if stored != self._cycle.store.request(page):
+            self._cycle.store.set_request(page, stored)
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
         """Tell whether the spider has asked for the page with another value of a secret in this run.
@@ -354,17 +377,14 @@ class Admission:
     # --- weights: the newest request that gives one wins, sent or dropped; it counts from the next cycle on
 
     def _weight_of(self, request: Request) -> float | None:
-        """Weight that a request gives its page; None without one, and for a wrong one, which is counted."""
-        mark = request.meta.get(META)
-        if not isinstance(mark, dict) or "weight" not in mark:
-            return None
+        """Weight that a request gives its page; None for a wrong one, which is counted."""
         try:
-            return read_weight(mark["weight"])
+            return read_weight(request.meta[WEIGHT])
         except ValueError as error:
             self._log_first(
                 NO_WEIGHT,
                 f"{self.rebuilder.credentials.url(request.url)} keeps the weight that it has: {error}. Give "
-                f'meta={{"{META}": {{"weight": 3.0}}}}, or no weight.',
+                f'meta={{"{WEIGHT}": 3.0}}, or no weight.',
                 logging.WARNING,
             )
             return None
@@ -428,5 +448,10 @@ def _with_room(remembered: Remembered) -> Remembered:
     return remembered
 
 
-def _callbacks(stored: StoredRequest) -> tuple[Any, Any]:
-    return stored.get("callback"), stored.get("errback")
+def _not_storable(stored: StoredRequest) -> str:
+    return (
+        f"{stored['url']} is visited in cycles whose plan has it, when the spider asks for it: the store "
+        f"cannot keep {', '.join(stored['unstorable'])}. Revisits without the spider's request need methods "
+        "of the spider as callbacks and arguments that JSON can hold, or a method gp4c_request(request) that "
+        "adds the rest."
+    )

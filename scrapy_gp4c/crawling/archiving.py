@@ -1,4 +1,4 @@
-"""The archive of a crawl: versions of pages as text, and the result of a visit that callbacks read.
+"""The archive of a crawl: versions of pages as text.
 
 Whatever is wrong with the archive, the crawl goes on without it, and one warning says so.
 """
@@ -9,21 +9,18 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts, Version, require
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.protocols import PageStore
-from scrapy_gp4c.store.records import VisitResult
 
 if TYPE_CHECKING:
     from scrapy import Spider
 
 logger = logging.getLogger(__name__)
 
-PREVIOUS: Final = "previous_text"
 PreviousText = Callable[[], str | None]
 
 
@@ -34,44 +31,6 @@ def no_text() -> str | None:
 
 ARCHIVE_BYTES: Final = 2**30
 """Size of the archive's file; beyond it, the oldest versions make room."""
-
-
-class VisitInfo(dict[str, object]):
-    """Result of a visit, in ``response.meta["gp4c"]``, with the text of the page's version before.
-
-    ``previous_text`` is read when it is first asked for; None: there is none, because the page is new, the
-    archive is off or was when the version was found, or the text had to make room.
-    """
-
-    def __init__(
-        self, result: VisitResult, text: str | None = None, previous: PreviousText = no_text
-    ) -> None:
-        """Take the result, the text of this visit where it was read, and a function for the one before."""
-        super().__init__(result)
-        self._text, self._previous = text, previous
-
-    def __missing__(self, name: str) -> object:
-        if name != PREVIOUS:
-            raise KeyError(name)
-        self[name] = self._previous()
-        return self[name]
-
-    def get(self, name: str, default: object = None) -> object:
-        """Return the value of a name, ``previous_text`` included."""
-        return self[name] if name == PREVIOUS else super().get(name, default)
-
-    def diff(self) -> str:
-        """Return the differences from the text before, word by word, a line for each place.
-
-        ``[-gone-] {+new+}``; "" where nothing differs, or one of the two is not known.
-        """
-        before = self[PREVIOUS]
-        if not isinstance(before, str) or self._text is None:
-            return ""
-        return "\n".join(shown(differences(before, self._text)))
-
-    def __reduce__(self) -> tuple[type[dict[str, object]], tuple[dict[str, object]]]:
-        return dict, (dict(self),)  # where a request carries it to the disk, it is plain
 
 
 class Archive:

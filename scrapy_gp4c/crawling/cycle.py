@@ -10,14 +10,15 @@ import math
 import secrets
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.archiving import Archive, PreviousText, VisitInfo, no_text
+from scrapy_gp4c.crawling.archiving import Archive, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
+from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
@@ -29,12 +30,14 @@ from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, VisitResult
+from scrapy_gp4c.store.records import CycleRecord, NewVisit
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.statscollectors import StatsCollector
 
 
@@ -98,7 +101,14 @@ class Cycle:
         self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
         own = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, own)
+        self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
+        self.held: dict[int, HeldVisit] = {}
+        """Page -> its visit, which is over for the downloader and not yet for the spider."""
+        self.sees_responses = False
+        """Whether it is known of each response that it came to the spider."""
+        self.ended: list[int] = []
+        """Pages whose visits have ended since the feeder last looked."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
         self.archive: Archive | None = None
@@ -184,11 +194,31 @@ class Cycle:
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
-        found = array("Q", pages.astype(np.uint64).tobytes())
+        found = array("Q", self.deliveries.due_pages(self._plan.pages.tolist()))
+        found.extend(pages.tolist())
         if self.resumed:
             new = (page for page in self.store.new_pages() if not self.store.visited(page))
             found.extend(page for page in new if self._new.takes(page))
         return found
+
+    def awaited_finders(self, pages: Sequence[int]) -> list[int]:
+        """Finders of pages that are to be visited before them, as the column ``found_by`` has them.
+
+        The spider's start is one; 0: nothing is to be waited for. Policies that sample wait for no finder: a
+        slow host must not hold up others.
+        """
+        finders = np.zeros(len(pages), np.uint32)
+        if self.rounds[1] is None:
+            return [0] * len(pages)
+        ids = np.array(pages, np.int64)
+        known = np.flatnonzero(ids < self.store.merged_pages)
+        order = known[np.argsort(ids[known])]
+        finders[order] = self.store.columns_of(ids[order].astype(np.uint32), {"found_by"})["found_by"]
+        open_pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
+        awaited = (finders == START) | np.isin(finders, open_pages.astype(np.int64) + 1)
+        # A page that the start requests may have been found by itself once: nobody waits for oneself.
+        awaited &= finders != ids + 1
+        return list(map(int, np.where(awaited, finders, 0)))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""
@@ -196,7 +226,7 @@ class Cycle:
             return None
         position = self._plan.position(page)
         if position is None:
-            if host is None:
+            if host is None and page not in self.deliveries.due and page not in self.deliveries.again:
                 return None
             kind, score = ("new" if self._is_new(page) else "other"), math.nan
         else:
@@ -213,7 +243,13 @@ class Cycle:
 
     def is_claimed(self, page: int) -> bool:
         """Tell whether the cycle's visit of this page has begun or ended."""
-        return page in self._under_way or self.store.visited(page)
+        if page in self._under_way or page in self.held:
+            return True
+        return self.store.visited(page) and page not in self.deliveries.again
+
+    def is_queued(self, page: int) -> bool:
+        """Tell whether the request of a page's visit waits in the queue."""
+        return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any) -> bool:
         """Tell whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
@@ -226,6 +262,10 @@ class Cycle:
         """Tell whether this visit has no outcome yet."""
         return visit.run == self.run and visit.page in self._under_way
 
+    def lacks_outcome(self, visit: Claim) -> bool:
+        """Tell whether this visit is under way, or waits for its callback."""
+        return visit.run == self.run and (visit.page in self._under_way or visit.page in self.held)
+
     def left_queue(self, visit: Claim) -> None:
         """Note that the request of this visit went to the downloader."""
         self._under_way[visit.page] = True
@@ -234,56 +274,153 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(self, visit: Claim, made: PageReading, size_bytes: int, latency_s: float = 0.0) -> VisitInfo:
-        """End a visit that read the page, as `first`, `unchanged` or `changed`."""
-        row, outcome, bits = self.store.page(visit.page), "first", None
-        previous: PreviousText = no_text
-        fingerprint = made.fingerprint
-        if self.measuring:
-            self.measuring.take(visit.page, row, fingerprint, made.normal or "")
-        if row.has_copy:
-            bits = distance(fingerprint, row.fingerprint)
-            changed = is_changed(fingerprint, row.fingerprint, self.settings.distance_bits)
-            outcome = "changed" if changed else "unchanged"
-        if self.archive is not None:
-            previous = self.archive.take(row, outcome, self.number, fingerprint, made.text)
+    def judge(
+        self,
+        visit: Claim,
+        reading: PageReading,
+        size_bytes: int,
+        latency_s: float = 0.0,
+        request: Request | None = None,
+        read_hints: Callable[[], None] = lambda: None,
+    ) -> VisitInfo:
+        """End the visit with what was read of the page: `first`, `unchanged` or `changed`.
+
+        ``request``: whose callback the visit is held for; None: it is recorded at once; ``read_hints``:
+        called just before that, so that a commit has both or none.
+        """
+        row, fingerprint = self.store.page(visit.page), reading.fingerprint
+        outcome, bits = self._compared(fingerprint, row.fingerprint if row.has_copy else None)
         new = NewVisit(
             visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
         )
-        return VisitInfo(self._end(visit, row, new, bits), made.text, previous)
+        new = new._replace(distance=NO_DISTANCE if bits is None else bits)
+        return self._finish(visit, row, new, bits, reading, request, read_hints)
 
-    def end(self, visit: Claim, outcome: str, size_bytes: int = 0, latency_s: float = 0.0) -> VisitInfo:
+    def end(
+        self,
+        visit: Claim,
+        outcome: str,
+        size_bytes: int = 0,
+        latency_s: float = 0.0,
+        request: Request | None = None,
+    ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
         row = self.store.page(visit.page)
-        previous = no_text if self.archive is None else self.archive.previous(row)
         new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
-        return VisitInfo(self._end(visit, row, new), None, previous)
+        return self._finish(visit, row, new._replace(distance=NO_DISTANCE), None, None, request)
 
-    def _end(
-        self, visit: Claim, row: PageRow, new: NewVisit, distance_bits: int | None = None
-    ) -> VisitResult:
-        bits = NO_DISTANCE if distance_bits is None else distance_bits
+    def _compared(self, fingerprint: int, before: int | None) -> tuple[str, int | None]:
+        if before is None:
+            return "first", None
+        changed = is_changed(fingerprint, before, self.settings.distance_bits)
+        return ("changed" if changed else "unchanged"), distance(fingerprint, before)
+
+    def _finish(
+        self,
+        visit: Claim,
+        row: PageRow,
+        new: NewVisit,
+        bits: int | None,
+        reading: PageReading | None,
+        request: Request | None,
+        read_hints: Callable[[], None] = lambda: None,
+    ) -> VisitInfo:
+        new = new._replace(bytes=min(new.bytes, 2**32 - 1))
+        judged = OUTCOMES.index(new.outcome) in JUDGED
+        result: dict[str, object] = {
+            "page": visit.page,
+            "outcome": new.outcome,
+            "changed": new.outcome == "changed" if judged else None,
+            "distance": bits,
+            "n": row.n + judged,
+            "X": row.X + (new.outcome == "changed"),
+            "cycle": self.number,
+            "kind": visit.kind,
+            "score": None if math.isnan(visit.score) else visit.score,
+            "managed": True,
+        }
+        copy = self.deliveries.copy_of(visit.page, row)
+        if copy is not row and reading is not None:
+            result.update(self._since_delivered(visit.page, copy, reading))
+        previous = no_text if self.archive is None or copy is None else self.archive.previous(copy)
+        info = VisitInfo(result, None if reading is None else reading.text, previous)
+        held = HeldVisit(visit, row, new, info, reading, read_hints, request)
         del self._under_way[visit.page]
-        self._without_outcome -= self._plan.position(visit.page) is not None
+        is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
+        if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
+            self._record(held)
+        else:
+            info.held = self.held[visit.page] = held
+        return info
+
+    def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
+        """Result of a visit whose page was not delivered the last time: by the copy that was."""
+        if copy is not None:
+            outcome, bits = self._compared(reading.fingerprint, copy.fingerprint)
+            return {"outcome": outcome, "changed": outcome == "changed", "distance": bits}
+        is_new = self.deliveries.pages[page].is_new
+        return {"outcome": "first" if is_new else "changed", "changed": True, "distance": None}
+
+    def settle(self, under_way: Collection[Request]) -> None:
+        """Record the held visits whose callbacks and pipelines are through."""
+        over = [held for held in self.held.values() if held.request not in under_way]
+        failed = []
+        for held in over:
+            if held.failure is None and not held.is_reached and self.sees_responses:
+                held.failure = "a middleware that kept the response from the spider"
+            is_noted = held.claim.page in self.deliveries.pages
+            if held.failure is not None or held.withdrawn is not None or is_noted:
+                failed.append(held)
+            else:
+                self._record(held)
+        if not failed:
+            return
+        for held in failed:  # what they are compared with later is written before they are
+            self.deliveries.note(held, {}, str(self.store.request(held.claim.page)["url"]))
         try:
-            self.store.record(new._replace(distance=bits, bytes=min(new.bytes, 2**32 - 1)))
+            self.deliveries.save()
+        except StoreError as error:
+            self.failure = error
+            return
+        for held in failed:
+            self._record(held)
+
+    def _record(self, held: HeldVisit) -> None:
+        """Write a visit to the store, with its texts."""
+        page, new = held.claim.page, held.visit
+        self.held.pop(page, None)
+        self.ended.append(page)
+        if held.withdrawn is not None:
+            new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
+            new = new._replace(distance=NO_DISTANCE)
+        elif held.verdict is not None and new.outcome in ("changed", "unchanged"):
+            new = new._replace(outcome="changed" if held.verdict else "unchanged")
+        elif new.outcome == "gone":
+            self.deliveries.forget(page)
+        try:
+            held.read_hints()
+            if held.reading is not None and held.withdrawn is None:
+                self._keep_texts(held, held.reading, new.outcome)
+            if page in self.deliveries.again:  # its visit is in the store, from a run that was killed
+                self.deliveries.again.discard(page)
+                return
+            self._without_outcome -= self._plan.position(page) is not None
+            self.store.record(new)
         except StoreError as error:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
-        judged = OUTCOMES.index(new.outcome) in JUDGED
-        changed = new.outcome == "changed"
-        return {
-            "page": visit.page,
-            "outcome": new.outcome,
-            "changed": changed if judged else None,
-            "distance": distance_bits,
-            "n": row.n + judged,
-            "X": row.X + changed,
-            "cycle": self.number,
-            "kind": visit.kind,
-            "score": None if math.isnan(visit.score) else visit.score,
-        }
+
+    def _keep_texts(self, held: HeldVisit, reading: PageReading, outcome: str) -> None:
+        page = held.claim.page
+        if self.measuring is not None:
+            self.measuring.take(page, held.row, reading.fingerprint, reading.normal or "")
+        if self.archive is not None:
+            self.archive.take(held.row, outcome, self.number, reading.fingerprint, reading.text)
+        if held.validators is None or held.failure is not None:
+            return
+        if held.validators != self.store.validators(page):
+            self.store.set_validators(page, *held.validators)
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""

@@ -62,6 +62,8 @@ class Downloads:
             name: (slot.get("concurrency", concurrency), slot.get("delay", self._default_pace[1]))
             for name, slot in settings.getdict("DOWNLOAD_SLOTS").items()
         }
+        self.is_held: Callable[[Claim], bool] = lambda claim: False
+        """Tells whether a visit only waits for its callback."""
         self._counts: Counter[str] = Counter()
         self._awaited: dict[Claim, str | None] = {}
         """Visit that a policy may wait for -> slot; None: a delay keeps it behind another visit."""
@@ -144,7 +146,7 @@ class Downloads:
             if not is_under_way(claim):
                 del self._awaited[claim]
                 self._new_outcomes += 1
-            elif name is not None and self._answers_soon(claim, name):
+            elif self.is_held(claim) or (name is not None and self._answers_soon(claim, name)):
                 return True
         return False
 

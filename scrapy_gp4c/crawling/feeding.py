@@ -1,4 +1,9 @@
-"""Feeding the plan into Scrapy's queue: the frontier of hosts, and the requests that are built from it."""
+"""The plan into Scrapy's queue: pages of the frontier, as claimed requests of fitting priority.
+
+A page whose finder is planned in the same cycle waits until that visit has ended, callback included: what the
+spider yields for the page today is sent then, not the stored request. A page whose finder fails, or does not
+link to it any more, is sent as it is stored.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,8 @@ from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import Claim, Rebuilder
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -122,6 +128,8 @@ logger = logging.getLogger(__name__)
 RANK_LEVELS: Final = 64
 """Priorities that a plan is spread over: each distinct priority costs Scrapy's queue time at every pop."""
 MIN_WINDOW_PAGES: Final = 16
+UNASKED: Final = "gp4c/not_asked_for"
+"""Statistic of planned pages that only the spider can request, and did not."""
 
 
 class Feeder:
@@ -134,29 +142,37 @@ class Feeder:
         per_host: int,
         rebuilder: Rebuilder,
         enqueue: Callable[[Request, Claim], bool],
+        has_started: Callable[[], bool],
+        offered: dict[int, Request],
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
 
         ``per_host``: requests that Scrapy makes to a host at a time; ``enqueue``: queues the request of a
-        claimed page.
+        claimed page; ``has_started``: tells whether the spider's start has yielded all its requests;
+        ``offered``: requests of the spider for pages that had no visit when it asked.
         """
+        self._offered = offered
         self._cycle = cycle
         self._rebuilder = rebuilder
         self._enqueue = enqueue
-        self._frontier = Frontier(pages, cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
-        self._fed = 0
+        self._has_started = has_started
+        self._frontier = Frontier((), cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
+        self._fed = self._planned = 0
+        self._waiting: dict[int, array[int]] = {}
+        """Finder, as the column ``found_by`` has it -> pages that wait for its visit."""
         self._deferred = array("Q")
         self._tried: set[int] = set()
-        self._given_up: list[int] = []
+        self._unasked: dict[int, StoredRequest] = {}
+        self.extend(pages)
 
     def __len__(self) -> int:
         """Pages that are not in the queue yet."""
-        return len(self._frontier) + len(self._deferred)
+        return len(self._frontier) + len(self._deferred) + sum(map(len, self._waiting.values()))
 
     @property
     def is_read(self) -> bool:
         """Tell whether all pages are queued, or wait behind others of their host."""
-        return self._frontier.is_read and not self._deferred
+        return self._frontier.is_read and not self._deferred and not self._waiting
 
     @property
     def has_deferred(self) -> bool:
@@ -169,16 +185,53 @@ class Feeder:
         self._deferred = array("Q")
         self.feed()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Tell whether pages wait for the visits of their finders."""
+        return len(self._waiting) > 0
+
+    def release(self) -> None:
+        """Let no page wait for its finder any longer: nothing else is left to do."""
+        for finder in list(self._waiting):
+            self._frontier.extend(self._waiting.pop(finder))
+        self.feed()
+
     def end_unasked(self) -> None:
-        """End as errors the planned pages that only the spider could have requested, and did not."""
-        for page in self._given_up:
-            claim = self._cycle.claim(page, "")
-            if claim is not None:
+        """Warn of planned pages that only the spider could have requested, and did not.
+
+        Those that lack what is secret end as errors; the others stay without an outcome.
+        """
+        unasked = {page: stored for page, stored in self._unasked.items() if not self._cycle.is_claimed(page)}
+        for page, stored in unasked.items():
+            if stored.get("lacks") and (claim := self._cycle.claim(page, "")) is not None:
                 self._cycle.end(claim, "error")
+        if not unasked:
+            return
+        self._cycle.stats.inc_value(UNASKED, len(unasked))
+        stored = next(iter(unasked.values()))
+        missing = ", ".join((*stored.get("unstorable", ()), *stored.get("lacks", ())))
+        logger.warning(
+            "%d of %d known pages were planned but not visited, because the spider did not ask for them in "
+            "this run and the store does not keep all of their requests. The first is %s, which lacks: %s. "
+            "Let the spider yield it, or add what is missing in its method gp4c_request(request).",
+            len(unasked),
+            self._cycle.store.pages,
+            self._rebuilder.credentials.url(stored["url"]),
+            missing,
+            extra={"spider": self._rebuilder.spider},
+        )
 
     def extend(self, pages: Iterable[int]) -> None:
-        """Append the pages of a further round."""
-        self._frontier.extend(pages)
+        """Append pages of a round; those whose finders are still to be visited wait for them."""
+        pages = array("Q", pages)
+        self._planned += len(pages)
+        ready = array("Q")
+        for page, finder in zip(pages, self._cycle.awaited_finders(pages), strict=True):
+            if finder == UNKNOWN_FINDER or (finder == START and self._has_started()):
+                ready.append(page)
+            else:
+                self._waiting.setdefault(finder, array("Q")).append(page)
+        self._frontier.extend(ready)
 
     def refeed(self, pages: Iterable[int]) -> None:
         """Feed again the pages whose requests the queue has lost."""
@@ -190,16 +243,23 @@ class Feeder:
 
         ``host_done``: the host of a planned page that has just left the queue.
         """
+        self._end_waits()
         unused = [host_done]
         while unused:
             for page, stored in self._frontier.feed(unused.pop()):
                 if not self._queue(page, stored):
                     unused.append(host_of(stored))
 
+    def _end_waits(self) -> None:
+        ended = [page + 1 for page in self._cycle.ended if page + 1 in self._waiting]
+        self._cycle.ended.clear()
+        if START in self._waiting and self._has_started():
+            ended.append(START)
+        for finder in ended:
+            self._frontier.extend(self._waiting.pop(finder))
+
     def _queue(self, page: int, stored: StoredRequest) -> bool:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
-            if page in self._tried:
-                self._count_secret_not_given(stored)
             return False
         request: Request | None = None
         lacks: list[str] = []
@@ -207,6 +267,8 @@ class Feeder:
             request, lacks = self._rebuilder.build(stored)
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone
             self._log_not_built(stored, error)
+        if lacks and (offered := self._offered.pop(page, None)) is not None:
+            request, lacks = offered, []
         if lacks:
             self._defer(page, stored)
             return False
@@ -215,7 +277,7 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error")
             return False
-        level = self._fed * RANK_LEVELS // self._frontier.planned
+        level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1
         return self._enqueue(request, claim)
@@ -226,8 +288,9 @@ class Feeder:
             self._tried.add(page)
             self._deferred.append(page)
             return
-        self._given_up.append(page)
-        self._count_secret_not_given(stored)
+        self._unasked[page] = stored
+        if stored.get("lacks"):
+            self._count_secret_not_given(stored)
 
     def _count_secret_not_given(self, stored: StoredRequest) -> None:
         extra = {"spider": self._rebuilder.spider}

@@ -1,18 +1,24 @@
 """Stored requests: how a page's request is made, kept in the store as JSON, and rebuilt for a visit.
 
-A page is remembered with what its spider needs to visit it again: URL, callback and errback names,
-``cb_kwargs``, ``meta``, headers and cookies, each only where it differs from the default. What is secret is
-never stored. A rebuilt request gets it, in this order, from the spider's method ``gp4c_request(request)``,
-from Scrapy's settings for HTTP authentication and default headers, and from the cookies of the session.
+A page is remembered with what `Request.to_dict` has of its request: URL, class, names of callback and
+errback, ``cb_kwargs``, ``meta``, headers, flags and so on, each only where it is not the default. A rule of a
+CrawlSpider is stored by its callback and link extractor, because its number may be another's tomorrow. What
+is secret, and what JSON cannot hold, is never stored. A rebuilt request gets it, in this order, from the
+spider's method ``gp4c_request(request)``, from Scrapy's settings for HTTP authentication and default headers,
+and from the cookies of the session.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import logging
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -23,7 +29,8 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.defaultheaders import DefaultHeadersMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.request import RequestFingerprinter
+from scrapy.spiders import CrawlSpider, Rule
+from scrapy.utils.request import RequestFingerprinter, request_from_dict
 
 from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
 from scrapy_gp4c.scoring.discovery import START
@@ -40,21 +47,26 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.store.protocols import PageStore
 
+logger = logging.getLogger(__name__)
+
 META: Final = "gp4c"
 """Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""
 FOUND_BY: Final = "gp4c_found_by"
 """Key in ``Request.meta``: finder of the request, as the column ``found_by`` has it."""
+WEIGHT: Final = "gp4c_weight"
+"""Key in ``Request.meta``: weight of the page, a number from 0 on."""
 PASSED: Final = "passed"
 """Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
 UNKNOWN_FINDER: Final = 0
 HOOK: Final = "gp4c_request"
-"""Method of a spider that adds to planned requests what the store does not keep."""
+"""Method of a spider that adds to planned requests what the store does not keep: ``(request) -> request``."""
 WEB: Final = ("http://", "https://")
 
 TRANSIENT_META: Final = frozenset(
     {
         META,
         FOUND_BY,
+        WEIGHT,
         "ajax_crawlable",
         "download_latency",
         "is_start_request",
@@ -69,7 +81,6 @@ TRANSIENT_META: Final = frozenset(
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
 
-_ARGUMENTS: Final = (*IDENTIFYING, "priority", "dont_filter")  # those that `Request` takes as they are
 _SECRETIVE: Final = (*IDENTIFYING, "headers")  # no message shows their values
 _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "url": (str, "a URL"),
@@ -81,7 +92,13 @@ _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "headers": (dict, "an object of lists of texts"),
     "priority": (int, "a whole number"),
     "dont_filter": (bool, "true or false"),
+    "flags": (list, "a list of texts"),
+    "encoding": (str, "the name of an encoding"),
+    "_class": (str, "the dotted path of a class"),
+    "attributes": (dict, "an object"),
+    "rule": (list, "a callback's name and a link extractor"),
     "lacks": (list, "a list of texts"),
+    "unstorable": (list, "a list of texts"),
 }
 _JSON_SCALARS: Final = (str, int, bool, type(None))
 _PROBE_URL: Final = "https://h.example/a-b/C_d.e~1"
@@ -94,6 +111,8 @@ _is_plain: Final = re.compile(
 _HASHED_HEAD: Final = b'{"body": "", "headers": {}, "method": "GET", "url": "'
 _HASHED_TAIL: Final = b'"}'
 _finder_of_response: WeakKeyDictionary[Response, int] = WeakKeyDictionary()
+_method_names: WeakKeyDictionary[Spider, dict[Any, str | None]] = WeakKeyDictionary()
+_classes_missing: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +144,15 @@ def is_page_request(request: Request) -> bool:
         request.method == "GET"
         and not request.body
         and request.callback is not NO_CALLBACK
-        and request.meta.get(META) is not False
+        and not is_opted_out(request)
         and request.url.startswith(WEB)
     )
+
+
+def is_opted_out(request: Request) -> bool:
+    """Tell whether a request has ``meta={"gp4c": False}``, or a copy of such meta: it passes untouched."""
+    mark = request.meta.get(META)
+    return mark is False or (isinstance(mark, dict) and bool(mark.get("opted_out")))
 
 
 def unmark(request: Request) -> None:
@@ -183,46 +208,171 @@ def finder_of(request: Request, store: PageStore) -> int:
 def to_stored(request: Request, spider: Spider) -> StoredRequest:
     """Return what the store keeps of a request, ready for JSON.
 
-    Raises ValueError, with the reason, when the request could not be repeated from it: a callback that is no
-    method of the spider, or arguments that JSON would not give back as they are.
+    ``unstorable`` names what a visit needs besides: a callback that is no method of the spider, or arguments
+    that JSON would not give back as they are.
     """
     stored: dict[str, Any] = {"url": request.url}
+    unstorable: list[str] = []
     for name in ("callback", "errback"):
         function = getattr(request, name)
         if function is not None:
-            method = getattr(function, "__name__", "")
-            if getattr(spider, method, None) != function:
-                raise ValueError(f"its {name} {function!r} is no method of the spider")
-            stored[name] = method
-    arguments: dict[str, Any] = {
-        "cb_kwargs": request.cb_kwargs,
-        "meta": {key: value for key, value in request.meta.items() if key not in TRANSIENT_META},
-        "cookies": request.cookies,
-        "headers": {
+            method = method_name(spider, function)
+            if method is None:
+                unstorable.append(name)
+            else:
+                stored[name] = method
+    meta = {key: value for key, value in request.meta.items() if key not in TRANSIENT_META}
+    if (rule := _rule_of(meta, spider)) is not None:
+        stored["rule"] = _rule_identity(rule)
+        del meta["rule"]
+    for name, value in (("cb_kwargs", request.cb_kwargs), ("meta", meta)):
+        if value:
+            kept = _storable(name, value, unstorable)
+            if kept:
+                stored[name] = kept
+    if request.cookies:
+        try:
+            stored["cookies"] = _through_json(request.cookies)
+        except ValueError:
+            unstorable.append("cookies")
+    if request.headers:
+        stored["headers"] = {
             key.decode("latin-1"): [value.decode("latin-1") for value in values]
             for key, values in request.headers.items()
-        },
-    }
-    for name, value in arguments.items():
-        if value:
-            stored[name] = value if name == "headers" else _through_json(name, value)
+        }
     if request.dont_filter:
         stored["dont_filter"] = True
     if request.priority:
         stored["priority"] = request.priority
+    if request.flags:
+        stored["flags"] = list(map(str, request.flags))
+    if request.encoding != "utf-8":
+        stored["encoding"] = request.encoding
+    if type(request) is not Request:
+        _store_class(request, stored, unstorable)
+    if unstorable:
+        stored["unstorable"] = unstorable
     return cast(StoredRequest, stored)
 
 
-def _through_json(name: str, value: Any) -> Any:
-    """Return what JSON makes of a value: equal to it, and its own object whatever the spider does to it."""
-    if type(value) is dict and all(type(k) is str and type(v) in _JSON_SCALARS for k, v in value.items()):
-        return dict(value)  # as it is nearly always, and three times as fast
+def _store_class(request: Request, stored: dict[str, Any], unstorable: list[str]) -> None:
+    kind = type(request)
+    stored["_class"] = f"{kind.__module__}.{kind.__qualname__}"
+    names = [name for name in kind.attributes if name not in Request.attributes]
+    kept = _storable("attribute", {name: getattr(request, name) for name in names}, unstorable)
+    if kept:
+        stored["attributes"] = kept
+
+
+def method_name(spider: Spider, function: Any) -> str | None:
+    """Name under which a spider has a callback, by identity as Scrapy finds it; None: it is no method.
+
+    A decorated method has another ``__name__``, a private one another attribute, and one that is assigned in
+    the class body any.
+    """
+    name = getattr(function, "__name__", "")
+    if isinstance(name, str) and name and getattr(spider, name, None) == function:
+        return name
+    inner = getattr(function, "__func__", None)
+    if inner is None or getattr(function, "__self__", None) not in (spider, type(spider)):
+        return None
+    names = _method_names.setdefault(spider, {})
+    if inner not in names:
+        attributes = (
+            attribute
+            for attribute in dir(spider)
+            if not isinstance(inspect.getattr_static(spider, attribute, None), property)
+        )
+        names[inner] = next(
+            (name for name in attributes if getattr(getattr(spider, name, None), "__func__", None) is inner),
+            None,
+        )
+    return names[inner]
+
+
+# --- rules of a CrawlSpider
+
+
+def _rule_of(meta: dict[str, Any], spider: Spider) -> Rule | None:
+    """Rule of a CrawlSpider by which a request was made; None: by none."""
+    number = meta.get("rule")
+    if not isinstance(spider, CrawlSpider) or type(number) is not int:
+        return None
+    return spider.rules[number] if 0 <= number < len(spider.rules) else None
+
+
+def _rule_identity(rule: Rule) -> list[str | None]:
+    """Identity of a rule that does not depend on its number: callback and link extractor."""
+    callback = rule.callback
+    name = callback if isinstance(callback, str) or callback is None else getattr(callback, "__name__", "")
+    extractor = rule.link_extractor
+    described = f"{type(extractor).__qualname__} {_described(vars(extractor))}"
+    return [name, sha1(described.encode("utf-8", "replace")).hexdigest()]
+
+
+def _described(value: Any) -> str:
+    """Text of a value that is the same in every process, whatever its object's address."""
+    if isinstance(value, re.Pattern):
+        return f"/{value.pattern}/{value.flags}"
+    if isinstance(value, dict):
+        return str({key: _described(entry) for key, entry in value.items()})
+    if isinstance(value, set | frozenset):
+        return str(sorted(map(_described, value)))
+    if isinstance(value, list | tuple):
+        return str([_described(entry) for entry in value])
+    if value is None or isinstance(value, str | int | float | bytes):
+        return repr(value)
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def _rule_number(identity: Any, url: str, spider: Spider) -> int:
+    """Number that a rule has now: the same one, or else the likeliest with its callback for this URL.
+
+    Raises AttributeError when the spider has no rule with that callback any more.
+    """
+    rules = list(spider.rules) if isinstance(spider, CrawlSpider) else []
+    identities = [_rule_identity(rule) for rule in rules]
+    if list(identity) in identities:
+        return identities.index(list(identity))
+    numbers = [number for number, (name, _) in enumerate(identities) if identity and name == identity[0]]
+    if not numbers:
+        raise AttributeError(
+            f"the spider has no rule with the callback {identity[0] if identity else None!r}"
+        )
+    for number in numbers:
+        matches = getattr(rules[number].link_extractor, "matches", None)
+        if matches is not None and matches(url):
+            return number
+    return numbers[0]
+
+
+# --- values as JSON
+
+
+def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[str, Any]:
+    """Return the entries that JSON can hold; names of the others are added to ``unstorable``."""
+    if all(type(key) is str and type(value) in _JSON_SCALARS for key, value in values.items()):
+        return dict(values)  # as it is nearly always, and three times as fast
+    kept = {}
+    for key, value in values.items():
+        try:
+            kept.update(_through_json({key: value}))
+        except ValueError:
+            unstorable.append(f"{name} {key}")
+    return kept
+
+
+def _through_json(value: Any) -> Any:
+    """Return what JSON makes of a value: equal to it, and its own object whatever the spider does to it.
+
+    Raises ValueError for a value that would come back as something else.
+    """
     try:
         repeated: Any = json.loads(json.dumps(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"its {name} cannot be kept as JSON: {error}") from None
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
     if repeated != value:
-        raise ValueError(f"its {name} would come back from JSON as something else")  # which may be secret
+        raise ValueError("it would come back from JSON as something else")
     return repeated
 
 
@@ -252,16 +402,47 @@ def check_stored(stored: StoredRequest) -> None:
 def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     """Rebuild the request of a planned visit.
 
-    Raises AttributeError when the spider has no such callback any more, ValueError or TypeError for what is
-    no request.
+    Raises AttributeError when the spider has no such callback or rule any more, ValueError or TypeError for
+    what is no request.
     """
     check_stored(stored)
-    callbacks = {name: getattr(spider, stored[name]) for name in ("callback", "errback") if name in stored}
-    arguments: dict[str, Any] = {name: stored[name] for name in _ARGUMENTS if name in stored}
-    request = Request(stored["url"], headers=_header_bytes(stored), **callbacks, **arguments)
+    fields: dict[str, Any] = {**stored, **stored.get("attributes", {}), "headers": _header_bytes(stored)}
+    for name in ("callback", "errback"):
+        if name in fields:
+            getattr(spider, fields[name])  # raises AttributeError, which names the method
+    if "rule" in stored:
+        number = _rule_number(stored["rule"], stored["url"], spider)
+        fields["meta"] = {**stored.get("meta", {}), "rule": number}
+    path = fields.pop("_class", None)
+    if path is not None and _is_loadable(path, spider):
+        fields["_class"] = path
+    request = request_from_dict(fields, spider=spider)
     if not request.url.startswith(WEB):  # file: and data: are no pages, whoever wrote the store
         raise ValueError(f"expected an http or https URL; found {stored['url'][:80]!r}")
     return request
+
+
+def _is_loadable(path: str, spider: Spider) -> bool:
+    """Tell whether a dotted path leads to a class of requests; the first time that it does not, warn.
+
+    A store is data: of modules that nobody has imported, only those of the spider's own package are.
+    """
+    module_name, _, name = path.rpartition(".")
+    module = sys.modules.get(module_name)
+    root = type(spider).__module__.partition(".")[0]
+    if module is None and module_name.partition(".")[0] == root:
+        try:
+            module = import_module(module_name)
+        except ImportError:
+            module = None
+    kind = getattr(module, name, None)
+    if isinstance(kind, type) and issubclass(kind, Request):
+        return True
+    if path not in _classes_missing:
+        _classes_missing.add(path)
+        line = "Requests of the class %s are rebuilt as plain ones, because it cannot be imported."
+        logger.warning(line, path, extra={"spider": spider})
+    return False
 
 
 def _header_bytes(stored: StoredRequest) -> dict[bytes, list[bytes]]:
@@ -349,9 +530,8 @@ class Rebuilder:
         url = self.credentials.url(request.url)
         if self.by_url_alone:
             return request if url == request.url else Request(url)
-        try:
-            stored = to_stored(request, self.spider)
-        except ValueError:
+        stored = to_stored(request, self.spider)
+        if stored.get("unstorable"):
             return request
         bare = self.credentials.stripped(stored)
         if bare is stored:
@@ -361,50 +541,49 @@ class Rebuilder:
         return bare_request
 
     def stored(self, request: Request) -> StoredRequest:
-        """Return what the store keeps of a request; raises ValueError as `to_stored`."""
+        """Return what the store keeps of a request, as `to_stored` does, without what is secret."""
         stored = to_stored(request, self.spider)
         # A session of this run would be none in the next; without it, the page can be asked for all the same.
         stored["url"] = without_session(stored["url"], self._ignored)
         return self.credentials.stripped(stored)
 
     def build(self, stored: StoredRequest) -> tuple[Request, list[str]]:
-        """Return the request of a planned visit, and names of the secrets that it lacks and nobody adds.
+        """Return the request of a planned visit, and names of what it lacks and nobody adds.
 
         Raises what `from_stored` raises, and whatever the spider's method does.
         """
-        request = from_stored(stored, self.spider)
-        hook = getattr(self.spider, HOOK, None)
-        if hook is not None:
-            request = self._by_hook(hook, request)
-        return request, self._missing_secrets(stored, request)
+        request = self._by_hook(from_stored(stored, self.spider))
+        return request, self._missing_secrets(stored, request) + _missing_values(stored, request)
 
     def needs_spider(self, stored: StoredRequest) -> bool:
         """Tell whether a stored request lacks secrets, so that only the spider can make it."""
         if not stored.get("lacks"):
             return False
         try:
-            return bool(self.build(stored)[1])
+            return bool(self._missing_secrets(stored, self._by_hook(from_stored(stored, self.spider))))
         except Exception:  # logged when the page is planned
             return False
 
-    def _by_hook(self, hook: Any, request: Request) -> Request:
+    def _by_hook(self, request: Request) -> Request:
+        """The request that the spider's own method makes of a rebuilt one."""
+        hook: Any = getattr(self.spider, HOOK, None)
+        if hook is None:
+            return request
         key = self.keys(request)[0]
         changed = hook(request)
         if not isinstance(changed, Request):
             raise TypeError(f"{HOOK} of the spider must return the request; found {type(changed).__name__}")
         if not is_page_request(changed) or self.keys(changed)[0] != key:
             raise ValueError(
-                f"{HOOK} of the spider must return a GET of the same page, with what is secret added"
+                f"{HOOK} of the spider must return a GET of the same page, with what is missing added"
             )
         return changed
 
     def _missing_secrets(self, stored: StoredRequest, request: Request) -> list[str]:
         lacks = set(stored.get("lacks", ()))
         if lacks:
-            try:
-                lacks -= set(self.stored(request).get("lacks", ()))
-            except ValueError:  # the spider's method has added what cannot be stored
-                return []
+            rebuilt = self.stored(request)
+            lacks -= {*rebuilt.get("lacks", ()), *rebuilt.get("unstorable", ())}
         if lacks:
             lacks -= self._added_by_scrapy(request)
         return sorted(lacks)
@@ -423,3 +602,15 @@ class Rebuilder:
         for value in probe.headers.getlist("Cookie"):
             added |= {f"cookie {name}" for name in names_in_header(value.decode("latin-1"))}
         return added
+
+
+def _missing_values(stored: StoredRequest, request: Request) -> list[str]:
+    """Names of what could not be stored of a request and what the rebuilt one has not."""
+    missing = []
+    for name in stored.get("unstorable", ()):
+        place, _, key = name.partition(" ")
+        values: Any = {"meta": request.meta, "cb_kwargs": request.cb_kwargs}.get(place)
+        has_it = key in values if values is not None else getattr(request, key or place, None)
+        if not has_it:
+            missing.append(name)
+    return missing

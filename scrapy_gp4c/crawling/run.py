@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
+from scrapy import signals
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue, SetupRequests, log_first
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
@@ -27,6 +29,7 @@ from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.reports import collect_stats
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
+from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
@@ -36,12 +39,16 @@ from scrapy_gp4c.store.protocols import PageStore
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
+    from twisted.python.failure import Failure
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
+START_PATIENCE_S: Final = 10.0
+"""Seconds that pages which the spider's start found before wait for a start that yields nothing."""
 UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistic of the requests in a JOBDIR that cannot be read back."""
 
@@ -60,6 +67,7 @@ class Run:
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
         self.stats = crawler.stats
         self._spider, self._enqueue = spider, enqueue
+        self._crawler = crawler
         runs[crawler] = ref(self)
         self.cycle, store, settings = cycle, cycle.store, cycle.settings
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
@@ -71,14 +79,28 @@ class Run:
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
             self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])))
+            self._downloads.is_held = lambda claim: claim.page in cycle.held
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
-        self._feeder = Feeder(cycle, remaining, per_host, rebuilder, self._admission.queue_claim)
+        self._feeder = Feeder(
+            cycle,
+            remaining,
+            per_host,
+            rebuilder,
+            self._admission.queue_claim,
+            lambda: has_started(crawler),
+            self._admission.offered,
+        )
         self.admit = self._admission.admit
         self.skips = self._admission.skips
         self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
+        for signal, listener in (
+            (signals.spider_error, self._note_spider_error),
+            (signals.item_error, self._note_item_error),
+        ):
+            crawler.signals.connect(listener, signal)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
@@ -111,6 +133,7 @@ class Run:
         ``pop``: takes a request out of Scrapy's queue; ``queued``: the downloader slots of those in it, or
         None where nobody knows.
         """
+        self.settle()
         self.feed()
         while True:
             load = self._load(queued)
@@ -122,14 +145,14 @@ class Run:
                 continue
             elif load is not Load.BUSY or self._leaves_room() or (request := pop()) is None:
                 return None
-            if self._leave_queue(request):
-                return request
+            if (sent := self._leave_queue(request)) is not None:
+                return sent
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
         """Load of the queue and the downloader, where a policy that samples may plan on."""
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
-        load = self._downloads.load(slots, self.cycle.is_under_way)
+        load = self._downloads.load(slots, self.cycle.lacks_outcome)
         if load is Load.NONE and self._has_queued:
             self.idle_since_s = None  # only now nothing is left to send
         self._has_queued = load is not Load.NONE
@@ -155,6 +178,13 @@ class Run:
         if self._feeder.has_deferred and self._setup.is_over() and self._setup.is_quiet():
             self._feeder.feed_deferred()
             return True
+        if self._feeder.has_waiting and self._setup.is_over() and not under_way(self._crawler):
+            # Nothing is left to do but for pages whose finder does not come: a start that never ends, say.
+            self.idle_since_s = self.idle_since_s or monotonic()
+            if has_started(self._crawler) or monotonic() - self.idle_since_s > START_PATIENCE_S:
+                self._feeder.release()
+                return True
+            return False
         while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and self._feeder.is_read:
             if cycle.without_outcome and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
@@ -197,7 +227,7 @@ class Run:
                 return False
             if not downloads.leave_a_host():
                 return False
-            if not downloads.awaits(self.cycle.is_under_way):
+            if not downloads.awaits(self.cycle.lacks_outcome):
                 return True
         return self.idle_since_s is not None and monotonic() - self.idle_since_s >= PATIENCE_S
 
@@ -206,21 +236,51 @@ class Run:
             self._downloads.expect(request)
         return self._enqueue(request)
 
-    def _leave_queue(self, request: Request) -> bool:
-        """Note that a request goes to the downloader; False when its visit is already over."""
+    def _leave_queue(self, request: Request) -> Request | None:
+        """Return the request that goes to the downloader; None when its visit is already over."""
         claim = request.meta.get(META)
         if not isinstance(claim, Claim):
             self._setup.left_queue(request)
-            return True
+            return request
         if not self.cycle.is_under_way(claim):  # from the JOBDIR of an interrupted run
             claimed = self.cycle.claim(claim.page, "")
             if claimed is None:
-                return False
+                return None
             claim = request.meta[META] = dataclasses.replace(claimed, host=None)
         self.cycle.left_queue(claim)
         if claim.host is not None:
             self.feed(claim.host)
-        return True
+        return self._admission.todays(request, claim)
+
+    # --- deliveries
+
+    def settle(self) -> None:
+        """Record the visits that the spider is through with."""
+        if self.cycle.held:
+            self.cycle.settle(under_way(self._crawler))
+
+    def _note_spider_error(self, failure: Failure, response: Response) -> None:
+        self.note_failure(response, failure.value)
+
+    def _note_item_error(self, response: Response | None, failure: Failure) -> None:
+        if response is not None:
+            self.note_failure(response, failure.value)
+
+    def note_failure(self, response: Response, error: BaseException | None) -> None:
+        """Note that the callback of a response, or the pipeline of one of its items, has failed."""
+        request = response.request
+        info = None if request is None else request.meta.get(META)
+        held = getattr(info, "held", None)
+        if held is None:  # the spider has put something else into the meta
+            held = next((held for held in self.cycle.held.values() if held.request is request), None)
+        if held is not None:
+            held.failure = repr(error)[:200]
+
+    def note_reached(self, info: VisitInfo) -> None:
+        """Note that a response has come to the spider."""
+        self.cycle.sees_responses = True
+        if info.held is not None:
+            info.held.is_reached = True
 
     def note_unreadable(self, error: Exception) -> None:
         """Note that a request in the queue cannot be read back; the first one is logged."""
@@ -245,6 +305,7 @@ class Run:
         """
         cycle = self.cycle
         self._admission.count_duplicates()
+        cycle.settle(())
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
         cycle.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import IgnoreRequest
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_gp4c.crawling.archiving import VisitInfo
     from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.deliveries import VisitInfo
     from scrapy_gp4c.crawling.hints import HintReader, PageClaims
     from scrapy_gp4c.crawling.run import Run
 
@@ -44,6 +45,7 @@ class Visits:
         """Take a run; ``process`` fingerprints large pages."""
         self.cycle: Cycle = run.cycle
         self.store = self.cycle.store
+        self.deliveries = self.cycle.deliveries
         self.hints = run.hints
         self.process = process
         settings = self.cycle.settings
@@ -91,12 +93,13 @@ class Visit:
     def add_validators(self) -> None:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
         visits = self._visits
-        if not visits.skip_unchanged:
+        page, deliveries = self._claim.page, visits.deliveries
+        if not visits.skip_unchanged or page in deliveries.pages or page in deliveries.again:
             return
         try:
             if self._lacks_text():
                 return
-            etag, last_modified = visits.store.validators(self._claim.page)
+            etag, last_modified = visits.store.validators(page)
         except StoreError as error:
             visits.cycle.failure = error
             return
@@ -127,7 +130,9 @@ class Visit:
             if (outcome := self._outcome(response)) is not None:
                 # The latency of a response from a cache says nothing of the server.
                 latency_s = 0.0 if outcome == "excluded" else self._latency_s
-                return self._finish(response, visits.cycle.end(claim, outcome, len(response.body), latency_s))
+                size_bytes = len(response.body)
+                info = visits.cycle.end(claim, outcome, size_bytes, latency_s, self._request)
+                return self._finish(response, info)
             if self._has_slow_hints(response):
                 return self._respond_later(response)
             if (fingerprint := self._known_fingerprint(response)) is not None:
@@ -202,6 +207,8 @@ class Visit:
         if kept_sum is None or kept_sum != body_sum(response, visits.features, row.fingerprint):
             return None
         archive = visits.cycle.archive
+        if archive is not None and self._claim.page in visits.deliveries.pages:
+            return None  # it is compared with another copy, word by word if need be
         return None if archive is not None and archive.lacks(row) else row.fingerprint
 
     def _lacks_text(self) -> bool:
@@ -218,9 +225,9 @@ class Visit:
         ``is_known``: whether the body is that of the page's copy.
         """
         visits, claim = self._visits, self._claim
-        self._read_hints(response)
         size_bytes = len(response.body)
         if isinstance(page, Exception):
+            self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
@@ -228,11 +235,13 @@ class Visit:
             kept_sum = body_sum(response, visits.features, page.fingerprint)
             if kept_sum is not None:
                 visits.store.set_body_sum(claim.page, kept_sum)
-        return self._finish(response, visits.cycle.judge(claim, page, size_bytes, self._latency_s))
+        read_hints = partial(self._read_hints, response)
+        info = visits.cycle.judge(claim, page, size_bytes, self._latency_s, self._request, read_hints)
+        return self._finish(response, info)
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with what the visit came to, or skip it."""
-        visits, page, outcome = self._visits, self._claim.page, info["outcome"]
+        visits, page, outcome = self._visits, self._claim.page, info.outcome
         self._request.meta[META] = info
         if visits.describes:
             # A copy that was made when nobody needed its description gets it now.
@@ -241,16 +250,18 @@ class Visit:
                 visits.store.set_description(page, description(response))
         if visits.skip_unchanged:
             if outcome in ("first", "changed", "unchanged"):
-                self._keep_validators(response)
+                self._keep_validators(response, info)
             if outcome in ("unchanged", "not_modified"):
                 self._request.errback = None  # nothing went wrong: the spider is not to hear of it
                 raise IgnoreRequest("unchanged since the last visit")
         return response
 
-    def _keep_validators(self, response: Response) -> None:
+    def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
         store, page = self._visits.store, self._claim.page
         values = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
         etag, last_modified = (value.decode("latin-1") if value else None for value in values)
-        if (etag, last_modified) != store.validators(page):
+        if info.held is not None:  # they are those of what the spider has used
+            info.held.validators = etag, last_modified
+        elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)

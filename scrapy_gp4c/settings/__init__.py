@@ -57,6 +57,7 @@ class Settings:
     feed: str | None
     metrics: str | None
     freeze_gc: bool
+    redeliver: int
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:

@@ -177,4 +177,10 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.flag,
         "leave what is loaded when a crawl begins out of garbage collections until it ends",
     ),
+    "GP4C_REDELIVER": values.Setting(
+        3,
+        "a count from 1 to 1000",
+        lambda value: values.count(value, 1, 1000),
+        "visits in a row whose callback or pipeline failed after which the last counts as delivered",
+    ),
 }

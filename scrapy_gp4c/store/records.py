@@ -81,6 +81,8 @@ class CycleRecord(TypedDict, total=False):
     discovery_function: str
     """Its formula; its clock is the next."""
     discovery_clock: Literal["visits", "cycles"]
+    undelivered: dict[str, list[Any]]
+    """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
     sitemaps: dict[str, list[str]]
     """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
     secret_params: list[str]
@@ -154,6 +156,16 @@ class StoredRequest(TypedDict, total=False):
     headers: dict[str, list[str]]
     priority: int
     dont_filter: bool
+    flags: list[str]
+    encoding: str
+    _class: str
+    """Dotted path of the request's class, where it is not Scrapy's own."""
+    attributes: dict[str, Any]
+    """Arguments that only this class has."""
+    rule: list[str | None]
+    """Callback and link extractor of the CrawlSpider's rule that made the request."""
+    unstorable: list[str]
+    """Names of what JSON cannot hold, such as ``meta page_methods``: the spider's own request has it."""
     lacks: list[str]
     """What was left out as secret, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
 

@@ -21,7 +21,7 @@ from scrapy import Request, Spider
 from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands import changes, forget
-from scrapy_gp4c.crawling.archiving import VisitInfo
+from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.sketches import is_changed
@@ -284,7 +284,11 @@ def test_what_is_told_travels_as_a_plain_dictionary() -> None:
     """Copied, pickled or as JSON, for requests that carry it to the disk; other names are missing as ever."""
     told = VisitInfo({"page": 1, "outcome": "first"}, "text", lambda: "before")  # type: ignore[typeddict-item]
     assert type(pickle.loads(pickle.dumps(told))) is dict
-    assert copy.deepcopy(told) == json.loads(json.dumps(told)) == {"page": 1, "outcome": "first"}
+    assert (
+        copy.deepcopy(told)
+        == json.loads(json.dumps(told))
+        == {"page": 1, "outcome": "first", "managed": False}
+    )
     with pytest.raises(KeyError):
         told["other"]
     assert told.get("other", 5) == 5

@@ -50,6 +50,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
     "GP4C_FREEZE_GC": ["maybe", 2, []],
+    "GP4C_REDELIVER": [0, 1001, 1.5, "many", True],
 }
 
 
@@ -126,6 +127,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_URL_PARAMS_IGNORED", "url_params_ignored", "utm_*, ref", ("utm_*", "ref")),
         ("GP4C_ARCHIVE", "archive", "1", True),
         ("GP4C_FREEZE_GC", "freeze_gc", "1", True),
+        ("GP4C_REDELIVER", "redeliver", "5", 5),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],
 )

@@ -1,0 +1,339 @@
+"""The spider's request of today: it is sent and stored, whatever the store had."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.http import JsonRequest
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule
+
+from scrapy_gp4c.store.opening import open_store
+from tests.support.loopback import Site, crawl, html, outcomes
+
+ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5, "CONCURRENT_REQUESTS": 4}
+ITEMS = 5
+LINKS = [f"/item/{number}" for number in range(ITEMS)]
+
+
+class Shop(Spider):
+    """A listing that hands today's price to the pages of its items."""
+
+    name = "shop"
+    day = 0
+    site: Site
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for the listing."""
+        self.seen: list[Any] = []
+        yield Request(self.site.url("/"), self.parse_listing)
+
+    def parse_listing(self, response: Any) -> Iterator[Any]:
+        """Hand on what is true today."""
+        for path in LINKS:
+            yield self.ask(response.urljoin(path))
+
+    def ask(self, url: str) -> Request:
+        """Ask for an item."""
+        return Request(url, self.parse_item, cb_kwargs={"price": self.day}, headers={"X-Day": str(self.day)})
+
+    def parse_item(self, response: Any, price: int) -> None:
+        """Note the price, and the day of the header."""
+        self.seen.append((price, int(response.request.headers["X-Day"])))
+
+    def failed(self, failure: Any) -> None:
+        """Do nothing."""
+
+
+def shop(site: Site) -> None:
+    """Serve a listing and its items."""
+    site.pages = {"/": html("all items", LINKS), **{path: html(f"the item {path}") for path in LINKS}}
+
+
+@pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=4)"])
+@pytest_twisted.ensureDeferred
+async def test_items_have_the_data_of_the_listing_of_today(policy: str, site: Site, store_path: Path) -> None:
+    """Not of the day on which they were found: the item waits for the listing, which is planned too."""
+    shop(site)
+    for day in range(1, 6):
+        site.pages["/"] = html(f"all items of day {day}", LINKS)
+        crawler = await crawl(Shop, store_path, {**ALL, "GP4C_POLICY": policy}, day=day, site=site)
+        assert sorted(outcomes(store_path, day)) == sorted(["/", *LINKS])
+        assert crawler.spider.seen == [(day, day)] * ITEMS
+        with open_store(store_path, readonly=True) as store:
+            stored = [store.request(page) for page in range(store.pages)]
+        assert [request["cb_kwargs"] for request in stored if "cb_kwargs" in request] == [
+            {"price": day}
+        ] * ITEMS
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_item_that_the_listing_lost_goes_as_it_is_stored(site: Site, store_path: Path) -> None:
+    """And so do all when the listing fails: nobody waits for ever."""
+    shop(site)
+    await crawl(Shop, store_path, ALL, day=1, site=site)
+    site.pages["/"] = html("fewer items")
+    crawler = await crawl(Less, store_path, ALL, day=2, site=site)
+    assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
+    del site.pages["/"]
+    crawler = await crawl(Less, store_path, ALL, day=3, site=site)
+    assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
+
+
+class Less(Shop):
+    """A shop whose listing hands on three items only."""
+
+    def parse_listing(self, response: Any) -> Iterator[Any]:
+        """Hand on what is true today."""
+        for path in LINKS[:3]:
+            yield self.ask(response.urljoin(path))
+
+
+class Starting(Shop):
+    """A spider that has all items from elsewhere in its start."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for all items."""
+        self.seen: list[Any] = []
+        for path in LINKS:
+            yield self.ask(self.site.url(path))
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_the_start_yields_today_is_sent(site: Site, store_path: Path) -> None:
+    """As the next page of the plan may be sent before the start has come to it."""
+    shop(site)
+    for day in range(1, 5):
+        crawler = await crawl(Starting, store_path, {**ALL, "CONCURRENT_REQUESTS": 1}, day=day, site=site)
+        assert crawler.spider.seen == [(day, day)] * ITEMS
+
+
+class Fresh(Shop):
+    """A spider whose requests differ in everything from day to day."""
+
+    def ask(self, url: str) -> Request:
+        """Ask for an item with what there is today."""
+        kind: Any = (Request, JsonRequest)[self.day % 2]
+        return kind(
+            url,
+            self.parse_item if self.day < 3 else self.parse_other,
+            cb_kwargs={"price": self.day},
+            headers={"X-Day": str(self.day)},
+            meta={"proxy_of": f"day {self.day}", "download_timeout": 30 + self.day},
+            flags=[f"day {self.day}"],
+            priority=self.day,
+            errback=self.failed,
+        )
+
+    def parse_item(self, response: Any, price: int) -> None:
+        """Note all that the request has."""
+        request = response.request
+        self.seen.append(
+            (price, request.meta["proxy_of"], request.meta["download_timeout"], request.flags, type(request))
+        )
+
+    def parse_other(self, response: Any, price: int) -> None:
+        """Note that it is another callback."""
+        self.parse_item(response, -price)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest_twisted.ensureDeferred
+async def test_all_of_a_request_is_that_of_today(asks: bool, site: Site, store_path: Path) -> None:
+    """Class, flags, meta, callback; where the spider does not ask, that of the last time that it did."""
+    shop(site)
+    for day in range(1, 5):
+        last = day if asks or day < 3 else 2
+        kind = Fresh if asks or day < 3 else type("Silent", (Fresh,), {"parse_listing": lambda *_: []})
+        crawler = await crawl(kind, store_path, ALL, day=day, site=site)
+        price, request = (last if last < 3 else -last), (Request, JsonRequest)[last % 2]
+        expected = (price, f"day {last}", 30 + last, [f"day {last}"], request)
+        assert crawler.spider.seen == [expected] * ITEMS
+
+
+def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that hides the name of what it decorates."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return wrapper
+
+
+def made() -> Callable[..., Any]:
+    """A callback that a function makes, as page-object libraries do."""
+
+    def parse(self: Any, response: Any) -> None:
+        self.seen.append("made")
+
+    return parse
+
+
+class Callbacks(Spider):
+    """Callbacks that have no name of their own."""
+
+    name = "callbacks"
+    ask = True
+    assigned = made()
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for pages in the first cycle alone."""
+        self.seen: list[str] = []
+        for number, callback in enumerate((self.parse_decorated, self.__private, self.assigned)):
+            if self.ask:
+                yield Request(self.site.url(f"/item/{number}"), callback)
+
+    @decorated
+    def parse_decorated(self, response: Any) -> None:
+        """Note it."""
+        self.seen.append("decorated")
+
+    def __private(self, response: Any) -> None:
+        self.seen.append("private")
+
+
+@pytest_twisted.ensureDeferred
+async def test_callbacks_are_found_by_identity(site: Site, store_path: Path) -> None:
+    """As Scrapy finds them when it writes requests to disk."""
+    shop(site)
+    for ask in (True, False):
+        crawler = await crawl(Callbacks, store_path, ALL, ask=ask, site=site)
+        assert sorted(crawler.spider.seen) == ["decorated", "made", "private"]
+
+
+class Rules(CrawlSpider):
+    """A spider with one rule."""
+
+    name = "rules"
+    rules: Any = (Rule(LinkExtractor(allow="/item/"), callback="parse_item"),)
+
+    def parse_item(self, response: Any) -> None:
+        """Note it."""
+        self.seen.append("item")
+
+    def parse_start_url(self, response: Any, **kwargs: Any) -> list[Any]:
+        """Forget what was seen."""
+        return []
+
+    def parse_news(self, response: Any) -> None:
+        """Note it."""
+        self.seen.append("news")
+
+
+class MoreRules(Rules):
+    """The same spider with a rule before the other."""
+
+    rules = (Rule(LinkExtractor(allow="/news/"), callback="parse_news"), *Rules.rules)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest_twisted.ensureDeferred
+async def test_a_rule_is_stored_by_what_it_is(linked: bool, site: Site, store_path: Path) -> None:
+    """A rule put before it takes nobody's callback, whether the listing still links to the pages or not."""
+    shop(site)
+    Rules.start_urls = [site.url("/")]
+    for kind in (Rules, MoreRules, MoreRules, Rules):
+        crawler = await crawl(kind, store_path, ALL, seen=[])
+        assert crawler.spider.seen == ["item"] * ITEMS
+        if not linked:
+            site.pages["/"] = html("nothing any more")
+
+
+class Unstorable(Shop):
+    """A spider whose requests JSON cannot hold."""
+
+    how = "set"
+
+    def ask(self, url: str) -> Request:
+        """Ask for an item."""
+        if self.how == "set":
+            return Request(url, self.parse_item, meta={"tags": {1, 2}})
+        return Request(
+            url, functools.partial(self.parse_item) if self.how == "partial" else lambda r: self.parse_item(r)
+        )
+
+    def parse_item(self, response: Any) -> None:  # type: ignore[override]
+        """Note the outcome."""
+        self.seen.append(response.meta["gp4c"]["outcome"])
+
+
+@pytest.mark.parametrize("how", ["set", "partial", "lambda"])
+@pytest_twisted.ensureDeferred
+async def test_pages_that_cannot_be_stored_are_pages(
+    how: str, site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are planned, fingerprinted and visited when the spider asks; otherwise a warning counts them."""
+    shop(site)
+    for cycle, outcome in ((1, "first"), (2, "unchanged"), (3, "changed")):
+        if cycle == 3:
+            site.pages |= {path: html(f"another thing than {path} was") for path in LINKS}
+        crawler = await crawl(Unstorable, store_path, ALL, how=how, site=site)
+        assert crawler.spider.seen == [outcome] * ITEMS
+    caplog.clear()
+    site.log.clear()
+    crawler = await crawl(
+        type("Silent", (Unstorable,), {"parse_listing": lambda *_: []}), store_path, ALL, site=site
+    )
+    assert crawler.spider.seen == []
+    assert site.fetched() == {"/"}
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line for line in warnings if line.startswith("5 of 6 known pages were planned but")]
+    assert sorted(outcomes(store_path, 4)) == ["/"]
+    crawler = await crawl(Unstorable, store_path, ALL, how=how, site=site)
+    assert crawler.spider.seen == ["unchanged"] * ITEMS
+
+
+class Helped(Unstorable):
+    """The same with a method that makes what cannot be stored."""
+
+    def gp4c_request(self, request: Request) -> Request:
+        """Add the rest."""
+        return request.replace(meta={**request.meta, "tags": {1, 2}}) if "/item/" in request.url else request
+
+    def parse_listing(self, response: Any) -> list[Any]:
+        """Ask for nothing."""
+        return []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_method_of_the_spider_rebuilds_the_rest(site: Site, store_path: Path) -> None:
+    """Then the spider need not ask."""
+    shop(site)
+    await crawl(Unstorable, store_path, ALL, site=site)
+    crawler = await crawl(Helped, store_path, ALL, site=site)
+    assert crawler.spider.seen == ["unchanged"] * ITEMS
+
+
+class Endless(Shop):
+    """A start that never ends."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Wait for what never comes."""
+        import asyncio
+
+        self.seen: list[Any] = []
+        if self.day == 1:
+            for path in LINKS:
+                yield self.ask(self.site.url(path))
+        else:
+            await asyncio.sleep(3_600)
+            yield None
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_start_that_never_ends_holds_up_nobody(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that it found before are sent as they are stored, after a while."""
+    monkeypatch.setattr("scrapy_gp4c.crawling.run.START_PATIENCE_S", 0.5)
+    shop(site)
+    await crawl(Endless, store_path, ALL, day=1, site=site)
+    await crawl(Endless, store_path, {**ALL, "CLOSESPIDER_PAGECOUNT": ITEMS}, day=2, site=site)
+    assert sorted(outcomes(store_path, 2)) == sorted(LINKS)
