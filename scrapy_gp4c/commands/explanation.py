@@ -15,6 +15,7 @@ from scrapy_gp4c.crawling.forecast import (
     state_of,
     visit_history,
 )
+from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value, terminals
@@ -88,6 +89,8 @@ class Known:
     last_outcome: str | None
     n: int
     X: int
+    no_text: bool
+    """Whether its copy has no visible text."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         OUTCOMES[state["outcome"][0]] if last_attempt else None,
         int(state["n"][0]),
         int(state["X"][0]),
+        bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
     )
     score = Score(
         function.formula,

@@ -13,7 +13,8 @@ from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
-from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.crawling.messages import NO_TEXT
+from scrapy_gp4c.crawling.reports import count_without_text, page_counts
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.credentials import printable
 from scrapy_gp4c.store.protocols import PageStore
@@ -93,6 +94,8 @@ class Status:
     pages: int
     counts: dict[str, int]
     """Pages by what the policy does with them."""
+    no_text: int
+    """Fetched pages without visible text."""
     panel: Estimates | None
     """Of the last cycle that has estimates."""
     hubs: list[Hub]
@@ -126,6 +129,7 @@ def run(project: Project, options: Namespace) -> None:
             store.store_id,
             store.pages,
             page_counts(store, project.settings),
+            count_without_text(store),
             None if estimated is None else _estimates(estimated),
             hubs(store),
             trusted_sites(store),
@@ -139,6 +143,8 @@ def run(project: Project, options: Namespace) -> None:
     print(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         print(f"  {name:<14}{count:,}")
+    if status.no_text:
+        print(f"{status.no_text:,} pages have {NO_TEXT}")
     if estimated is not None:
         print(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
     print_sources(status.hubs if options.hubs else [], status.hints)

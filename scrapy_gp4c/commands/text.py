@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.crawler import CrawlerProcess
@@ -13,6 +13,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 HELP = "what of a page is compared, left out and masked"
-NO_TEXT: Final = (
-    "no visible text: a browser would build the page. Render it (scrapy-playwright), crawl its JSON "
-    "endpoints, or name what counts in GP4C_FEATURES."
-)
-"""Remedy for pages without text."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from scrapy_gp4c.commands.explanation import Known, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import TERMINALS
@@ -124,6 +125,8 @@ def _about(known: Known) -> Iterator[str]:
     yield "of the panel: visited in every cycle (GP4C_PANEL)" if known.panel else words[known.stage]
     if known.last_outcome is not None:
         yield f"last visited in cycle {known.last_visit}: {known.last_outcome}"
+    if known.no_text:
+        yield f"its copy has {NO_TEXT}"
     yield f"{known.n} judged visits found {known.X} changes"
     if not known.awake:
         yield "resting now, as its last visits failed"

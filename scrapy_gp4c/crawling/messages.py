@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
@@ -41,6 +41,18 @@ def next_round(cycle: Cycle, pages: int) -> str:
         f"Cycle {cycle.number}, round {number}: {pages} pages planned by {cycle.policy}, "
         f"{cycle.planned} in all"
     )
+
+
+NO_TEXT: Final = (
+    "no visible text: a browser would build them. Render them (scrapy-playwright), crawl their JSON "
+    "endpoints, or name what counts in GP4C_FEATURES."
+)
+"""Remedy for pages without text."""
+
+
+def without_text(pages: int) -> str:
+    """Return the line for pages without visible text."""
+    return f"{pages} pages have {NO_TEXT}"
 
 
 def closing(cycle: Cycle, record: CycleRecord) -> str:

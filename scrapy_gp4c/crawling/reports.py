@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.crawling.control_group import close_cycle
 from scrapy_gp4c.crawling.new_pages import found_by_hubs
+from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
@@ -79,6 +80,14 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
     return {name: counts[name] for name in CLASSES}
 
 
+def count_without_text(store: PageStore) -> int:
+    """Count the fetched pages without visible text, which stay unchanged whatever a browser would show."""
+    return sum(
+        int(np.count_nonzero(lacks_text(block["has_copy"], block["fingerprint"])))
+        for _, block in store.blocks()
+    )
+
+
 def collect_stats(stats: StatsCollector, store: PageStore, settings: Settings, record: CycleRecord) -> None:
     """Put into Scrapy's statistics what `scrapy gp4c status` would say of a finished cycle now."""
     values: dict[str, float | None] = {
@@ -86,6 +95,7 @@ def collect_stats(stats: StatsCollector, store: PageStore, settings: Settings, r
     }
     counts = page_counts(store, settings)
     values |= {f"pages/{name.replace(' ', '_')}": count for name, count in counts.items()}
+    values["pages/no_text"] = count_without_text(store)
     if (panel := record["panel"]) is not None:
         values["panel/judged"] = panel["judged"]
         for name in ("changed_share", "freshness"):

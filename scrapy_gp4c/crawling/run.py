@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
-from scrapy_gp4c.crawling.reports import collect_stats
+from scrapy_gp4c.crawling.reports import collect_stats, count_without_text
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -322,6 +322,8 @@ class Run:
         self.notifier.cycle_ended()
         collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
+        if pages := count_without_text(cycle.store):
+            logger.warning("%s", messages.without_text(pages), extra=self.extra)
 
     def close_store(self) -> None:
         """Close the store, then the search index and the archive; an error is one log line."""

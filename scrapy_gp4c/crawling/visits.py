@@ -237,6 +237,8 @@ class Visit:
                 visits.store.set_body_sum(claim.page, kept_sum)
         read_hints = partial(self._read_hints, response)
         info = visits.cycle.judge(claim, page, size_bytes, self._latency_s, self._request, read_hints)
+        if page.is_cut and info["outcome"] == "first":
+            logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:

@@ -95,6 +95,11 @@ def distance(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
+def lacks_text(has_copy: npt.NDArray[np.uint8], fingerprints: UInt64s) -> npt.NDArray[np.bool_]:
+    """Return which pages have a copy without visible text, bool ``[P]``."""
+    return np.asarray((has_copy != 0) & (fingerprints < _HAS_TEXT))
+
+
 def has_text(fingerprint: int) -> bool:
     """Tell whether the page of a fingerprint has visible text."""
     return fingerprint >= int(_HAS_TEXT)

@@ -1,0 +1,159 @@
+"""What a crawl over four cycles takes for a change, on every kind of page."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+
+from scrapy_gp4c.commands import status, why
+from tests.commands.test_commands import in_process, make_project
+from tests.support.loopback import Site, crawl, outcomes
+from tests.support.schemas import checked
+
+FILLER = "a quiet harbour with a lamp and a stone bridge over the river where the market stands " * 4
+SETTINGS = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "ROBOTSTXT_OBEY": False}
+HTML = "text/html"
+Made = Callable[[int], "str | bytes"]
+
+
+def page(body: str, head: str = "") -> str:
+    """An HTML page."""
+    return f"<html><head><title>Page</title>{head}</head><body>{body}</body></html>"
+
+
+def filled(text: str, head: str = "") -> str:
+    """An HTML page of many words and a text."""
+    return page(f"<p>{FILLER} {text}</p>", head)
+
+
+def row(cycle: int) -> str:
+    """A row that changes in cycles 3 and 4."""
+    return f"Price: {(12, 12, 13, 14)[cycle - 1]} EUR"
+
+
+CHANGING: dict[str, tuple[str, Made]] = {
+    "twice": (HTML, lambda n: page(f"<p>{FILLER}</p><p>{row(n)}</p><i>{FILLER}</i><p>{row(n)}</p>")),
+    "four-times": (HTML, lambda n: page(f"<p>{FILLER}</p><p>{row(n)}</p>" * 4)),
+    "root-ad": (HTML, lambda n: page(f"<div id=app class=ad><p>{FILLER} {row(n)}</p></div>")),
+    "no-ads": (HTML, lambda n: page(f"<p>{FILLER}</p><div class='no-ads'>{row(n)}</div>")),
+    "ad-listing": (HTML, lambda n: page(f"<p>{FILLER}</p><div class='ad-listing'>{row(n)}</div>")),
+    "gpt": (HTML, lambda n: page(f"<p>{FILLER}</p><div id='gpt-models'>{row(n)}</div>")),
+    "hidden": (HTML, lambda n: page(f"<div style='display:none'><p>{FILLER} {row(n)}</p></div>")),
+    "nav": (HTML, lambda n: page(f"<nav>{FILLER} {row(n)}</nav><p>Menu</p>")),
+    "long-script": (
+        HTML,
+        lambda n: filled(f"{row(n)}", f"<script>{'x=1;' * 300_000}</script>"),
+    ),
+    "json-ld": (
+        HTML,
+        lambda n: page("", f'<script type="application/ld+json">"{row(n)}"</script>'),
+    ),
+    "rupiah": (
+        HTML,
+        lambda n: filled(f"Rp 151000000{n // 3}").replace("10000002", "10000003"),
+    ),
+    "hours": (HTML, lambda n: filled(f"Mon-Fri 9:00-{(17, 17, 18, 19)[n - 1]}:00")),
+    "json": ("application/json", lambda n: json.dumps({"price": row(n), "id": 7})),
+    "lines": ("application/x-ndjson", lambda n: f'{{"id": 1}}\n{{"p": "{row(n)}"}}\n'),
+    "csv": ("text/csv", lambda n: f"name,price\nGull,{row(n)}\n"),
+    "feed": ("text/xml", lambda n: f"<rss><channel><item><title>{row(n)}</title></item></channel></rss>"),
+    "attribute": ("text/xml", lambda n: f"<list><item price='{row(n)}'/></list>"),
+    "image": ("image/png", lambda n: b"\x89PNG" + row(n).encode()),
+}
+STILL: dict[str, tuple[str, Made]] = {
+    "date": (HTML, lambda n: filled(f"{9 + n}-Nov-2026")),
+    "built": (
+        HTML,
+        lambda n: filled(f"Built on {9 + n} Nov 2026 04:12:0{n} in 0.{n}4 s"),
+    ),
+    "ago": (HTML, lambda n: filled(f"{n + 1} ore fa")),
+    "german": (
+        HTML,
+        lambda n: filled(f"vor {('einer', 'zwei', 'drei', 'vier')[n - 1]} Stunden"),
+    ),
+    "views": (HTML, lambda n: filled(f"Просмотров: 1 20{n}")),
+    "cookies": (
+        HTML,
+        lambda n: page(f"<p>{FILLER}</p>" + "<div id=cookie-bar>We use cookies</div>" * (n % 2)),
+    ),
+    "aside": (HTML, lambda n: page(f"<main>{FILLER}</main><aside>Weather: {n} degrees</aside>")),
+    "token": (HTML, lambda n: page(f"<p>{FILLER}</p><input type=hidden name=csrf value={n}>")),
+    "keys": (
+        "application/json",
+        lambda n: json.dumps(dict(list({"a": 1, "b": [2, 3]}.items())[:: (-1) ** n])),
+    ),
+    "stamp": ("application/json", lambda n: json.dumps({"rows": [1], "generated_at": 1763690584 + n})),
+    "builddate": (
+        "text/xml",
+        lambda n: f"<rss><channel><lastBuildDate>1{n} Nov 2026 08:00</lastBuildDate></channel></rss>",
+    ),
+    "quotes": ("text/csv", lambda n: 'name,price\n"Gull",7\n' if n % 2 else "name,price\r\nGull,7\r\n"),
+}
+EMPTY: dict[str, tuple[str, Made]] = {
+    "app": (HTML, lambda n: page("<div id=root></div><script>go()</script>")),
+    "nothing": (HTML, lambda n: ""),
+}
+
+
+class Reader(Spider):
+    """Asks for all pages."""
+
+    name = "news"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for them."""
+        for path in self.site.pages:
+            yield Request(self.site.url(path))
+
+    def parse(self, response: Any) -> None:
+        """Read a page."""
+
+
+@pytest_twisted.ensureDeferred
+async def test_changes_are_found_and_noise_is_left_alone(
+    site: Site,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of each kind; pages without text are told in the log, by `status` and by `why`."""
+    now = {"cycle": 1}
+
+    def served(content_type: str, made: Made) -> Callable[[Any], bytes]:
+        def render(request: Any) -> bytes:
+            request.setHeader("Content-Type", f"{content_type}; charset=utf-8")
+            body = made(now["cycle"])
+            return body if isinstance(body, bytes) else body.encode()
+
+        return render
+
+    for name, (content_type, made) in (CHANGING | STILL | EMPTY).items():
+        site.pages[f"/{name}"] = served(content_type, made)
+    found = []
+    for now["cycle"] in range(1, 5):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            await crawl(Reader, store_path, SETTINGS, site=site)
+        found.append(outcomes(store_path, now["cycle"]))
+        assert "2 pages have no visible text" in caplog.text
+    told = {path[1:]: [one.get(path) for one in found] for path in found[0]}
+    same, moves = [["first"], *[["unchanged"]] * 3], [["first"], ["unchanged"], ["changed"]]
+    assert {name: told[name] for name in STILL if told[name] != same} == {}
+    assert {name: told[name] for name in EMPTY if told[name] != same} == {}
+    assert {name: told[name] for name in CHANGING if told[name][:3] != moves} == {}
+    project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
+    in_process(project, status, "--json")
+    assert checked("status", capsys.readouterr().out)["no_text"] == 2
+    in_process(project, status)
+    assert "2 pages have no visible text" in capsys.readouterr().out
+    in_process(project, why, site.url("/app"))
+    assert "its copy has no visible text" in capsys.readouterr().out
