@@ -15,6 +15,7 @@ from scrapy_gp4c.crawling.forecast import (
     state_of,
     visit_history,
 )
+from scrapy_gp4c.fingerprint.copy_notes import clock_positions, unpack
 from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
@@ -75,6 +76,24 @@ class Different:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """Compared content of a page's copy."""
+
+    kind: str
+    """html, json, csv, xml, pdf, text, bytes, or features for the user's own."""
+    words: int
+    masked: int
+    """Masked times, dates, tokens and counters."""
+    left_out_words: int
+    left_out: list[str]
+    """Why words are left out."""
+    is_cut: bool
+    """Whether only the head of a long page is compared."""
+    clock: int
+    """Blocks that changed at each visit and do not count."""
+
+
+@dataclass(frozen=True)
 class Known:
     """What is known of a page."""
 
@@ -91,6 +110,8 @@ class Known:
     X: int
     no_text: bool
     """Whether its copy has no visible text."""
+    compared: Compared | None
+    """Compared content of the copy; None if nothing is noted of it."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,21 @@ class Why:
     different: Different
     past: list[PastCycle]
     """The last cycles, newest first."""
+
+
+def _compared(packed: bytes | None) -> Compared | None:
+    if packed is None:
+        return None
+    notes = unpack(packed)
+    return Compared(
+        notes.kind,
+        notes.words,
+        notes.masked,
+        notes.left_out_words,
+        list(notes.reasons),
+        notes.is_cut,
+        len(clock_positions(notes.learned)),
+    )
 
 
 def explain(project: Project, store: PageStore, page: int) -> Why:
@@ -132,6 +168,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         int(state["n"][0]),
         int(state["X"][0]),
         bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
+        _compared(store.copy_notes(page)),
     )
     score = Score(
         function.formula,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scrapy_gp4c.commands.explanation import Known, Why, explain
+from scrapy_gp4c.commands.explanation import Compared, Known, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.messages import NO_TEXT
@@ -125,11 +125,24 @@ def _about(known: Known) -> Iterator[str]:
     yield "of the panel: visited in every cycle (GP4C_PANEL)" if known.panel else words[known.stage]
     if known.last_outcome is not None:
         yield f"last visited in cycle {known.last_visit}: {known.last_outcome}"
+    if known.compared is not None:
+        yield _about_copy(known.compared)
     if known.no_text:
         yield f"its copy has {NO_TEXT}"
     yield f"{known.n} judged visits found {known.X} changes"
     if not known.awake:
         yield "resting now, as its last visits failed"
+
+
+def _about_copy(compared: Compared) -> str:
+    pieces = [f"{compared.words:,} words are compared ({compared.kind})", f"{compared.masked:,} masked"]
+    if compared.left_out:
+        pieces.append(f"{compared.left_out_words:,} left out: {', '.join(compared.left_out)}")
+    if compared.clock:
+        pieces.append(f"{compared.clock} blocks that change at each visit do not count")
+    if compared.is_cut:
+        pieces.append("only the head of the long page counts")
+    return "; ".join(pieces)
 
 
 def _next_visit(why: Why) -> str:

@@ -291,7 +291,13 @@ class Cycle:
         row, fingerprint = self.store.page(visit.page), reading.fingerprint
         outcome, bits = self._compared(fingerprint, row.fingerprint if row.has_copy else None)
         new = NewVisit(
-            visit.page, outcome, time.time(), visit.kind, fingerprint, bytes=size_bytes, latency_s=latency_s
+            visit.page,
+            outcome,
+            time.time(),
+            visit.kind,
+            reading.kept_fingerprint,
+            bytes=size_bytes,
+            latency_s=latency_s,
         )
         new = new._replace(distance=NO_DISTANCE if bits is None else bits)
         return self._finish(visit, row, new, bits, reading, request, read_hints)
@@ -414,9 +420,9 @@ class Cycle:
     def _keep_texts(self, held: HeldVisit, reading: PageReading, outcome: str) -> None:
         page = held.claim.page
         if self.measuring is not None:
-            self.measuring.take(page, held.row, reading.fingerprint, reading.normal or "")
+            self.measuring.take(page, held.row, reading.kept_fingerprint, reading.normal or "")
         if self.archive is not None:
-            self.archive.take(held.row, outcome, self.number, reading.fingerprint, reading.text)
+            self.archive.take(held.row, outcome, self.number, reading.kept_fingerprint, reading.text)
         if held.validators is None or held.failure is not None:
             return
         if held.validators != self.store.validators(page):

@@ -15,7 +15,9 @@ from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.body_sums import body_sum
+from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack, unpack, without_noise
 from scrapy_gp4c.fingerprint.description import description
+from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 
 if TYPE_CHECKING:
@@ -203,8 +205,12 @@ class Visit:
         row = visits.store.page(self._claim.page)
         if not row.has_copy or self._lacks_text():
             return None
-        kept_sum = visits.store.body_sum(self._claim.page)
-        if kept_sum is None or kept_sum != body_sum(response, visits.features, row.fingerprint):
+        packed = visits.store.copy_notes(self._claim.page)
+        if packed is None:
+            return None
+        notes = unpack(packed)
+        # A page whose noise is being learned is read anyway: a clock that stopped counts again.
+        if notes.learned or notes.body_sum != body_sum(response, visits.features, row.fingerprint):
             return None
         archive = visits.cycle.archive
         if archive is not None and self._claim.page in visits.deliveries.pages:
@@ -232,14 +238,26 @@ class Visit:
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
         if not is_known and visits.cycle.failure is None:
-            kept_sum = body_sum(response, visits.features, page.fingerprint)
-            if kept_sum is not None:
-                visits.store.set_body_sum(claim.page, kept_sum)
+            page = self._learn(response, page)
         read_hints = partial(self._read_hints, response)
         info = visits.cycle.judge(claim, page, size_bytes, self._latency_s, self._request, read_hints)
-        if page.is_cut and info["outcome"] == "first":
+        if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
+
+    def _learn(self, response: Response, page: PageReading) -> PageReading:
+        """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""
+        visits, number = self._visits, self._claim.page
+        row = visits.store.page(number)
+        packed = visits.store.copy_notes(number) if row.has_copy else None
+        learned = b"" if packed is None else unpack(packed).learned
+        distance_bits = visits.cycle.settings.distance_bits
+        changed = bool(row.has_copy) and is_changed(page.fingerprint, row.fingerprint, distance_bits)
+        if (changed or learned) and visits.features is None:
+            page, learned = without_noise(response, page, learned, row.fingerprint, distance_bits)
+        notes = notes_of(page, body_sum(response, visits.features, page.kept_fingerprint), learned)
+        visits.store.set_copy_notes(number, pack(notes))
+        return page
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with what the visit came to, or skip it."""

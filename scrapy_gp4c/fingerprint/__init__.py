@@ -36,6 +36,8 @@ from scrapy_gp4c.words.shingles import (
     words_in,
 )
 
+KINDS: Final = ("html", "json", "csv", "xml", "pdf", "text", "bytes", "features")
+"""Kinds of answers; features for the user's own."""
 Features = Callable[[Response], Sequence[str]]
 
 
@@ -49,7 +51,7 @@ class PageReading(NamedTuple):
     text: str | None = None
     """Compared text as a visitor reads it if texts are wanted, whatever the features."""
     kind: str = "text"
-    """Kind of answer: html, json, csv, xml, pdf, text or bytes; features for the user's own."""
+    """One of `KINDS`."""
     words: int = 0
     """Number of compared words."""
     masked: int = 0
@@ -58,6 +60,13 @@ class PageReading(NamedTuple):
     """Reasons to leave text out, with the number of words."""
     is_cut: bool = False
     """Whether only the head of the page is compared."""
+    copy_fingerprint: int | None = None
+    """Fingerprint to keep of the copy if it is not the compared one: the page's clock was learned."""
+
+    @property
+    def kept_fingerprint(self) -> int:
+        """Fingerprint to keep of the copy."""
+        return self.fingerprint if self.copy_fingerprint is None else self.copy_fingerprint
 
 
 def features(text: str) -> list[str]:

@@ -83,18 +83,22 @@ def answer(response: Response, root: str | None = None) -> Answer:
     return Answer(kind, content, None, is_cut)
 
 
+def html_source(response: HtmlResponse) -> str:
+    """Return the source of an HTML page, without scripts if it is long."""
+    source = source_of(response, MAX_SOURCE_BYTES)
+    return without_scripts(source) if len(source) > MAX_TEXT_CHARACTERS else source
+
+
 def page_text(response: Response, root: str | None = None) -> str:
     """Return the compared text of a response; "" if it is compared by its bytes."""
     return answer(response, root).content.text
 
 
 def _text_content(response: TextResponse, root: str | None) -> tuple[str, Content, bool]:
-    source = source_of(response, MAX_SOURCE_BYTES)
     is_cut = len(response.body) > MAX_SOURCE_BYTES
     if isinstance(response, HtmlResponse):
-        if len(source) > MAX_TEXT_CHARACTERS:
-            source = without_scripts(source)
-        return "html", html_content(source, root), is_cut
+        return "html", html_content(html_source(response), root), is_cut
+    source = source_of(response, MAX_SOURCE_BYTES)
     content_type = (response.headers.get(b"Content-Type") or b"").split(b";")[0].strip().lower()
     kind, text = "text", source
     if isinstance(response, XmlResponse):

@@ -7,9 +7,11 @@ that a script shows later is the page itself. Nothing here raises on any body.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
@@ -90,6 +92,14 @@ REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, O
 """Reasons to leave text out."""
 
 
+class Block(NamedTuple):
+    """Text node of a page."""
+
+    position: int
+    """uint32: hash of the elements around it, and of its number among equal ones."""
+    text: str
+
+
 class Content(NamedTuple):
     """Compared text of a page."""
 
@@ -141,6 +151,8 @@ def html_content(html: str, root: str | None = None) -> Content:
 class _Parsed(NamedTuple):
     document: LexborNode | None
     content: Content
+    roots: tuple[LexborNode, ...] = ()
+    """Elements whose text is compared."""
 
 
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
@@ -156,15 +168,45 @@ def _parsed(html: str) -> _Parsed:
         if not too_much:
             break
         kept |= too_much
+    roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept and ("main" in html or "<article" in html):
-        text = _main_part(document, text, left_out)
+        text, roots = _main_part(document, text, left_out)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
-        return _Parsed(document, Content(text, tuple(left_out)))
+        return _Parsed(document, Content(text, tuple(left_out)), roots)
     body = document.css_first("body")
     data = " ".join(_data(html)) if "json" in html else ""
     has_text = bool(data.strip()) or (body is not None and bool(body.text().strip()))
     text = " ".join((text, data, *_labels(document)))
-    return _Parsed(document, Content(text, tuple(left_out), has_text))
+    return _Parsed(document, Content(text, tuple(left_out), has_text), roots)
+
+
+def blocks_of(html: str) -> list[Block]:
+    """Return the text nodes of what is compared of a page; none if they are not all of it."""
+    if is_too_deep(html):
+        return []
+    parsed = _parsed(html)
+    blocks: list[Block] = []
+    numbers: Counter[int] = Counter()
+    for root in parsed.roots:
+        _add_blocks(root, blocks, numbers)
+    words = [word for block in blocks for word in block.text.split()]
+    return blocks if words == parsed.content.text.split() else []
+
+
+def _add_blocks(root: LexborNode, blocks: list[Block], numbers: Counter[int]) -> None:
+    open_nodes = [(root, 0)]
+    while open_nodes:
+        node, path = open_nodes.pop()
+        tag = node.tag or ""
+        if tag == "-text":
+            text = node.text_content or ""
+            if text.strip():
+                numbers[path] += 1
+                blocks.append(Block(crc32(b"%d %d" % (path, numbers[path])), text))
+            continue
+        name = f"{tag} {node.attributes.get('class') or ''}" if tag[:1] != "-" else tag
+        below = crc32(name.encode("utf-8", "replace"), path)
+        open_nodes += [(child, below) for child in reversed([*node.iter(include_text=True)])]
 
 
 def content_of(html: str) -> LexborNode | None:
@@ -295,23 +337,25 @@ class _InMain:
         return bool(self._mains) and _is_inside(node, self._mains, self._known)
 
 
-def _main_part(document: LexborNode, text: str, left_out: list[LeftOut]) -> str:
-    """Return the text of the main part, the title and alerts, if they hold two thirds of the page's words."""
+def _main_part(
+    document: LexborNode, text: str, left_out: list[LeftOut]
+) -> tuple[str, tuple[LexborNode, ...]]:
+    """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
     mains = document.css("main,[role=main]") or document.css("article")
     if len(mains) != 1:
-        return text
+        return text, (document,)
     title = document.css_first("title")
-    pieces = [] if title is None else [title.text(separator=" ")]
     in_main = _InMain(document)
-    pieces += [node.text(separator=" ") for node in document.css(_LOUD)[:8] if not in_main.has(node)]
-    main = " ".join((*pieces, mains[0].text(separator=" ")))
+    loud = [node for node in document.css(_LOUD)[:8] if not in_main.has(node)]
+    roots = (*([] if title is None else [title]), *loud, mains[0])
+    main = " ".join(root.text(separator=" ") for root in roots)
     words = _words(text)
     outside = words - _words(main)
     total = words + sum(one.words for one in left_out)
     if outside <= 0 or outside * 3 >= total or outside * 2 >= words:
-        return text
+        return text, (document,)
     left_out.append(LeftOut(OUTSIDE, outside, _outside(document, mains[0])))
-    return main
+    return main, roots
 
 
 def _outside(document: LexborNode, main: LexborNode) -> str:

@@ -158,8 +158,8 @@ class PageReader(Protocol):
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
 
-    def body_sum(self, page: int) -> int | None:
-        """Sum of the body that the page's copy was made of (`scrapy_gp4c.fingerprint.body_sums`), if kept."""
+    def copy_notes(self, page: int) -> bytes | None:
+        """Notes of the page's copy (`scrapy_gp4c.fingerprint.copy_notes`), if kept."""
 
     def has_description(self, page: int) -> bool:
         """Whether a description of the page's copy is kept (`scrapy_gp4c.words.descriptions`)."""
@@ -241,8 +241,8 @@ class CycleRecording(Protocol):
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
 
-    def set_body_sum(self, page: int, body_sum: int) -> None:
-        """Replace the sum of the body that a page's copy was made of, uint64, at the next commit."""
+    def set_copy_notes(self, page: int, packed: bytes) -> None:
+        """Replace the notes of a page's copy, at the next commit."""
 
     def set_description(self, page: int, packed: bytes) -> None:
         """Replace the description of a page's copy, at the next commit."""

@@ -157,3 +157,25 @@ async def test_changes_are_found_and_noise_is_left_alone(
     assert "2 pages have no visible text" in capsys.readouterr().out
     in_process(project, why, site.url("/app"))
     assert "its copy has no visible text" in capsys.readouterr().out
+    in_process(project, why, site.url("/aside"))
+    assert "words are compared (html); 0 masked; 3 left out: sidebar" in capsys.readouterr().out
+    in_process(project, why, site.url("/aside"), "--json")
+    assert checked("why", capsys.readouterr().out)["known"]["compared"]["left_out"] == ["sidebar"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_clock_of_a_page_stops_counting(site: Site, store_path: Path) -> None:
+    """After three changes in a row; a change beside it is found, and the store survives its folds."""
+    now = {"cycle": 1}
+
+    def served(request: Any) -> bytes:
+        price = "Price: 12 EUR" if now["cycle"] < 7 else "Price: 13 EUR"
+        blocks = "".join(f"<p>{word} {FILLER}</p>" for word in "abcdef")
+        return page(f"<div>{now['cycle'] * 7} members like this</div>{blocks}<p>{price}</p>").encode()
+
+    site.pages["/clock"] = served
+    found = []
+    for now["cycle"] in range(1, 10):
+        await crawl(Reader, store_path, SETTINGS, site=site)
+        found += outcomes(store_path, now["cycle"])["/clock"]
+    assert found == ["first", *["changed"] * 3, *["unchanged"] * 2, "changed", *["unchanged"] * 2]

@@ -90,7 +90,7 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
                 "directory": directories[row.group].tolist(),
                 "visits": visits[url],
                 "validators": store.validators(page),
-                "body": store.body_sum(page),
+                "copy": store.copy_notes(page),
                 "shadow": url in shadows,
                 "claims": claims[url],
                 "claimed": [values[page] for values in extras],
@@ -166,10 +166,10 @@ def test_forgetting_twice_adds_up_and_a_repair_misses_nothing(tmp_path: Path, cr
     for _ in range(2):
         forget(path, SMALL, partial(every, 4))
     left = told(path)
-    damage(path, "bodies", 1)
+    damage(path, "copies", 1)
     assert check(path, SMALL) != []
     repaired = recover(path, SMALL, lambda request: 0)
-    assert [lost.partition(" of bodies: ")[2] for lost in repaired.lost] == ["the sum of a page's last body"]
+    assert [lost.partition(" of bodies: ")[2] for lost in repaired.lost] == ["the notes of a page's copy"]
     after = told(path)
     assert [one["visits"] for one in after.values()] == [one["visits"] for one in left.values()]
 

@@ -59,7 +59,7 @@ def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
                         visit = NewVisit(
                             page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle
                         )
-                        kept.set_body_sum(page, page * 1000 + cycle)
+                        kept.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
                         kept.note(page, "weight", (page * cycle) % 4 / 2)
                         kept.record(visit)
                         if page % 5 == 0:
@@ -91,7 +91,7 @@ def content(path: Path) -> dict[str, Any]:
             "directories": kept.directories().tobytes(),
             "group_visits": [kept.group_visits(cycle).tobytes() for cycle in range(kept.last_cycle + 2)],
             "requests": kept.requests(range(kept.pages)),
-            "bodies": [kept.body_sum(page) for page in range(kept.pages)],
+            "copies": [kept.copy_notes(page) for page in range(kept.pages)],
             "weights": [kept.weights.of(page) for page in range(kept.pages)],
             "ids": [kept.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }

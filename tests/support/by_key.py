@@ -41,7 +41,7 @@ def pages_by_key(store: PageStore) -> dict[int, dict[str, Any]]:
             "finder": finder if finder in (0, START) else keys[finder - 1],
             "request": store.request(page),
             "validators": store.validators(page),
-            "body": store.body_sum(page),
+            "copy": store.copy_notes(page),
             "description": store.has_description(page),
             "weight": store.weights.of(page),
             "visited": store.visited(page),

@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 _READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
-_BUFFERED: Final = ("validators", "bodies", "descriptions")
+_BUFFERED: Final = ("validators", "copies", "descriptions")
 """Tables whose values of pages wait for the next commit."""
 
 

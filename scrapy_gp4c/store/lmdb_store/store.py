@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, PageRow
 from scrapy_gp4c.store.lmdb_store import clusters, cycle, fold
-from scrapy_gp4c.store.lmdb_store.checksummed import KEY, encode
+from scrapy_gp4c.store.lmdb_store.checksummed import encode
 from scrapy_gp4c.store.lmdb_store.claims import Claims
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.environment import Environment
@@ -252,10 +252,9 @@ class Store:
         etag, last_modified = (None, None) if found is None else json.loads(found)
         return etag, last_modified
 
-    def body_sum(self, page: int) -> int | None:
-        """Sum of the body that the page's copy was made of; None where none is kept."""
-        found = self._open.value("bodies", page)
-        return None if found is None else KEY.unpack(found)[0]
+    def copy_notes(self, page: int) -> bytes | None:
+        """Notes of the page's copy; None where none are kept."""
+        return self._open.value("copies", page)
 
     def has_description(self, page: int) -> bool:
         """Tell whether a description of the page's copy is kept."""
@@ -282,9 +281,9 @@ class Store:
         validators = etag, last_modified
         self._open.put_value("validators", page, None if validators == (None, None) else encode(validators))
 
-    def set_body_sum(self, page: int, body_sum: int) -> None:
-        """Replace the sum of the body that a page's copy was made of, at the next commit."""
-        self._open.put_value("bodies", page, KEY.pack(body_sum))
+    def set_copy_notes(self, page: int, packed: bytes) -> None:
+        """Replace the notes of a page's copy, at the next commit."""
+        self._open.put_value("copies", page, packed)
 
     # --- visits
 

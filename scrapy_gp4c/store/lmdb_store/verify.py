@@ -57,7 +57,7 @@ MEANING: Final = {
     "first_urls": "the URL that a page was found by",
     "gains": "what visits of a cycle gained a search",
     "refresh_values": "what a block of pages gained a search",
-    "bodies": "the sum of a page's last body",
+    "copies": "the notes of a page's copy",
     "descriptions": "what a page's copy is like",
     "clusters": "a part of the clusters of pages, and of their links",
     "hints": "what sites claim of a block of pages",
