@@ -121,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = command.parse_args(arguments)
     if args.preset is not None:
         preset = PRESETS[args.preset]._asdict()
-        del preset["searches"]  # the experiment's, not options
-        command.set_defaults(**preset)
+        ((fitness, _), *_) = preset.pop("searches")  # the experiment's, not an option
+        command.set_defaults(**preset, fitness=fitness)
         args = command.parse_args(arguments)
     console = Console(stderr=True)
     directory: Path = args.output

@@ -241,6 +241,7 @@ def test_a_preset_is_one_paper(
     assert content["preset"] == choices["protocol"] == parameters["operators"] == preset
     assert parameters["protected_division"] == {"thesis": "large", "journal": "zero"}[preset]
     assert (choices["clock"], choices["warmup"], choices["budget"]) == ("cycles", 2, 0.05)
+    assert choices["fitness"] == content["learned"][0]["fitness"]
     assert parameters["depths"] == [2, 6, 9, 10]
     assert {name for name in content["series"] if name.startswith("GP4C best")} == learned
     texts = [fold["text"] for one in content["learned"] for fold in one["folds"]]
