@@ -17,6 +17,7 @@
     ├── LearningError (ValueError)
     ├── ImportFileError (ValueError)
     ├── QueryLogError (ValueError)
+    ├── NoticeError (OSError)
     └── ClaimFileError (ValueError)
 
 A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
@@ -93,3 +94,7 @@ class QueryLogError(Gp4cError, ValueError):
 
 class ClaimFileError(Gp4cError, ValueError):
     """A sitemap or feed cannot be read; the crawl goes on without its claims."""
+
+
+class NoticeError(Gp4cError, OSError):
+    """A notice could not be sent; it waits in the outbox."""

@@ -43,7 +43,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(project: Project, options: Namespace) -> None:
     """Explain. Raises UnknownPageError, which names the nearest known URLs."""
     with project.open_store() as store:
-        page = _find(project, store, options.url)
+        page = find_page(project, store, options.url)
         why = explain(project, store, page)
     if options.json:
         print_json(why)
@@ -51,7 +51,8 @@ def run(project: Project, options: Namespace) -> None:
         _show(why)
 
 
-def _find(project: Project, store: PageStore, url: str) -> int:
+def find_page(project: Project, store: PageStore, url: str) -> int:
+    """Number of the page with a URL; raises UnknownPageError, which names the nearest known URLs."""
     try:
         key, _ = project.page({"url": url})
     except ValueError as error:

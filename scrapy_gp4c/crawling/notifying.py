@@ -67,7 +67,7 @@ class Notifier:
         settings, store, spider = self._settings, self._store, self._spider.name
         try:
             if settings.feed:
-                with _texts(store) as texts:
+                with open_texts(store) as texts:
                     events = recent_events(store, settings, spider, diff_of(store, texts))
                     write_feed(Path(settings.feed), spider, store.store_id, events)
             if settings.metrics:
@@ -92,7 +92,7 @@ class Notifier:
 
     def _records(self, events: CycleEvents) -> Iterator[PageEvent]:
         credentials = Credentials(self._settings.secret_params)
-        with _texts(self._store) as texts:
+        with open_texts(self._store) as texts:
             diff = diff_of(self._store, texts)
             yield from page_events(events, self._spider.name, self._store.requests, credentials.url, diff)
 
@@ -127,7 +127,7 @@ def recent_events(
         yield from page_events(events, spider, store.requests, credentials.url, diff)
 
 
-class _texts:  # noqa: N801
+class open_texts:  # noqa: N801
     """Archive of a store, open for reading; None where there is none or it cannot be used."""
 
     def __init__(self, store: PageStore) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -45,6 +45,10 @@ class Receiver:
     def key(self) -> str:
         """Digest of the address: names the receiver in the outbox, where no password may stand."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:8]
+
+    def for_test(self) -> Receiver:
+        """The receiver as one that wants any event at once."""
+        return replace(self, match="*", events=EVENTS, digest="cycle")
 
     def wants(self, event: PageEvent) -> bool:
         """Whether the receiver is told of an event."""

@@ -22,7 +22,7 @@ from tests.support.schemas import checked
 from tests.support.sources import ROOT
 
 SETTINGS = {"GP4C_SCORE_FUNCTION": "default", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1}
-READING = ("changes", "pages", "plan", "status", "why")
+READING = ("changes", "failing", "history", "pages", "plan", "status", "why")
 
 
 class News(Spider):
@@ -41,7 +41,7 @@ class News(Spider):
 
 def given(action: str, url: str) -> list[str]:
     """What an action needs."""
-    return [url] if action == "why" else []
+    return [url] if action in ("why", "history") else []
 
 
 @pytest_twisted.ensureDeferred
@@ -115,8 +115,8 @@ def test_actions_without_a_sound_store(
     with pytest.raises(StoreError, match="there is no page store"):
         in_process(project, ACTIONS[action], *words)
     open_store(store_path).close()
-    if action == "why":
-        with pytest.raises(ACTIONS[action].UnknownPageError, match="no pages yet"):
+    if action in ("why", "history"):
+        with pytest.raises(ACTIONS["why"].UnknownPageError, match="no pages yet"):
             in_process(project, ACTIONS[action], *words)
     else:
         in_process(project, ACTIONS[action], *words)
@@ -130,6 +130,9 @@ def test_actions_without_a_sound_store(
 
 
 OTHERS = {
+    "feed": (("-o", "changes.json"), "StoreError done done StoreDamagedError"),
+    "metrics": ((), "StoreError done done StoreDamagedError"),
+    "notify": ((), "SettingsError SettingsError SettingsError SettingsError"),
     "export": (("-o", "history.tsv"), "StoreError done done StoreDamagedError"),
     "import": (("urls.txt",), "done done StoreInUseError StoreDamagedError"),
     "report": (("-o", "report.html"), "StoreError StoreError StoreError StoreError"),

@@ -21,7 +21,7 @@ ARROWS: Final[dict[str, str]] = {
     "settings": "notices page_state policies scoring store",
     "crawling": "archive notices scoring fingerprint page_state policies store settings search words",
     "the top": "crawling fingerprint settings",
-    "commands": "archive crawling fingerprint words settings store page_state scoring search",
+    "commands": "archive notices crawling fingerprint words settings store page_state scoring search",
     "histories": "store page_state",
     "clustering": "histories page_state scoring store words",
     "replaying": "histories policies page_state scoring search words",

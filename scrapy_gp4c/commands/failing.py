@@ -1,0 +1,92 @@
+"""``scrapy gp4c failing``: pages whose last visits failed, since when, and where their links are."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.notices.events import url_matches
+from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
+from scrapy_gp4c.scoring.discovery import START
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.store.protocols import PageStore
+
+HELP = "pages whose last visits failed, and on which page their link was found"
+
+
+@dataclass(frozen=True)
+class FailingPage:
+    """One page whose last visit failed."""
+
+    url: str
+    outcome: str
+    """``error``, or ``gone`` for 404 and 410."""
+    failures: int
+    """Failed visits in a row; 255 stands for 255 and more."""
+    last_visit: int
+    """Cycle of the last visit."""
+    last_success: int
+    """Cycle of the last visit that brought the page; 0: none."""
+    found_on: str | None
+    """URL of the page on which the link was found first; None: the spider's start, or unknown."""
+
+
+@dataclass(frozen=True)
+class FailingPages:
+    """Failing pages, those that fail longest first."""
+
+    pages: list[FailingPage]
+
+
+DOCUMENT = FailingPages
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument("--match", metavar="GLOB", help="only pages whose URL matches")
+    add_json(parser.add_argument)
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Print the failing pages."""
+    with project.open_store() as store:
+        pages = sorted(_failing(project, store, options.match), key=lambda page: (-page.failures, page.url))
+    if options.json:
+        print_json(FailingPages(pages))
+    elif not pages:
+        print("no page fails")
+    else:
+        rows = [
+            (page.outcome, str(page.failures), str(page.last_success or "-"), page.found_on or "-", page.url)
+            for page in pages
+        ]
+        print_table([("outcome", "failures", "last success in cycle", "found on", "URL"), *rows])
+
+
+def _failing(project: Project, store: PageStore, match: str | None) -> Iterator[FailingPage]:
+    names = ("failures", "outcome", "last_attempt", "last_cycle", "found_by", "has_copy")
+    for first, block in store.blocks(names):
+        rows = np.flatnonzero((block["failures"] > 0) & among(block["outcome"], (ERROR, GONE)))
+        requests = store.requests(rows + first)
+        for row, request in zip(rows.tolist(), requests, strict=True):
+            url = project.credentials.url(request["url"])
+            if match is not None and not url_matches(url, match):
+                continue
+            finder = int(block["found_by"][row]) - 1  # 0 stands for unknown
+            is_page = 0 <= finder < store.merged_pages and finder + 1 != START
+            yield FailingPage(
+                url,
+                OUTCOMES[block["outcome"][row]],
+                int(block["failures"][row]),
+                int(block["last_attempt"][row]),
+                int(block["last_cycle"][row]) if block["has_copy"][row] else 0,
+                project.credentials.url(store.request(finder)["url"]) if is_page else None,
+            )

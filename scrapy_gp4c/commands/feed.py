@@ -1,0 +1,31 @@
+"""``scrapy gp4c feed``: the newest page events as an Atom or JSON feed."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_gp4c.crawling.notifying import diff_of, open_texts, recent_events
+from scrapy_gp4c.notices.feeds import write_feed
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "write a feed of the newest changes: *.json is a JSON Feed, all else Atom"
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="changes.xml", help="(default: changes.xml)"
+    )
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Write the feed. Raises SettingsError where feedgen is missing."""
+    name = project.spider_class.name
+    with project.open_store() as store, open_texts(store) as texts:
+        events = recent_events(store, project.settings, name, diff_of(store, texts))
+        entries = write_feed(Path(options.output), name, store.store_id, events)
+    print(f"Feed: {options.output} ({entries:,} entries)")

@@ -1,0 +1,98 @@
+"""``scrapy gp4c history``: every recorded visit of one page."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.why import find_page
+from scrapy_gp4c.crawling.notifying import diff_of, open_texts
+from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
+from scrapy_gp4c.store.records import local_time
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.commands.project import Project
+
+HELP = "every recorded visit of a page: outcome, distance, and what changed"
+
+
+@dataclass(frozen=True)
+class PageVisit:
+    """One visit of the page."""
+
+    cycle: int
+    time: float
+    """s since 1970."""
+    outcome: str
+    kind: str
+    """Reason of the visit."""
+    distance: int | None
+    """Bits in which the fingerprints differ; None: the visit compared nothing."""
+    bytes: int
+    diff: list[str] | None
+    """Differences of the texts, a line for each place; None: the archive does not have both."""
+
+
+@dataclass(frozen=True)
+class PageHistory:
+    """Recorded visits of a page, oldest first."""
+
+    url: str
+    visits: list[PageVisit]
+
+
+DOCUMENT = PageHistory
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this action."""
+    parser.add_argument("url", metavar="URL", help="of the page, as the spider requests it")
+    add_json(parser.add_argument)
+
+
+def run(project: Project, options: Namespace) -> None:
+    """Print the visits, those of a cycle under way included. Raises UnknownPageError."""
+    with project.open_store() as store, open_texts(store) as texts:
+        page, diff = find_page(project, store, options.url), diff_of(store, texts)
+        cycles = list(store.visits())
+        if store.open_cycle is not None:
+            cycles.append((store.open_cycle, store.open_visits()))
+        visits = []
+        for cycle, rows in cycles:
+            for row in rows[rows["page"] == page]:
+                is_change = diff is not None and row["outcome"] == CHANGED
+                lines = diff(page, cycle, int(row["fingerprint"])) if diff is not None and is_change else None
+                visits.append(
+                    PageVisit(
+                        cycle,
+                        float(row["time"]),
+                        OUTCOMES[row["outcome"]],
+                        KINDS[row["kind"]],
+                        None if row["distance"] == NO_DISTANCE else int(row["distance"]),
+                        int(row["bytes"]),
+                        None if lines is None else list(lines),
+                    )
+                )
+        url = project.credentials.url(store.request(page)["url"])
+    if options.json:
+        print_json(PageHistory(url, visits))
+        return
+    print(url)
+    if not visits:
+        print("no visit of it is recorded (GP4C_KEEP_CYCLES may have dropped them)")
+        return
+    print_table([("cycle", "time", "outcome", "bits", "why", "difference"), *map(_row, visits)])
+    changed = sum(one.outcome == "changed" for one in visits)
+    judged = np.count_nonzero([one.distance is not None or one.outcome == "not_modified" for one in visits])
+    print(f"{len(visits):,} visits, {judged:,} of them compared it, {changed:,} found a change")
+
+
+def _row(visit: PageVisit) -> tuple[str, ...]:
+    bits = "-" if visit.distance is None else str(visit.distance)
+    difference = "; ".join(visit.diff or ())
+    return str(visit.cycle), local_time(visit.time), visit.outcome, bits, visit.kind, difference

@@ -1,0 +1,79 @@
+"""Commands that tell of pages: history, failing, feed, metrics and notify, on the store of real crawls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+
+from scrapy_gp4c.commands import ACTIONS
+from scrapy_gp4c.errors import NoticeError
+from tests.commands.test_commands import in_process, make_project
+from tests.notices.test_sending import Hook, hook
+from tests.support.loopback import Site, crawl, html
+from tests.support.schemas import checked
+
+__all__ = ["hook"]
+SETTINGS = {"GP4C_BUDGET": 1.0, "GP4C_ARCHIVE": True}
+
+
+class News(Spider):
+    """Follows the links of a list."""
+
+    name = "news"
+
+    def parse(self, response: Any) -> Iterator[Request]:
+        """Follow all links."""
+        yield from response.follow_all(css="a")
+
+
+@pytest_twisted.ensureDeferred
+async def test_commands_tell_what_crawls_found(
+    site: Site,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hook: Hook,
+    tmp_path: Path,
+) -> None:
+    """A page that changed once, and one that fails since the second cycle."""
+    News.start_urls = [site.url("/list")]
+    for version in range(3):
+        site.pages["/list"] = html("a list", links=["/a", "/b"])
+        site.pages["/a"] = html(f"the price is {min(version, 1) + 10} euros today, as ever")
+        if version == 0:
+            site.pages["/b"] = html("page b")
+        else:
+            site.pages.pop("/b", None)
+        await crawl(News, store_path, SETTINGS)
+    settings = {**SETTINGS, "GP4C_NOTIFY": [hook.url]}
+    project = make_project(project_directory, store_path, monkeypatch, settings)
+
+    def run(action: str, *words: str) -> str:
+        in_process(project, ACTIONS[action], *words)
+        return capsys.readouterr().out
+
+    visits = checked("history", run("history", site.url("/a"), "--json"))["visits"]
+    assert [visit["outcome"] for visit in visits] == ["first", "changed", "unchanged"]
+    assert "{+11+}" in visits[1]["diff"][0]
+    assert "3 visits, 2 of them compared it, 1 found a change" in run("history", site.url("/a"))
+    (failing,) = checked("failing", run("failing", "--json"))["pages"]
+    assert (failing["url"], failing["outcome"]) == (site.url("/b"), "gone")
+    assert failing["found_on"] == site.url("/list")
+    assert (failing["failures"], failing["last_success"]) == (2, 1)
+    assert "no page fails" in run("failing", "--match", "*/a")
+    run("feed", "-o", str(tmp_path / "changes.json"))
+    assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
+    assert 'gp4c_cycle{spider="news"} 3.0' in run("metrics")
+    assert "A test message was sent to 1 receivers" in run("notify", "--test")
+    assert hook.received[0]["title"] == "news: 1 changed"
+    assert "Nothing waits for 1 receivers" in run("notify")
+    hook.status = 500
+    with pytest.raises(NoticeError, match="did not accept the message"):
+        run("notify", "--test")
