@@ -39,7 +39,8 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
-from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory
+from training.histories.claims import DATED_CLAIM
+from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay
 

@@ -12,6 +12,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from training.comparing.evaluation import (
     write_json,
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
+from training.histories.claims import LINE, read_claims
 from training.histories.contents import ContentHistory
 from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
@@ -49,6 +51,7 @@ from training.reporting.terminal import progress, wide_console
 
 
 def _add_group_options(add: options.Add) -> None:
+    add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
     add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
     add(
         "--recluster",
@@ -178,6 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cycles = cycles_of(args.cycles or ":", history.cycles)
         if args.cycles:
             history = history.take(cycles=cycles)
+        if args.claims:
+            history = replace(history, claims=read_claims(args.claims, history, cycles.start + 1))
         take_groups(args, history, cycles.start)
         _evaluate(args, history, cycles.start + 1)
     except Gp4cError as error:

@@ -30,7 +30,8 @@ from training.evolution.discovery import (
 )
 from training.evolution.evolve import Parameters
 from training.evolution.workers import workers
-from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory, write_growth
+from training.histories.claims import DATED_CLAIM
+from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main
 from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, replay_growth

@@ -222,7 +222,8 @@ def evaluate(
         result = run(prepared, function_or_name, metrics=wanted, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
-            formula, clock = function.formula, function.clock
+            replayed = function if history.claims is not None else function.without_claims()
+            formula, clock = replayed.formula, function.clock
         metrics = {name: summary(getattr(result, name)) for name in wanted}
         counts = {name: getattr(result, name).tolist() for name in COUNTS}
         results.append(Result(text, formula, clock, policy, metrics, counts))

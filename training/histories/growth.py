@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.claims import CLAIM, CLAIM_KINDS
+from scrapy_gp4c.page_state.claims import CLAIM_KINDS
+from training.histories.claims import DATED_CLAIM
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 
-DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""A claim, and the cycle, from 1, in which the crawl was told of it; it is due in cycles of the history
-too."""
 NO_FINDER: Final = -1
 """Finder of a page that needs none: a start request."""
 

@@ -20,9 +20,10 @@ from scrapy_gp4c.store.history_fields import CHANGED_BIT, NOT_JUDGED, joined
 from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_header, read_page
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import StoredRequest
+from training.histories.claims import DATED_CLAIM
 from training.histories.formats import read_file
 from training.histories.from_store import CrawlOutcomes
-from training.histories.growth import DATED_CLAIM, NO_FINDER, GrowthHistory
+from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory, weights_or_none
 
 Array = npt.NDArray[Any]

@@ -127,6 +127,8 @@ class ChangeHistory:
     """Pages that were left out because some of their cycles were not observed."""
     impact: Impact | None = None
     """What refreshing the pages is worth to users of a search; None: nothing tells."""
+    claims: npt.NDArray[Any] | None = None
+    """Dtype `training.histories.claims.DATED_CLAIM`: claims of sites in order of cycles; None: unknown."""
 
     def __post_init__(self) -> None:
         changed, site = np.asarray(self.changed), np.asarray(self.site)

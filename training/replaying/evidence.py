@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.page_state.claims import KINDS_OF
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
@@ -43,7 +44,7 @@ from scrapy_gp4c.policies.base import (
     Selection,
 )
 from scrapy_gp4c.policies.top_k import CycleScorer
-from scrapy_gp4c.scoring import refresh_value, terminals
+from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -51,6 +52,7 @@ from scrapy_gp4c.scoring.ranking import in_order, likely_cut, top_k
 from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import PageDirectories
 from training.replaying.buckets import Buckets, PageStates
+from training.replaying.claims import PageClaims
 from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
 
@@ -460,6 +462,9 @@ class ReplayEvidence:
         """``columns``: state columns that policy and score function read."""
         self._prepared = prepared
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
+        claim_columns = {*hints.COLUMNS, *KINDS_OF}
+        reads_claims = prepared.claims is not None and not claim_columns.isdisjoint(columns)
+        self._claims = PageClaims(prepared) if reads_claims else None
         self._is_related = bool(related)
         self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
         self._is_predicted = any(name.startswith("surprise") for name in related)
@@ -471,6 +476,8 @@ class ReplayEvidence:
             else None
         )
         self._beside: dict[str, Array] = {"group": self._group} if related else {}
+        if self._claims is not None:
+            self._beside |= self._claims.columns
         if self._worth is not None:
             self._beside |= self._worth.state
         self._neighbours = prepared.neighbours
@@ -508,6 +515,7 @@ class ReplayEvidence:
             if self._clusters is not None:
                 self._take_clusters()
         self._cycle, self.salt = cycle, salt
+        self._site_claims = None if self._claims is None else cache(partial(self._claims.site_claims, cycle))
         self.visited = 0
         self._open[:] = True
         self._ranked.begin(salt)
@@ -526,7 +534,9 @@ class ReplayEvidence:
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
-        return Related(self._directories, recent, self._site_sums, clustered, kept=self._window)
+        return Related(
+            self._directories, recent, self._site_sums, clustered, self._site_claims, kept=self._window
+        )
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         assert self._clusters is not None
@@ -659,4 +669,6 @@ class ReplayEvidence:
             self._worth.observe(seen, visited, self._cycle)
             for name, values in self._worth.state.items():
                 values[visited] = seen[name]
+        if self._claims is not None:
+            self._claims.observe(visited, self.found(), self._cycle)
         self._ranked.observe(visited, self.found(), self._cycle)

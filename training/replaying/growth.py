@@ -15,18 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.claims import (
-    CLAIM,
-    SiteClaims,
-    after_visits,
-    apply_claims,
-    before_visits,
-    pages_with_claims,
-)
-from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Directories, count_visits
-from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, WARMUP
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
 from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
 from scrapy_gp4c.policies.base import (
     Block,
@@ -46,6 +37,7 @@ from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NO_FINDER, GrowthHistory
+from training.replaying.claims import ReplayedClaims
 from training.replaying.metrics import FixedPointWeights
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
@@ -90,63 +82,6 @@ def growth_crawl(
 
 
 Array = npt.NDArray[Any]
-
-
-class ReplayedClaims:
-    """Claims of a history, and the trust in each site so far."""
-
-    def __init__(self, claims: Array, directories: Directories) -> None:
-        """``claims``: dtype `training.histories.growth.DATED_CLAIM`."""
-        self._claims = claims
-        self._site = directories.site
-        self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
-        """Counts of right and wrong claims by site: see `hints.lifts`."""
-
-    def begin(self, state: Columns, known: Array) -> None:
-        """Apply the claims before cycle 1 to the columns of known pages."""
-        apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
-
-    def _of_cycles(self, chosen: Array, known: Array) -> Array:
-        dated = self._claims[chosen & known[self._claims["page"]]]
-        claimed = np.zeros(len(dated), CLAIM)
-        for name in ("page", "kind", "value"):
-            claimed[name] = dated[name]
-        return claimed
-
-    def before(
-        self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
-    ) -> ClaimVisits:
-        """Update the columns before the visits of a cycle.
-
-        ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
-        changed; ``known``: of all pages; ``new``: pages discovered in this cycle.
-        """
-        claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
-        outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
-        visited = ClaimVisits(
-            np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
-        )
-        fold_result = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
-        added = hints.counted(fold_result.outcomes, self._site[fold_result.group], len(self.trust))
-        self.trust = hints.decayed(self.trust, added)
-        return visited
-
-    def site_claims(self, state: Columns, cycle: int) -> SiteClaims:
-        """Claims of a cycle with their sites' trust by earlier cycles."""
-        pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
-        return SiteClaims(self.trust, pages, cycle)
-
-
-class ClaimVisits:
-    """Visits of a cycle, and its claims."""
-
-    def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
-        """Parameters as for `before_visits`."""
-        self.rows, self.outcome, self._claimed = rows, outcome, claimed
-
-    def after(self, state: Columns, cycle: int) -> None:
-        """Update the columns after the visits, which have dated ``last_cycle``."""
-        after_visits(state, self.rows, self.outcome, self._claimed, cycle, np.zeros(len(self.rows)))
 
 
 Bools = npt.NDArray[np.bool_]

@@ -97,6 +97,8 @@ class PreparedHistory:
     """Directories and sites of the pages."""
     impact: Impact | None = None
     """Refresh values of the pages."""
+    claims: npt.NDArray[Any] | None = None
+    """Claims of sites, dtype `training.histories.claims.DATED_CLAIM`; None: unknown."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.states` by state columns; not pickled."""
     buckets: dict[bool, Any] = field(default_factory=dict)
@@ -230,6 +232,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         drawn_start,
         history.neighbours,
         history.impact,
+        history.claims,
     )
 
 

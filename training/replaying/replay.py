@@ -153,6 +153,8 @@ def run_all(
             raise HistoryError(f"there is no {what} {choice!r} for a replay; there are: {', '.join(known)}")
     needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
+    if prepared.claims is None:
+        functions = [one.without_claims() if isinstance(one, ScoreFunction) else one for one in functions]
     choosers = [load_policy(policy or policy_of(function)) for function in functions]
     grouped = {
         number: function
@@ -269,6 +271,4 @@ def load(
                 f"the score function {score_function.text!r} reads {', '.join(unknown)}; histories "
                 "of changes lack the new pages that visits bring: leave it out, or use --growth"
             )
-    if isinstance(score_function, Baseline):
-        return score_function
-    return score_function.on_clock(clock).without_claims()
+    return score_function if isinstance(score_function, Baseline) else score_function.on_clock(clock)

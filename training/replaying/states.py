@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring import refresh_value, terminals, weights
+from scrapy_gp4c.scoring import hints, refresh_value, terminals, weights
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
@@ -96,7 +96,9 @@ WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
 """Columns with G, which remembers every outcome: no other column adds groups to these."""
 
 
-BY_PAGE: Final = frozenset((*ROUND, "E", "T", "found_cycle", *refresh_value.COLUMNS, *weights.COLUMNS))
+BY_PAGE: Final = frozenset(
+    (*ROUND, "E", "T", "found_cycle", *refresh_value.COLUMNS, *weights.COLUMNS, *hints.COLUMNS)
+)
 """Columns in which hardly two pages are equal."""
 
 

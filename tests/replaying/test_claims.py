@@ -1,0 +1,93 @@
+"""Claims in replays of histories: the same crawl as a replay of growth in which nothing grows."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.scoring.hints import KINDS
+from training.histories.claims import DATED_CLAIM, read_claims
+from training.histories.growth import NO_FINDER, GrowthHistory
+from training.histories.history import ChangeHistory
+from training.replaying.growth import growth_crawl, replay_growth
+from training.replaying.prepared import CrawlChoices
+from training.replaying.replay import replay
+
+PAGES, CYCLES = 60, 24
+
+
+def web(seed: int, *, truthful: float) -> ChangeHistory:
+    """Pages of three sites; a share of them is claimed to change when it does, others at random."""
+    random = np.random.default_rng(seed)
+    changed = random.random((CYCLES, PAGES)) < random.choice([0.02, 0.1, 0.4], PAGES)
+    site = np.arange(PAGES) % 3
+    claimed = changed.copy()
+    noise = random.random(PAGES) >= truthful
+    claimed[:, noise] = random.random((CYCLES, int(noise.sum()))) < 0.1
+    cycle, page = np.nonzero(claimed)
+    claims = np.zeros(len(page), DATED_CLAIM)
+    claims["page"], claims["cycle"], claims["value"] = page, cycle + 1, cycle + 1
+    claims["kind"] = random.choice([0, 1], len(page))
+    names = [f"/{number % 5}/{number}" for number in range(PAGES)]
+    sites = ["http://a", "http://b", "http://c"]
+    return ChangeHistory(changed, site.astype(np.int32), site_names=sites, page_names=names, claims=claims)
+
+
+@pytest.mark.parametrize("score", ["hinted * t", "hint_age + t", "default", "t * hint_rate"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replay_with_claims_is_the_replay_of_a_web_that_does_not_grow(score: str, seed: int) -> None:
+    """Visits and changes of every cycle, under the policy of the name."""
+    history = web(seed, truthful=0.5)
+    assert history.claims is not None
+    still = GrowthHistory(
+        history, np.zeros(PAGES, np.int32), np.full(PAGES, NO_FINDER, np.int32), history.claims
+    )
+    crawl = growth_crawl(score, None, 0.0, "brought", CrawlChoices(0.1, seed=seed))
+    grown = replay_growth(still, crawl)
+    mine = replay(history, score, budget=0.1, seed=seed)
+    assert mine.changed.tolist() == grown.changed.tolist()
+    assert mine.visited.tolist() == grown.visited.tolist()
+
+
+def test_true_claims_find_more_and_noise_costs_nothing() -> None:
+    """The default with the claims of its history, and without."""
+    for truthful, least in ((1.0, 1.3), (0.0, 0.97)):
+        ratios = []
+        for seed in range(6):
+            history = web(seed, truthful=truthful)
+            bare = replace(history, claims=None)
+            with_claims, without = (replay(one, "default", budget=0.1, seed=1) for one in (history, bare))
+            ratios.append(with_claims.changed.sum() / without.changed.sum())
+        assert np.mean(ratios) > least
+
+
+def test_claims_are_read_from_lines(tmp_path: Path) -> None:
+    """Plain or gzip, with the cycles of the replay; claims about other pages are left out."""
+    history = web(0, truthful=1.0)
+    lines = (
+        "http://a\t/0/0\tsitemap\t5\nhttp://b\t/1/1\tfeed\t7\t6\n# no claim\n"
+        "http://a\t/none\ttold\t3\nhttp://a\t/0/0\texpires\t4\t9\n"
+    )
+    path = tmp_path / "claims.tsv.gz"
+    path.write_bytes(gzip.compress(lines.encode()))
+    claims = read_claims(path, history, first_cycle=3)
+    assert [tuple(row) for row in claims.tolist()] == [
+        (2, 0, KINDS.index("expires"), 9),
+        (3, 0, KINDS.index("sitemap"), 3),
+        (5, 1, KINDS.index("feed"), 4),
+    ]
+    path = tmp_path / "claims.tsv"
+    place = "http://a\t/0/0\t"
+    for wrong in (f"{place}guess\t5", f"{place}feed\tsoon", "http://a", f"{place}feed\t1\t2\t3"):
+        path.write_text(f"{lines}{wrong}\n", encoding="utf-8")
+        with pytest.raises(
+            HistoryError, match=r"claims.tsv, line 6: expected site<TAB>page.*kind of sitemap"
+        ):
+            read_claims(path, history)
+    with pytest.raises(HistoryError, match="cannot read the claims"):
+        read_claims(tmp_path / "none", history)

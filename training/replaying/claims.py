@@ -1,0 +1,111 @@
+"""Claims of sites in replays, and the trust that they earn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.claims import (
+    CLAIM,
+    SiteClaims,
+    after_visits,
+    apply_claims,
+    before_visits,
+    pages_with_claims,
+)
+from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.groups import Directories
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED
+from scrapy_gp4c.scoring import hints
+from training.replaying.prepared import PreparedHistory
+
+Array = npt.NDArray[Any]
+
+
+class PageClaims:
+    """Columns of claims of a history's pages; the claims of a cycle count from the next plan on."""
+
+    def __init__(self, prepared: PreparedHistory) -> None:
+        """Apply the claims before the first scored cycle."""
+        assert prepared.claims is not None
+        group, directories = prepared.neighbours.groups
+        self._claims = ReplayedClaims(prepared.claims, directories)
+        self._all = np.ones(prepared.pages, np.bool_)
+        self.columns: Columns = {name: np.zeros(prepared.pages, one) for name, one in hints.COLUMNS.items()}
+        """Columns `hints.COLUMNS`, each ``[P]``."""
+        self._state: Columns = {"group": group, "last_cycle": np.zeros(prepared.pages, np.int32)}
+        self._state |= self.columns
+        self._claims.begin(self._state, self._all)
+        everything = np.arange(prepared.pages)
+        for cycle in range(1, prepared.warmup + 1):
+            self.observe(everything, prepared.changed[cycle - 1], cycle)
+
+    def observe(self, visited: Array, changed: Array, cycle: int) -> None:
+        """Apply the visits and claims of a cycle."""
+        no_new = np.empty(0, np.intp)
+        visits = self._claims.before(self._state, visited, changed, self._all, no_new, cycle)
+        self._state["last_cycle"][visited] = cycle
+        visits.after(self._state, cycle)
+
+    def site_claims(self, cycle: int) -> SiteClaims:
+        """Lifts of the claims of sites in a cycle."""
+        return self._claims.site_claims(self._state, cycle)
+
+
+class ReplayedClaims:
+    """Claims of a history, and the trust in each site so far."""
+
+    def __init__(self, claims: Array, directories: Directories) -> None:
+        """``claims``: dtype `training.histories.claims.DATED_CLAIM`."""
+        self._claims = claims
+        self._site = directories.site
+        self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
+        """Counts of right and wrong claims by site: see `hints.lifts`."""
+
+    def begin(self, state: Columns, known: Array) -> None:
+        """Apply the claims before cycle 1 to the columns of known pages."""
+        apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
+
+    def _of_cycles(self, chosen: Array, known: Array) -> Array:
+        dated = self._claims[chosen & known[self._claims["page"]]]
+        claimed = np.zeros(len(dated), CLAIM)
+        for name in ("page", "kind", "value"):
+            claimed[name] = dated[name]
+        return claimed
+
+    def before(
+        self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
+    ) -> ClaimVisits:
+        """Update the columns before the visits of a cycle.
+
+        ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
+        changed; ``known``: of all pages; ``new``: pages discovered in this cycle.
+        """
+        claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
+        outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
+        visited = ClaimVisits(
+            np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
+        )
+        fold_result = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
+        added = hints.counted(fold_result.outcomes, self._site[fold_result.group], len(self.trust))
+        self.trust = hints.decayed(self.trust, added)
+        return visited
+
+    def site_claims(self, state: Columns, cycle: int) -> SiteClaims:
+        """Claims of a cycle with their sites' trust by earlier cycles."""
+        pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
+        return SiteClaims(self.trust, pages, cycle)
+
+
+class ClaimVisits:
+    """Visits of a cycle, and its claims."""
+
+    def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
+        """Parameters as for `before_visits`."""
+        self.rows, self.outcome, self._claimed = rows, outcome, claimed
+
+    def after(self, state: Columns, cycle: int) -> None:
+        """Update the columns after the visits, which have dated ``last_cycle``."""
+        after_visits(state, self.rows, self.outcome, self._claimed, cycle, np.zeros(len(self.rows)))
