@@ -43,8 +43,6 @@ from training.evolution.evolve import Parameters
 from training.evolution.fitness import PreparedSplit
 from training.evolution.front import PREFERENCES
 from training.evolution.learning import learn
-from training.evolution.named_start import recommended
-from training.evolution.simplification import canonical
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -119,7 +117,7 @@ def named_only(histories: Iterable[ChangeHistory], choices: Choices, seeds: int)
         said = ", ".join(f"{name} {value:.4f}" for name, value in zip(PEERS, mean, strict=True))
         print(f"\n{history.source}, {seeds} divisions, NDCG: {said}")
     table = np.array(cases)
-    standing = [canonical(parse(NAMED[name].expression)).text for name in PEERS].index(recommended("ndcg"))
+    standing = PEERS.index("neighbours")
     print(f"\nmeans of {len(cases)} cases: NDCG, freshness, lead in NDCG over {PEERS[standing]}")
     for which in np.argsort(-table[:, :, 0].mean(axis=0)):
         lead = table[:, which, 0] - table[:, standing, 0]

@@ -15,6 +15,7 @@
     ├── ArchiveError (OSError)
     ├── HistoryError (ValueError)
     ├── LearningError (ValueError)
+    │   └── UndecidedError
     ├── ImportFileError (ValueError)
     ├── QueryLogError (ValueError)
     ├── NoticeError (OSError)
@@ -82,6 +83,10 @@ class HistoryError(Gp4cError, ValueError):
 
 class LearningError(Gp4cError, ValueError):
     """Learning cannot start or go on with what was asked of it."""
+
+
+class UndecidedError(LearningError):
+    """All candidates of learning did the same: there is nothing to choose by."""
 
 
 class ImportFileError(Gp4cError, ValueError):

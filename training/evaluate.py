@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     default = ", ".join(DEFAULT_SCORES)
     options.scores(add, f"name, expression, score file, dotted path, or {ORACLE} (default: {default})")
     options.search(add)
+    add("--in-use", metavar="SCORE", help="function in use: the first row (default: as if it were default)")
     add("--all", action="store_true", help="all that has a name: functions, policies of others, the oracle")
     add(
         "--budget",
@@ -193,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:
     named = names(history) if args.all else ()
-    scores, policies = what = contest(history, named, args.score or (), args.policy)
+    scores, policies = what = contest(history, named, args.score or (), args.policy, args.in_use)
     only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
     crawl = CrawlChoices(parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, only)
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError, LearningError
+from scrapy_gp4c.errors import Gp4cError, LearningError, UndecidedError
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
 from training import options
@@ -89,7 +89,7 @@ FORGET: Final = 0.05
 
 
 BEYOND: Final = ", ".join(name for name in RELATED if name not in PAPERS)
-SETS_HELP: Final = f"A set of --terminals besides basic and all is related: all, and {BEYOND}."
+SETS_HELP: Final = f"The sets of --terminals: basic (n, X, t), papers, and all, which adds {BEYOND}."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     options.terminal_names(add)
     options.protocol(add, choices.protocol)
     _parts(add, choices)
+    in_use_help = "function in use: name, expression or score file; the end says whether to keep it"
+    add("--in-use", default=choices.in_use, metavar="SCORE", help=in_use_help)
     options.search(add)
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     _front(add, choices)
@@ -123,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     options.ties(add, choices.ties)
     # Without a default here: with --promote, what is not given is as the crawl has it.
     policy_help = (
-        f"what chooses by the scores, as rounds(rounds=4) (default: {choices.policy}; with --promote the "
-        "crawl's)"
+        f"what chooses by the scores, as rounds(rounds=4) (default: {choices.policy}, for named functions "
+        "their own; with --promote the crawl's)"
     )
     add("--policy", metavar="TEXT", default=argparse.SUPPRESS, help=policy_help)
     add = command.add_argument_group("genetic programming").add_argument
@@ -146,8 +148,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _parts(add: options.Add, choices: Choices) -> None:
     divide_help = (
-        "draw the parts of single pages or of whole sites; halves: learn on half of the sites, test on the "
-        "others; auto: sites for terminals of a page's siblings"
+        "draw the parts of single pages, whole sites or directories; halves: learn on half of the sites, "
+        "test on the others; auto: sites for terminals of related pages, else directories, else pages"
     )
     add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
     sample_help = "train on this share of the sites, whole ones drawn at random"
@@ -168,7 +170,7 @@ def _front(add: options.Add, choices: Choices) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C, 3: see --promote."""
+    """Run the command; returns 0, 1 (all are equal), 2 (bad input), 3 (see --promote), 130 (Ctrl-C)."""
     parser = _parser()
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
@@ -179,6 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.promote is not None:
             return _promote(args, errors)
         return _learn(args, sys.argv[1:] if arguments is None else arguments, errors)
+    except UndecidedError as error:
+        errors.print(str(error), highlight=False, soft_wrap=True, markup=False)
+        return 1
     except Gp4cError as error:
         errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         return 2
@@ -193,6 +198,7 @@ def _promote(args: argparse.Namespace, errors: Console) -> int:
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
     if not hasattr(args, "policy"):
         choices = replace(choices, policy=policy_of_crawl(source, console))
+    choices = replace(choices, named_policies=False)  # the crawl's policy stays, whatever is promoted
     with (
         workers(args.jobs, args.backend, args.scheduler) as parallel,
         bars(errors, choices, 1, 0) as watch,
@@ -202,9 +208,12 @@ def _promote(args: argparse.Namespace, errors: Console) -> int:
 
 def _learn(args: argparse.Namespace, words: Sequence[str], errors: Console) -> int:
     choices, output = options.choices_of(args), args.output
+    choices = replace(choices, named_policies=not hasattr(args, "policy"))
     check_writable(output)
+    history = options.history_of(args, partial(progress, errors))
+    choices = choices.fitting(history)
     learned = learn_to_file(
-        options.history_of(args, partial(progress, errors)),
+        history,
         choices,
         output,
         args.checkpoint or output.with_name(output.name + ".checkpoint"),

@@ -14,8 +14,6 @@ from scrapy_gp4c.scoring.terminals import (
     CLAIMED,
     CLOCKS,
     NAMES,
-    PAPERS,
-    RELATED,
     SETS,
     UNREPLAYED,
 )
@@ -73,8 +71,8 @@ def _budget(text: str) -> float:
 
 def terminal_names(add: Add) -> None:
     """Terminals to learn with: a set of `SETS` or a list of names."""
-    replayed_names = [name for name in NAMES if name not in (*RELATED[len(PAPERS) :], *UNREPLAYED, *CLAIMED)]
-    what = f"basic, all, or a list such as n,X,t ({', '.join(replayed_names)})"
+    replayed_names = [name for name in NAMES if name not in (*UNREPLAYED, *CLAIMED)]
+    what = f"basic, papers, all, or a list such as n,X,t ({', '.join(replayed_names)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 
 

@@ -46,7 +46,7 @@ class ScoreFunction:
     sha256: str | None = None
     """Digest of the score file."""
     policy: str | None = None
-    """Text of the policy that belongs to the name; None: any policy."""
+    """Text of the policy that belongs to the name or is in the score file; None: any policy."""
     learned_under: str | None = None
     """Text of the policy under which the function was learned; None: not learned."""
 
@@ -215,7 +215,8 @@ def _load_file(path: str) -> ScoreFunction:
         raise ScoreError(f'the score file {path!r} has "policy": {policy!r}; expected the text of a policy')
     try:
         function = of_expression(parse(text), path, clock, hashlib.sha256(raw).hexdigest())
-        return replace(_require_terminals(function), learned_under=policy)
+        own_policy = content.get("policy")
+        return replace(_require_terminals(function), learned_under=policy, policy=own_policy)
     except ExpressionError as error:
         raise ExpressionError(f"in the score file {path!r}: {error}") from None
 

@@ -294,7 +294,7 @@ RELATED: Final = (*PAPERS, *_BEYOND)
 """Terminals of the papers, and those of related pages and of the cycle so far."""
 PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
 """Name -> set of terminals that the papers learn with."""
-SETS: Final = PAPER_SETS | {"related": RELATED}
+SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": RELATED}
 """Name -> set of terminals to learn with."""
 
 

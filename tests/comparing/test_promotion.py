@@ -47,6 +47,7 @@ from training.comparing.promotion import (
     divide,
     in_use,
     not_worse,
+    on_one,
     on_two,
     policy_of_crawl,
     values_on,
@@ -394,7 +395,7 @@ def test_gain_that_costs_freshness_is_not_promoted() -> None:
     assert not decision.promoted
     assert decision.challenger > decision.champion
     assert decision.challenger_freshness < decision.champion_freshness
-    assert "its freshness significantly worse" in decision.reason
+    assert "its freshness may be worse by 0.01" in decision.reason
 
 
 DIFFERENCES = arrays(np.float64, st.integers(6, 40), elements=st.floats(-1, 1).map(lambda x: round(x, 3)))
@@ -484,6 +485,16 @@ def test_two_objectives_promote_what_is_better_in_one_and_not_worse_in_the_other
     assert promoted == (not reason.startswith("neither") and "but" not in reason)
 
 
+def test_a_loss_that_may_be_above_the_margin_is_not_passed() -> None:
+    """Measured as .008, but with an upper bound above .01: such losses came true as .012 and .019."""
+    gain = Verdict.of("ndcg", 0.05 + 0.002 * np.cos(np.arange(20)), 1)
+    unsure = -0.008 + 0.01 * np.cos(np.arange(20))
+    promoted, reason = on_one(gain, Verdict.of("freshness", unsure, 1))
+    assert not promoted
+    assert "may be worse by 0.01" in reason
+    assert on_one(gain, Verdict.of("freshness", unsure + 0.02, 1))[0]
+
+
 UP, LEVEL_OFF, SLIGHTLY_DOWN, DOWN = (
     mean + 0.002 * np.cos(np.arange(20)) for mean in (0.05, 0.0, -0.008, -0.05)
 )
@@ -497,8 +508,8 @@ UP, LEVEL_OFF, SLIGHTLY_DOWN, DOWN = (
         (LEVEL_OFF, UP, True, "its freshness is significantly better and its ndcg not worse"),
         (UP, SLIGHTLY_DOWN, True, "its ndcg is significantly better and its freshness not worse"),
         (SLIGHTLY_DOWN, UP, True, "its freshness is significantly better and its ndcg not worse"),
-        (UP, DOWN, False, "its ndcg is significantly better, but its freshness significantly worse"),
-        (DOWN, UP, False, "its freshness is significantly better, but its ndcg significantly worse"),
+        (UP, DOWN, False, "its ndcg is significantly better, but its freshness may be worse"),
+        (DOWN, UP, False, "its freshness is significantly better, but its ndcg may be worse"),
         (LEVEL_OFF, LEVEL_OFF, False, "neither its ndcg nor its freshness is significantly better"),
         (DOWN, DOWN, False, "neither its ndcg nor its freshness is significantly better"),
         (LEVEL_OFF, DOWN, False, "neither its ndcg nor its freshness is significantly better"),
@@ -517,9 +528,9 @@ def test_arrangements_of_two_objectives(
 @pytest.mark.parametrize(
     ("champion", "challenger", "promoted", "reason"),
     [
-        ("random", "t*X", True, "its ndcg"),
-        ("t", "nad_rate", False, "its ndcg is significantly better, but its freshness significantly worse"),
-        ("nad_rate", "t", False, "its freshness is significantly better, but its ndcg significantly worse"),
+        ("random", "t*X", False, "its ndcg is significantly better, but its freshness may be worse"),
+        ("t", "nad_rate", False, "its ndcg is significantly better, but its freshness may be worse"),
+        ("nad_rate", "t", False, "its freshness is significantly better, but its ndcg may be worse"),
         ("t*X", "random", False, "neither"),
         ("t*X", "10 * t*X", False, "both rank alike in every judged cycle"),
     ],
@@ -535,7 +546,7 @@ def test_two_objectives_on_a_history(champion: str, challenger: str, promoted: b
     single = decide(history, *pair, Choices(), 20)
     assert decision.probability == single.probability
     assert decision.freshness_probability == single.freshness_probability
-    assert f"p = {decision.loss_probability:.3g} for a loss of ndcg above 0.01" in str(decision)
+    assert f"p = {decision.loss_probability:.3g} for a loss of ndcg of 0.01 or more" in str(decision)
     assert f"p = {decision.freshness_gain_probability:.3g} for a gain of freshness" in str(decision)
 
 

@@ -26,7 +26,7 @@ from training.evolution.front import (
     crowded_order,
     undominated,
 )
-from training.evolution.selection import GUARDED, NAMED_RUN, RULES, SELECTIONS, guarded
+from training.evolution.selection import GUARDED, NAMED_RUN, RULES, SELECTIONS, promotion_test
 from training.evolution.variation import expression_of
 from training.histories.models import generate
 from training.replaying.replay import run as replay
@@ -214,7 +214,7 @@ def means(text: str, parts: PreparedSplit, choices: Choices) -> dict[str, list[l
     found = {}
     for metric in ("ndcg", "freshness"):
         rows = [
-            getattr(replay(part, text, clock=choices.clock, policy=choices.policy), metric)
+            getattr(replay(part, text, clock=choices.clock, policy=choices.goal.policy_of(text)), metric)
             for part in (parts.training, *parts.draws, parts.validation)
         ]
         found[metric] = [np.mean(rows[:-1], axis=0), rows[-1]]
@@ -227,9 +227,9 @@ def test_preferences_are_the_rule_on_their_objective_among_those_that_stand(rule
     """``balanced`` asks for the freshness of plain age in training and in validation; age is a candidate."""
     choices = dataclasses.replace(CHOICES, selection=rule, prefer=prefer)
     parts = parts_of(choices)
-    chosen, members = choose_of_front([kept(TEXTS)], parts, choices.goal, prefer)
-    known = {text: means(text, parts, choices) for text in (*TEXTS, AGE)}
-    named = ["n", "cg", AGE]  # the named functions of these terminals, and age
+    chosen, members = choose_of_front([kept(TEXTS)], parts, choices.goal_on(parts.training), prefer)
+    named = list(dict.fromkeys((*choices.goal_on(parts.training).named, AGE)))
+    known = {text: means(text, parts, choices) for text in dict.fromkeys((*TEXTS, *named))}
     least = [row.mean() if prefer == "balanced" else -1.0 for row in known[AGE]["freshness"]]
     standing = [
         text
@@ -240,12 +240,11 @@ def test_preferences_are_the_rule_on_their_objective_among_those_that_stand(rule
     metric = "freshness" if prefer == "freshness" else "ndcg"
     pairs = {text: tuple(known[text][metric]) for text in standing}
     if rule == GUARDED:
-        references = [pairs[text][1] for text in named if text in ("cg", AGE) and text in pairs]
-        nodes = [len(parse(text).tokens) for text in standing]
-        best = guarded([*pairs.values()], references, nodes)
+        fall_back = max(
+            (text for text in named if text in pairs), key=lambda text: sum(row.mean() for row in pairs[text])
+        )
+        best = promotion_test([*pairs.values()], standing.index(fall_back))
         value = pairs[standing[best]][0].mean()
-        alike = [text for text in standing if nodes[standing.index(text)] == nodes[best]]
-        assert any(np.isclose(pairs[text][0].mean(), value) for text in alike)
     else:
         value = max(SELECTIONS[rule](*pair) for pair in pairs.values())
     shown = means(chosen.text, parts, choices)[metric]
@@ -259,9 +258,9 @@ def test_preferences_are_the_rule_on_their_objective_among_those_that_stand(rule
 def test_members_are_what_nothing_dominates_in_the_means_of_both_parts():
     """The most of the first objective first; training and validation weigh the same."""
     parts = parts_of()
-    chosen, members = choose_of_front([kept(TEXTS)], parts, CHOICES.goal, "changes")
+    chosen, members = choose_of_front([kept(TEXTS)], parts, CHOICES.goal_on(parts.training), "changes")
     points = {}
-    for text in (*TEXTS, "cg", AGE):
+    for text in (*TEXTS, *CHOICES.goal_on(parts.training).named, AGE):
         values = means(text, parts, CHOICES)
         points[text] = tuple(np.mean([row.mean() for row in values[m]]) for m in ("ndcg", "freshness"))
     best = {
@@ -281,8 +280,9 @@ def test_members_are_what_nothing_dominates_in_the_means_of_both_parts():
 def test_named_functions_are_candidates_and_say_so():
     """A run that found nothing good loses to a named function, whose run is none."""
     parts = parts_of()
-    chosen, members = choose_of_front([kept(["0.0 - t"])], parts, CHOICES.goal, "changes")
-    assert (chosen.text, chosen.run) == ("cg", NAMED_RUN)
+    chosen, members = choose_of_front([kept(["0.0 - t"])], parts, CHOICES.goal_on(parts.training), "changes")
+    assert chosen.text in CHOICES.goal.named
+    assert chosen.run == NAMED_RUN
     assert {member.run for member in members} == {NAMED_RUN}
 
 
@@ -296,11 +296,11 @@ def test_without_anything_as_fresh_as_age_balanced_takes_age():
 def test_what_is_not_allowed_is_not_taken_unless_nothing_else_stands():
     """The filter of a promotion concerns what is taken, not the front."""
     parts = parts_of()
-    pick = {"prefer": "changes"}
-    every, shown = choose_of_front([kept(TEXTS)], parts, CHOICES.goal, **pick)
-    others = choose_of_front([kept(TEXTS)], parts, CHOICES.goal, allow=lambda texts: {"n"}, **pick)
+    pick, goal = {"prefer": "changes"}, CHOICES.goal_on(parts.training)
+    every, shown = choose_of_front([kept(TEXTS)], parts, goal, **pick)
+    others = choose_of_front([kept(TEXTS)], parts, goal, allow=lambda texts: {"n"}, **pick)
     assert every.text != "n"
     assert others[0].text == "n"
     assert {one.text for one in shown} - {every.text} <= {one.text for one in others[1]}
-    none, _ = choose_of_front([kept(TEXTS)], parts, CHOICES.goal, allow=lambda texts: set(), **pick)
+    none, _ = choose_of_front([kept(TEXTS)], parts, goal, allow=lambda texts: set(), **pick)
     assert none.text == every.text

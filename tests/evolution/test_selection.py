@@ -12,31 +12,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from scrapy_gp4c.scoring.expression import parse
+from scrapy_gp4c.errors import UndecidedError
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.evolution import selection
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import BestIndividual, Evolution, Parameters
-from training.evolution.named_start import recommended
 from training.evolution.selection import (
     ERRORS,
     FINALISTS,
     GROUPS,
+    NAMED_RUN,
     SELECTIONS,
-    SHORTER_ERRORS,
     FoldPick,
     FoldValues,
     choose,
-    guarded,
     jackknife,
     promotion_test,
     select,
 )
-from training.evolution.simplification import canonical
 from training.evolution.workers import Evaluator, workers
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
+from training.replaying.replay import run
 
 LEADS = st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=3), min_size=2, max_size=8)
 
@@ -140,8 +139,65 @@ def history() -> ChangeHistory:
     )
 
 
-def test_learning_ends_with_the_recommended_function_or_one_that_surely_beats_it():
-    """Parts of sites come with their jackknife; poor candidates leave the recommended function in place."""
+def own_policy(text: str) -> str:
+    """Policy of a named function."""
+    return NAMED[text].policy or TOP_K.text
+
+
+def poor() -> list[list[BestIndividual]]:
+    """Evolved functions that are surely not better than named ones."""
+    return [[BestIndividual(text, 0.1, 0.1, text, 1) for text in ("t", "n")]]
+
+
+@pytest.mark.parametrize("fitness", ["ndcg", "freshness"])
+def test_the_fall_back_is_the_best_named_function_under_its_own_policy(fitness):
+    """In training and validation together, not whatever a table recommends; it goes by its name."""
+    choices = Choices(
+        fitness=fitness, selection="guarded", division="halves", parameters=Parameters(RELATED), budget=0.1
+    )
+    split = prepare_splits(history(), choices)[0]
+    chosen = choose(poor(), split, choices.goal)
+    names = choices.goal.named
+    assert names[0] == DEFAULT
+    assert {"changes", "balanced", "freshness"} < {*names}
+
+    def mean(name, metric):
+        parts = (
+            run(part, NAMED[name].expression, policy=own_policy(name))
+            for part in (split.training, split.validation)
+        )
+        return sum(float(np.mean(getattr(result, metric))) for result in parts)
+
+    fresh = [name for name in names if mean(name, "freshness") >= mean(DEFAULT, "freshness")]
+    best = max(fresh, key=lambda name: mean(name, fitness))
+    assert mean(chosen.text, fitness) == mean(best, fitness)
+    assert chosen.text in names
+    assert chosen.run == NAMED_RUN
+    assert choices.goal.policy_of(chosen.text) == own_policy(chosen.text)
+
+
+def test_a_policy_that_was_asked_for_is_that_of_all():
+    """Named functions are then judged under it, and written with it."""
+    goal = Choices(policy="rounds(rounds=2)", named_policies=False, selection="guarded").goal
+    assert {goal.policy_of(name) for name in goal.named} == {"rounds(rounds=2)"}
+    goal = Choices(selection="guarded").goal
+    assert {goal.policy_of(name) for name in goal.named} == {TOP_K.text, FOUR_ROUNDS}
+
+
+def test_equal_candidates_are_no_choice():
+    """Where all did the same in every cycle, nothing is chosen, and nothing shortened by that."""
+    choices = Choices(selection="guarded", division="halves", parameters=Parameters(RELATED))
+    split = prepare_splits(history(), choices)[0]
+
+    def zeros(texts):
+        return [(np.zeros((2, 8)), np.zeros((2, 8))) for _ in texts]
+
+    with pytest.raises(UndecidedError, match=r"all .* candidates did the same"):
+        choose(poor(), split, choices.goal, zeros)
+
+
+def test_splits_of_sites_come_with_their_jackknife():
+    """For the rule that tests a promotion by it, and for no other."""
     choices = Choices(
         selection="guarded", division="halves", policy=FOUR_ROUNDS, parameters=Parameters(RELATED)
     )
@@ -151,23 +207,7 @@ def test_learning_ends_with_the_recommended_function_or_one_that_surely_beats_it
         GROUPS,
         min(GROUPS, len(np.unique(history().site)) // 8),
     ]
-    poor = [BestIndividual(text, 0.1, 0.1, text, 1) for text in ("t", "n")]
-    assert choose([poor], parts, choices.goal).text == recommended("ndcg")
-    for other in (replace(choices, selection="best"), replace(choices, parameters=Parameters(("t", "X")))):
-        assert prepare_splits(history(), other)[0].leave_one_out is None
-
-
-def test_what_is_recommended_depends_on_what_is_wanted():
-    """Current copies are another aim than changes."""
-    wanted = {
-        prefer: Choices(front=True, prefer=prefer, parameters=Parameters(RELATED))
-        for prefer in ("changes", "balanced", "freshness")
-    }
-    found = {prefer: choices.goal.recommended for prefer, choices in wanted.items()}
-    assert len({*found.values(), recommended("ndcg")}) == 4
-    assert Choices(parameters=Parameters(RELATED)).goal.recommended == recommended("change_rate")
-    assert found["balanced"] == canonical(parse(NAMED[DEFAULT].expression)).text
-    assert Choices(fitness="freshness", parameters=Parameters(RELATED)).goal.recommended == found["freshness"]
+    assert prepare_splits(history(), replace(choices, selection="best"))[0].leave_one_out is None
 
 
 CHOICES = Choices(
@@ -200,9 +240,9 @@ def test_what_workers_select_is_what_this_process_selects(jobs):
                     runs[fold],
                     parts,
                     goal._replace(rule=rule),
-                    lambda texts, fold=fold: selecting.pairs(fold, texts),
+                    lambda texts, fold=fold: selecting.pairs(fold, goal, texts),
                 )
-                picks.append(FoldPick(fold, picked))
+                picks.append(FoldPick(fold, picked, goal))
             replays.append(evaluator.replays)
         assert replays[0] < replays[1] == replays[2]
         chosen = selecting.chosen(picks)
@@ -245,82 +285,12 @@ def test_rules_choose_differently():
     assert select(candidates, "avg") == 2
 
 
-def as_good(values: np.ndarray, reference: np.ndarray, errors: float = 1.0) -> bool | None:
-    """Not behind by more than so many standard errors of the difference; None: rounding decides."""
-    lead = (values - reference).tolist()
-    error = statistics.stdev(lead) / len(lead) ** 0.5 if len(lead) > 1 else 0.0
-    margin = statistics.fmean(lead) + errors * error
-    if abs(margin) < 1e-12 and any(lead):
-        return None
-    return margin > -1e-12
-
-
-@given(
-    st.integers(1, 12).flatmap(
-        lambda cycles: st.tuples(
-            st.lists(st.tuples(*2 * [series(cycles)]), min_size=1, max_size=6),
-            st.lists(series(cycles), min_size=1, max_size=4),
-        )
-    ),
-    st.lists(st.integers(1, 5), min_size=6, max_size=6),
-)
-def test_guarded_is_the_shortest_as_good_as_the_best_in_training_of_those_that_stand(case, nodes):
-    """It stands who is behind the best named function in validation by at most one standard error.
-
-    As good is who is behind in training and in validation by at most half of one.
-    """
-    candidates, named = case
-    reference = max(named, key=np.mean)
-    standing = [as_good(validation, reference) for _, validation in candidates]
-    stand = [number for number, stands in enumerate(standing) if stands]
-    chosen = guarded(candidates, named, nodes)
-    if None in standing:
-        return
-    if not stand:
-        assert candidates[chosen][1].mean() == max(validation.mean() for _, validation in candidates)
-        return
-    best = max(stand, key=lambda number: candidates[number][0].mean())
-    good = [
-        [as_good(candidates[number][part], candidates[best][part], SHORTER_ERRORS) for part in (0, 1)]
-        for number in stand
-    ]
-    if any(None in pair for pair in good):
-        return
-    short = [number for number, pair in zip(stand, good, strict=True) if all(pair)]
-    assert chosen in short
-    fewest = min(nodes[number] for number in short)
-    assert nodes[chosen] == fewest
-    assert candidates[chosen][0].mean() == max(
-        candidates[number][0].mean() for number in short if nodes[number] == fewest
-    )
-
-
-def test_guarded_prefers_the_shorter_only_where_the_difference_may_be_chance():
-    """A lead beyond half a standard error over the shorter function is believed, in either part."""
-    long = np.array([0.9, 0.8, 0.9, 0.8])
-    level = np.array([0.95, 0.74, 0.95, 0.74])  # behind by 0.005, with a standard error of 0.032
-    behind = np.array([0.88, 0.77, 0.88, 0.77])
-    named = [np.full(4, 0.5)]
-    assert guarded([(long, long), (level, level)], named, [9, 3]) == 1
-    assert guarded([(long, long), (behind, long)], named, [9, 3]) == 0
-    assert guarded([(long, long), (long - 1e-9, behind)], named, [9, 3]) == 0
-
-
-def test_a_named_function_without_values_is_no_reference():
-    """A reference of NaN, as a fitness of one's own may give, does not veto anything."""
-    candidate = (np.array([0.5, 0.6]), np.array([0.4, 0.5]))
-    assert guarded([candidate], [np.array([np.nan, np.nan]), np.array([0.1, 0.1])], [1]) == 0
-
-
 @pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
 def test_a_candidate_without_values_is_not_chosen(missing):
     """Neither where a draw of the training part has none, nor where validation has none."""
     good, none = np.array([0.5, 0.6]), np.array([0.5, missing])
-    assert guarded([(none, good), (good, good)], [good], [1, 9]) == 1
-    assert guarded([(none, good), (none, good)], [good], [9, 1]) == 0
-    if np.isnan(missing):
-        assert guarded([(good, none), (good, good)], [good], [1, 9]) == 1
-        assert guarded([(good, none), (good, good - 0.4)], [good], [1, 9]) == 1
+    assert promotion_test([(good, good), (none, good)], 0) == 0
+    assert promotion_test([(good, good), (good, none)], 0) == 0
 
 
 def test_the_first_of_equals_is_chosen():

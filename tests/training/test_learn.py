@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.named import BASELINES
+from scrapy_gp4c.scoring.named import BASELINES, NAMED
+from scrapy_gp4c.settings import Settings
 from training.evolution.simplification import readable
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
@@ -263,18 +265,23 @@ def test_a_killed_front_resumes_to_the_same_files(history, tmp_path):
 
 
 def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, capsys):
-    """A function learned under a policy is for crawls under it."""
+    """A function learned under a policy is for crawls under it: the file brings it along."""
     output = tmp_path / "score.json"
     arguments = [str(history), *FAST, "--generations", "1", "--policy", "rounds(rounds=2)"]
     assert main([*arguments, "-o", str(output)]) == 0
-    assert 'GP4C_POLICY = "rounds(rounds=2)"' in capsys.readouterr().out
+    assert "The policy rounds(rounds=2) is in the file, too." in capsys.readouterr().out
+    assert (
+        Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": str(output)})).policy.text == "rounds(rounds=2)"
+    )
+    both = {"GP4C_SCORE_FUNCTION": str(output), "GP4C_POLICY": "top_k"}
+    assert Settings.load(ScrapySettings(both)).policy.text == "top_k"
     assert content(output)["parameters"]["policy"] == "rounds(rounds=2)"
     assert main([str(history), *FAST, "--generations", "1", "-o", str(output)]) == 0
     assert not {"policy", "division", "front", "start"} & set(content(output)["parameters"])
 
 
 def test_related_terminals_divide_whole_sites(tmp_path, capsys):
-    """The set by its name; a history of one site is refused with the way out, which works."""
+    """The set by its name; of a history of one site, the directories, unless sites are asked for."""
     whole = generate("brdc12-like", 900, 24, 1)
     names = [f"/{page // 7}/{page}" for page in range(900)]
     write_npz(tmp_path / "h.npz", dataclasses.replace(whole, page_names=names))
@@ -287,6 +294,55 @@ def test_related_terminals_divide_whole_sites(tmp_path, capsys):
     assert content(output)["parameters"]["sample_sites"] == 0.5
     assert main([str(tmp_path / "h.npz"), *arguments, "--divide", "halves"]) == 0
     capsys.readouterr()
-    error = refused(capsys, str(tmp_path / "one.npz"), *arguments)
+    error = refused(capsys, str(tmp_path / "one.npz"), *arguments, "--divide", "sites")
     assert "cannot divide 1 sites into 5 parts" in error
-    assert main([str(tmp_path / "one.npz"), *arguments, "--divide", "pages"]) == 0
+    assert main([str(tmp_path / "one.npz"), *arguments]) == 0
+
+
+@pytest.fixture(scope="module")
+def named_history(tmp_path_factory):
+    """A small history with names of pages in directories, of 15 sites."""
+    path = tmp_path_factory.mktemp("named") / "history.npz"
+    model = generate("poisson", 300, 24, 1)
+    names = [f"/{page % 3}/{page}" for page in range(300)]
+    write_npz(path, dataclasses.replace(model, site=np.arange(300, dtype=np.int32) % 15, page_names=names))
+    return path
+
+
+def test_what_stays_is_a_named_function_by_its_name_with_its_policy(named_history, tmp_path, capsys):
+    """Not shortened: its file has name, expression and policy, and the end says to keep what one has."""
+    output = tmp_path / "score.json"
+    assert main([str(named_history), *FAST, "--generations", "1", "-o", str(output)]) == 0
+    written, out = content(output), capsys.readouterr().out
+    row = NAMED[written["name"]]
+    assert parse(written["expression"]) == parse(row.expression)
+    assert written.get("policy", "top_k") == (row.policy or "top_k")
+    assert f"score = {written['name']}" in out
+    assert "Keep what you have" in out
+    rows = [line.split()[1] for line in out.splitlines() if line.startswith("│ ")]
+    assert rows[:5] == ["learned", "default", "changes", "balanced", "freshness"]
+
+
+def test_the_function_in_use_is_the_one_to_beat(named_history, tmp_path, capsys):
+    """It is the first of the table, and the end says by how much the learned one is ahead of it."""
+    output = tmp_path / "score.json"
+    arguments = [str(named_history), *FAST, "--generations", "1", "-o", str(output), "--in-use", "0.0 - t"]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "Use the learned function: in the test it is ahead of 0.0 - t by +0." in out
+    assert out.index(" 0.0 - t ") < out.index(" default ") < out.index(" changes ")
+    assert output.exists()
+
+
+def test_where_all_are_equal_nothing_is_written(named_history, tmp_path, capsys):
+    """Exit code 1 and one line: every page is visited in every cycle, whatever the function."""
+    output = tmp_path / "score.json"
+    options = ["--generations", "1", "--fitness", "change_rate", "--budget", "1.0", "-o", str(output)]
+    assert main([str(named_history), *FAST, *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line for line in err.splitlines() if "generation" not in line] == [
+        line for line in err.splitlines() if line.startswith("nothing was learned: all ")
+    ]
+    assert "nothing was learned" in err
+    assert list(tmp_path.iterdir()) == []

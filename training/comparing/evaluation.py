@@ -22,14 +22,15 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
 from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
+from training.evolution.named_start import FIRST
 from training.histories.history import ChangeHistory
 from training.replaying import oracle_baselines
 from training.replaying.baselines import Baseline
 from training.replaying.metrics import ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
-from training.replaying.replay import QUICK, Engine, load, metrics_of, policy_of, run
+from training.replaying.replay import QUICK, Engine, can_replay, load, metrics_of, policy_of, run
 
-DEFAULT_SCORES: Final = (*BASELINES, ORACLE)
+DEFAULT_SCORES: Final = (*FIRST, *BASELINES, ORACLE)
 EVERY: Final = "all"
 """Name of all policies whose groups a history has."""
 UNDER: Final = " under "
@@ -76,16 +77,29 @@ class Contest(NamedTuple):
 
 
 def contest(
-    history: ChangeHistory, named: Sequence[str], scores: Sequence[str], policies: Sequence[str]
+    history: ChangeHistory,
+    named: Sequence[str],
+    scores: Sequence[str],
+    policies: Sequence[str],
+    in_use: str | None = None,
 ) -> Contest:
     """Score functions and policies of a command line; ``named``: those of ``--all``.
 
-    Without either, and unless all policies given need no score function, `DEFAULT_SCORES`.
+    Without either, and unless all policies given need no score function, those of `DEFAULT_SCORES` that the
+    history can replay. ``in_use``: the function in use, the first of all.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not oracle_baselines.is_oracle_baseline(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
-    return Contest([*named, *scores] or ([] if alone else [*DEFAULT_SCORES]), texts)
+    first = [] if in_use is None else [in_use]
+    usual = [] if alone else [text for text in DEFAULT_SCORES if _can_replay(history, text)]
+    scores_of_all = (*named, *scores) or usual
+    return Contest([*dict.fromkeys((*first, *scores_of_all))], texts)
+
+
+def _can_replay(history: ChangeHistory, text: str) -> bool:
+    function = load(text)
+    return not isinstance(function, ScoreFunction) or can_replay(history, function)
 
 
 def _known(history: ChangeHistory) -> list[str]:

@@ -22,6 +22,7 @@ from training.comparing.evaluation import UNDER, Evaluation, Result, evaluate
 from training.comparing.statistics import Floats, Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
+from training.evolution.named_start import FIRST
 from training.histories.history import ChangeHistory
 from training.replaying import oracle_baselines
 from training.replaying.baselines import BASELINES
@@ -103,11 +104,12 @@ def _number(value: float) -> float | None:
 
 
 def names(history: ChangeHistory) -> list[str]:
-    """Names that can be replayed: the oracle, named functions, baselines of others.
+    """Names that can be replayed: those of a crawl, other named functions, baselines of others, the oracle.
 
     Functions of directories are left out where the history has no page names.
     """
-    return [ORACLE, *(name for name in NAMED if can_replay(history, load(name))), *BASELINES]
+    known = [name for name in (*FIRST, *NAMED) if can_replay(history, load(name))]
+    return [*dict.fromkeys(known), *BASELINES, ORACLE]
 
 
 def leaderboard(

@@ -6,6 +6,7 @@ better on the newest cycles of other pages. docs/closing-the-loop.md tells what 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Sequence
@@ -23,7 +24,6 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError,
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import draws, functions
-from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.checkpoint import check_writable
@@ -31,11 +31,12 @@ from training.evolution.choices import Choices, prepare_splits
 from training.evolution.fitness import Fitness, load_fitness
 from training.evolution.front import GUARD
 from training.evolution.learning import ProgressListener, learn
+from training.evolution.named_start import expression_of
 from training.evolution.score_file import write_learned
 from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.histories.splits import HistorySplit
+from training.histories.splits import Division, HistorySplit
 from training.replaying.metrics import budget_pages
 from training.replaying.prepared import PreparedHistory, prepare_for
 from training.replaying.replay import run
@@ -52,7 +53,7 @@ LEAST_CYCLES: Final = 6
 GUARD_MARGIN: Final = 0.01
 """Tolerated loss: with enough cycles any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
-"""Significance level of a loss beyond the margin: doubt counts against the challenger."""
+"""Level of the upper bound of a loss, which must be below the margin: measured losses below it came true."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Decision:
     champion_freshness: float
     challenger_freshness: float
     freshness_probability: float
-    """P value of a loss of freshness beyond `GUARD_MARGIN`."""
+    """Probability that a loss of freshness of `GUARD_MARGIN` looks as small by chance."""
     pages: int
     cycles: int
 
@@ -81,7 +82,7 @@ class Decision:
             f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
             f"(p = {self.probability:.3g} for a gain by chance)\n"
             f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "
-            f"(p = {self.freshness_probability:.3g} for a loss above {GUARD_MARGIN:g} by chance)"
+            f"(p = {self.freshness_probability:.3g} for a loss of {GUARD_MARGIN:g} or more)"
         )
 
 
@@ -90,7 +91,7 @@ class DecisionOnTwo(Decision):
     """Result of comparing two score functions by fitness and freshness."""
 
     loss_probability: float
-    """P value of a loss of `metric` beyond `GUARD_MARGIN`."""
+    """Probability that a loss of `metric` of `GUARD_MARGIN` looks as small by chance."""
     freshness_gain_probability: float
     """P value of the gain in freshness."""
 
@@ -98,8 +99,8 @@ class DecisionOnTwo(Decision):
         """Decision, reason and numbers for people."""
         return (
             f"{super().__str__()}\n"
-            f"  and the other way round: p = {self.loss_probability:.3g} for a loss of {self.metric} above "
-            f"{GUARD_MARGIN:g} by chance, p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by "
+            f"  and the other way round: p = {self.loss_probability:.3g} for a loss of {self.metric} of "
+            f"{GUARD_MARGIN:g} or more, p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by "
             "chance"
         )
 
@@ -205,26 +206,27 @@ class Verdict(NamedTuple):
     gain: float
     """Probability of a gain as large or larger by chance."""
     loss: float
-    """Probability of a loss as large or larger by chance, if it is `GUARD_MARGIN` in truth."""
+    """Probability of a loss as small or smaller by chance, if it is `GUARD_MARGIN` in truth."""
     better: bool
     worse: bool
+    """Whether the upper bound of the loss is not below `GUARD_MARGIN`."""
 
     @classmethod
     def of(cls, name: str, differences: Floats, chances: int) -> Verdict:
         """``chances``: objectives in which a gain counts; they share the level (Bonferroni)."""
-        gain, loss = chance(differences), chance(-differences - GUARD_MARGIN)
+        gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
         better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
-        return cls(name, bool(differences.any()), gain, loss, better, loss <= GUARD_LEVEL)
+        return cls(name, bool(differences.any()), gain, loss, better, loss > GUARD_LEVEL)
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Decision and reason by one objective: better in the fitness, freshness not worse."""
+    """Decision and reason by one objective: better in the fitness, freshness surely not worse."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
         return (
             False,
-            f"its {goal.name} is significantly better, but its {guard.name} significantly worse",
+            f"its {goal.name} is significantly better, but its {guard.name} may be worse by {GUARD_MARGIN:g}",
         )
     return True, f"its {goal.name} is significantly better and its {guard.name} not worse"
 
@@ -261,8 +263,8 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
     same while pages come and go, and whatever the order in which the crawl found them. Histories without
     keys divide by position.
 
-    ``by``: what `Choices.divided_by` says; unless it is ``pages``, all pages of a site have one part, which
-    follows from the site's name.
+    ``by``: one of `Choices.units`; unless it is ``pages``, all pages of a site (a directory) are in one part,
+    which follows from its name.
 
     Raises HistoryError if a part gets no page.
     """
@@ -276,14 +278,23 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
             f"{history.source} has {history.pages:,} pages, too few to learn on some and judge on others; "
             "raise GP4C_PANEL"
             if by == "pages"
-            else f"{history.source} has {len(np.unique(history.site)):,} sites, too few to learn on some and "
-            "judge on others: divide single pages (--divide pages)"
+            else f"{history.source} has {len(np.unique(_keys(history, by))):,} {by}, too few to learn on "
+            "some and judge on others: divide single pages (--divide pages)"
         )
     newest = history.cycles // 2
     older = slice(0, history.cycles - newest)
     return HistorySplit(
         history.take(train, older), history.take(validation, older), history.take(held_out)
     ), newest
+
+
+def _divided(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
+    """The first division of `Choices.units` that leaves no part empty."""
+    *others, last = choices.units(history)
+    for by in others:
+        with contextlib.suppress(HistoryError):
+            return *divide(history, choices.seed, by), by
+    return *divide(history, choices.seed, last), last
 
 
 def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
@@ -293,8 +304,14 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
     names = [str(number) for number in range(int(history.site.max()) + 1)]
     if history.site_names is not None:
         names = [str(name) for name in history.site_names]
-    digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)[history.site]
+    group = history.site
+    if by == "directories":
+        group = history.neighbours.groups.group.astype(np.int32)
+        names = [f"{names[site]}\t{directory}" for site, directory in history.neighbours.directory_names]
+    digests = (
+        hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names
+    )
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)[group]
 
 
 def not_worse(
@@ -315,7 +332,7 @@ def not_worse(
         return np.array([rows[row].mean() for rows in values])
 
     least = mean_of(champion) - GUARD_MARGIN
-    candidates = {text: functions.of_expression(parse(text), text, choices.clock) for text in texts}
+    candidates = {text: functions.of_expression(expression_of(text), text, choices.clock) for text in texts}
     return {text for text, function in candidates.items() if (mean_of(function) >= least).all()}
 
 
@@ -370,21 +387,22 @@ def promote(
     check_writable(path)
     champion = in_use(path, source)
     history = read_history(source)
+    choices = choices.fitting(history)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
-    split, newest = divide(history, choices.seed, choices.divided_by)
+    split, newest, unit = _divided(history, choices)
     # Before hours of learning: is there enough to judge on?
     decide(split.test, champion, champion, choices, newest)
     learned = learn(
         history,
         choices,
         parallel,
-        folds=prepare_splits(history, choices, [split]),
+        folds=prepare_splits(history, choices, [split], unit),
         watch=watch,
         allow=partial(not_worse, parts=split[:2], champion=champion, choices=choices),
     )
     if not learned.complete:
         raise KeyboardInterrupt
-    challenger = functions.of_expression(parse(learned.best.text), learned.best.text, choices.clock)
+    challenger = functions.of_expression(expression_of(learned.best.text), learned.best.text, choices.clock)
     decision = decide(split.test, champion, challenger, choices, newest)
     if decision.promoted:
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}

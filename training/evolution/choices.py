@@ -9,24 +9,37 @@ from typing import Final, Literal
 
 import numpy as np
 
-from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.errors import HistoryError, LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.functions import load as load_score
+from scrapy_gp4c.scoring.functions import of_expression
+from scrapy_gp4c.scoring.named import DEFAULT as DEFAULT_FUNCTION
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Json, Parameters
 from training.evolution.fitness import LeaveOneOut, PreparedSplit, load_measure
 from training.evolution.front import GUARD, PREFERENCES
-from training.evolution.named_start import named_functions, recommended, uses_related_pages
+from training.evolution.named_start import named_candidates, named_functions, uses_related_pages
 from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHistory, Ties, prepare_for
+from training.replaying.replay import can_replay
 
 DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
-OMITTED_DEFAULTS: Final = ("policy", "division", "sample_sites", "front", "prefer")
+OMITTED_DEFAULTS: Final = (
+    "policy",
+    "named_policies",
+    "division",
+    "sample_sites",
+    "in_use",
+    "front",
+    "prefer",
+)
 """Choices that files name only where they are no default."""
 SPLITS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
@@ -55,11 +68,14 @@ class Choices:
     selection: str = "best"
     policy: str = TOP_K.text
     """Text of the policy that uses the score functions, see `scrapy_gp4c.policies.table.load`."""
+    named_policies: bool = True
+    """Whether named functions are judged under their own policies, and written with them."""
     division: DivisionChoice = "auto"
-    """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: whole ``sites`` where a
-    terminal describes related pages, else single ``pages``."""
+    """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: see `units`."""
     sample_sites: float = 1.0
     """Share of the training sites that is learned from, see `splits.sampled_sites`."""
+    in_use: str = DEFAULT_FUNCTION
+    """Score argument of the function in use, which the learned one is compared with."""
     front: bool = False
     """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
     prefer: str = "balanced"
@@ -69,6 +85,7 @@ class Choices:
         """Check every choice that needs no history."""
         load_measure(self.measure)
         load_policy(self.policy)
+        load_score(self.in_use)
         for name, known in (
             ("protocol", splits.PROTOCOLS),
             ("clock", terminals.CLOCKS),
@@ -99,15 +116,47 @@ class Choices:
     def split(self, history: ChangeHistory) -> list[splits.HistorySplit]:
         """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
         return splits.protocol_splits(
-            history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by
+            history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by(history)
         )
 
-    @property
-    def divided_by(self) -> splits.Division:
-        """Unit of the splits."""
-        if self.division == "auto":
-            return "sites" if uses_related_pages(self.parameters.terminals) else "pages"
-        return self.division
+    def units(self, history: ChangeHistory) -> tuple[splits.Division, ...]:
+        """Units of the splits in order of preference, of which the first is taken that can be used.
+
+        With terminals of related pages, ``auto`` is whole sites, else whole directories, else single pages.
+        """
+        if self.division != "auto":
+            return (self.division,)
+        if not uses_related_pages(self.parameters.terminals):
+            return ("pages",)
+        return ("sites", "directories", "pages") if history.neighbours.are_named else ("sites", "pages")
+
+    def divided_by(self, history: ChangeHistory) -> splits.Division:
+        """Unit of the splits of a history: the first of `units` that leaves something to learn in each."""
+        *others, last = self.units(history)
+        return next((one for one in others if self._can_divide(history, one)), last)
+
+    def _can_divide(self, history: ChangeHistory, division: splits.Division) -> bool:
+        try:
+            parts = splits.protocol_splits(
+                history, self.protocol, seed=self.seed, warmup=self.warmup, division=division
+            )
+        except HistoryError:
+            return False
+        budget = metrics.budget_pages(self.budget, history.pages) / history.pages
+        return all(
+            one.changed.any() and not one.changed.all() and one.pages * budget >= 1
+            for split in parts
+            for one in split
+        )
+
+    def fitting(self, history: ChangeHistory) -> Choices:
+        """The same choices; of the set of all terminals, only those that the history can replay."""
+        parameters = self.parameters
+        if parameters.terminals != terminals.RELATED:
+            return self
+        functions = {name: of_expression(Expression((name,))) for name in parameters.terminals}
+        known = tuple(name for name, function in functions.items() if can_replay(history, function))
+        return replace(self, parameters=replace(parameters, terminals=known))
 
     @property
     def measure(self) -> str:
@@ -117,13 +166,21 @@ class Choices:
     @property
     def goal(self) -> SelectionGoal:
         """Goal of the selection."""
+        guarded = self.selection == GUARDED
         named: tuple[str, ...] = ()
-        if self.front or self.parameters.named_start:
-            named = tuple(named_functions(self.parameters.terminals).values())
-        known = ""
-        if named:
-            known = recommended(self.prefer if self.front else self.fitness)
-        return SelectionGoal(self.measure, self.clock, self.selection, self.policy, named, known)
+        if guarded or self.front:
+            named = named_candidates(self.parameters.terminals)
+        elif self.parameters.named_start:
+            named = tuple(named_functions(self.parameters.terminals))
+        measure = self.measure
+        if guarded and not self.front and self.fitness != GUARD:
+            measure = f"{self.fitness},{GUARD}"  # what is written must not be less fresh than the default
+        return SelectionGoal(measure, self.clock, self.selection, self.policy, named, self.named_policies)
+
+    def goal_on(self, prepared: PreparedHistory) -> SelectionGoal:
+        """Goal of the selection, with those named functions that a history can replay."""
+        named = tuple(name for name in self.goal.named if can_replay(prepared, load_score(name)))
+        return self.goal._replace(named=named)
 
     def recorded(self) -> Json:
         """All choices as results and score files have them, without the defaults of `OMITTED_DEFAULTS`."""
@@ -136,11 +193,14 @@ class Choices:
 
 
 def prepare_splits(
-    history: ChangeHistory, choices: Choices, history_splits: Sequence[splits.HistorySplit] | None = None
+    history: ChangeHistory,
+    choices: Choices,
+    history_splits: Sequence[splits.HistorySplit] | None = None,
+    unit: splits.Division | None = None,
 ) -> list[PreparedSplit]:
     """Training, validation and test split of every fold, prepared for replay.
 
-    ``history_splits``: None: those of the protocol.
+    ``history_splits``, drawn of ``unit``: None: those of the protocol.
 
     Raises HistoryError or LearningError for a history from which these choices cannot learn.
     """
@@ -154,6 +214,7 @@ def prepare_splits(
         budget = metrics.budget_pages(budget, history.pages) / history.pages
     history_splits = choices.split(history) if history_splits is None else history_splits
     crawl = choices.crawl(budget)
+    unit = unit or choices.divided_by(history)
 
     def prepared(history_part: ChangeHistory, name: str) -> PreparedHistory:
         size = f"{history_part.pages:,} pages, {history_part.cycles} cycles"
@@ -183,10 +244,10 @@ def prepare_splits(
             prepared(history_part, name) for history_part, name in zip(split[1:], SPLITS[1:], strict=True)
         )
         leave_one_out = None
-        if choices.goal.recommended and choices.selection == GUARDED and choices.divided_by != "pages":
+        if choices.selection == GUARDED and unit != "pages":
             leave_one_out = LeaveOneOut(
                 *(
-                    _without_sites(history_part, choices.seed, crawl)
+                    _without_units(history_part, unit, choices.seed, crawl)
                     for history_part in (train, split.validation)
                 )
             )
@@ -194,17 +255,18 @@ def prepare_splits(
     return folds
 
 
-def _without_sites(
-    history_part: ChangeHistory, seed: int, crawl: CrawlChoices
+def _without_units(
+    history_part: ChangeHistory, unit: splits.Division, seed: int, crawl: CrawlChoices
 ) -> tuple[PreparedHistory, ...]:
-    """A split without one group of sites after the other; empty if too little remains to replay."""
-    groups = splits.site_folds(history_part.site, min(GROUPS, len(np.unique(history_part.site))), seed)
-    rests = [history_part.take(np.setdiff1d(np.arange(history_part.pages), group)) for group in groups]
-    if any(
-        remainder.pages * crawl.budget < 1 or len(np.unique(remainder.changed)) < 2 for remainder in rests
-    ):
+    """A split without one group of sites (directories) after the other; empty if too little remains."""
+    units = splits.units_of(history_part, unit)
+    if len(np.unique(units)) < 2:
         return ()
-    return tuple(prepare_for(remainder, crawl) for remainder in rests)
+    groups = splits.site_folds(units, min(GROUPS, len(np.unique(units))), seed)
+    remainders = [history_part.take(np.setdiff1d(np.arange(history_part.pages), group)) for group in groups]
+    if any(one.pages * crawl.budget < 1 or len(np.unique(one.changed)) < 2 for one in remainders):
+        return ()
+    return tuple(prepare_for(one, crawl) for one in remainders)
 
 
 def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
@@ -225,7 +287,7 @@ def identity(history: ChangeHistory, choices: Choices) -> Json:
     if history.weight is not None:
         digest.update(history.weight.tobytes())
     values = choices.recorded()
-    for name in ("selection", "prefer"):
+    for name in ("selection", "prefer", "in_use"):
         values.pop(name, None)
     parameters = values.pop("parameters")
     parameters["depths"] = choices.parameters.depths._asdict()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
-from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import (
     NotCallableError,
     ScoreFunction,
@@ -28,6 +28,7 @@ from scrapy_gp4c.scoring.functions import (
 )
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome
+from training.evolution.named_start import expression_of
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
 from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import ReplayResult, run_all
@@ -158,7 +159,7 @@ def values_of_all(
     policy: str = TOP_K.text,
 ) -> list[Values]:
     """Fitness per scored cycle of every text, in order; replayed together."""
-    functions = [of_expression(parse(text), text, clock) for text in texts]
+    functions = [of_expression(expression_of(text), text, clock) for text in texts]
     return [
         fitness.values(result)
         for result in run_all(prepared, functions, metrics=fitness.metrics, policy=policy)

@@ -13,7 +13,7 @@ training (the mean over the draws of forgotten changes) and in validation, by bo
 * ``changes``: the rule of selection decides by the first objective alone
 * ``freshness``: it decides by freshness alone
 * ``balanced``: it decides by the first objective, among those whose mean freshness is at least `AGE`'s in
-  training and in validation; plain `AGE` is always one of them, and so is the recommended function
+  training and in validation; plain `AGE` is always one of them
 
 The front is what no other candidate dominates in the means of training and validation, both splits weighing
 the same; the function taken is shown with it even where a longer one dominates it.
@@ -31,11 +31,11 @@ from deap import base, tools
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.evolve import BestIndividual, Evolution, Outcome, Parameters
 from training.evolution.fitness import PreparedSplit
 from training.evolution.selection import (
     GUARDED,
+    NAMED_RUN,
     SELECTIONS,
     Allow,
     Pairs,
@@ -44,9 +44,9 @@ from training.evolution.selection import (
     Values,
     best,
     candidates_of,
-    guarded,
+    named_or_better,
     over_draws,
-    recommended_or_better,
+    refuse_equal,
     select,
     shorten,
 )
@@ -135,7 +135,7 @@ class FrontEvolution(Evolution):
         if not waiting:
             self._parents = [(tree, tree.form) for tree in parents]
         older = {form.text: form for _, form in self._parents if form.terminals}
-        older |= {best_of_runs.text: parse(best_of_runs.text) for best_of_runs in self.best_individuals}
+        older |= {best.text: parse(best.text) for best in self.best_individuals}
         return asked | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -189,7 +189,7 @@ ROWS: Final = {"changes": 0, "freshness": 1, "balanced": 0}
 PREFERENCES: Final = tuple(ROWS)
 GUARD: Final = "freshness"
 """Second objective of a front, and the metric that a promotion must not lower."""
-AGE: Final = BASELINES["age"]
+AGE: Final = "age"
 """Baseline that visits the oldest copies first."""
 MOST_MEMBERS: Final = 16
 """Limit of the functions of a front that are shown: those with the most room around them."""
@@ -221,12 +221,10 @@ def choose_of_front(
     Parameters as for `training.evolution.selection.choose`; ``goal.fitness`` is a pair. ``allow`` concerns
     the function that is taken, not those shown.
     """
+    goal = goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE))))
     known = values or partial(goal.pairs, split)
-    candidates_found = candidates_of(
-        best_of_runs, goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE)))), known
-    )
+    candidates_found = candidates_of(best_of_runs, goal, known)
     runs = {one.text: run for one, run in reversed(candidates_found)}
-    nodes = {one.text: one.nodes for one, _ in candidates_found}
     pairs = dict(zip(runs, known([*runs]), strict=True))
     judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, split.draws), strict=True))
     judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
@@ -238,15 +236,11 @@ def choose_of_front(
     row = ROWS[prefer]
     candidates = [_row(judged[text], row) for text in standing]
     if goal.rule == GUARDED:
-        number = recommended_or_better(candidates, standing, goal, split, row)
-        if number is None:
-            others = [text for text in (*goal.named, AGE) if text in standing] or [AGE]
-            named = [judged[text][1][row] for text in others]
-            number = guarded(candidates, named, [nodes[text] for text in standing])
-        taken = standing[number]
+        refuse_equal(list(judged.values()), list(judged))
+        taken = standing[named_or_better(candidates, standing, goal, split, row)]
     else:
         taken = standing[select(candidates, goal.rule)]
-    text = shorten(taken, pairs[taken], split, goal)
+    text = taken if runs[taken] == NAMED_RUN else shorten(taken, pairs[taken], split, goal)
     value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
     members = [one._replace(text=text) if one.text == taken else one for one in members]
@@ -261,8 +255,7 @@ def _standing(
     fresh = [
         text
         for text, split in judged.items()
-        if text == goal.recommended
-        or all(split_values[1].mean() >= bound for split_values, bound in zip(split, least, strict=True))
+        if all(split_values[1].mean() >= bound for split_values, bound in zip(split, least, strict=True))
     ]
     return [text for text in fresh if text in allowed] or fresh
 

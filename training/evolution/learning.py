@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
@@ -25,12 +26,13 @@ from training.evolution.compiling import compiled_beside
 from training.evolution.evolve import Evolution, EvolutionState
 from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
-from training.evolution.named_start import named_functions, uses_related_pages
+from training.evolution.named_start import FIRST, named_functions, uses_related_pages
 from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
 from training.evolution.workers import EvaluationRequest, Evaluator, Workers
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
-from training.replaying.replay import run
+from training.replaying.prepared import PreparedHistory
+from training.replaying.replay import can_replay, load, run
 
 
 class ProgressListener(Protocol):
@@ -211,6 +213,8 @@ class Fold(NamedTuple):
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
     front: tuple[FrontMember, ...] = ()
     """All functions of the front, the learned one included; empty for one objective."""
+    leads: tuple[float, ...] = ()
+    """Lead over the function in use in each scored cycle of the test, in the fitness; empty: unknown."""
 
 
 @dataclass(frozen=True)
@@ -304,27 +308,31 @@ def _selected(
     for rule_choices in choices:
         for fold, split in enumerate(folds):
             # After Ctrl-C the workers may be in any state.
-            values = partial(selecting.pairs, fold) if first.finished else None
+            goal = rule_choices.goal_on(split.training)
+            values = partial(selecting.pairs, fold, goal) if first.finished else None
             if rule_choices.front:
                 chosen.append(
-                    choose_of_front(
-                        best_of_folds[fold], split, rule_choices.goal, rule_choices.prefer, values, allow
-                    )
+                    choose_of_front(best_of_folds[fold], split, goal, rule_choices.prefer, values, allow)
                 )
             elif first.finished:
                 picks.append(
-                    FoldPick(fold, pick(best_of_folds[fold], split, rule_choices.goal, values, allow))
+                    FoldPick(
+                        fold,
+                        pick(best_of_folds[fold], split, goal, values, allow),
+                        goal,
+                    )
                 )
             else:
-                chosen.append((choose(best_of_folds[fold], split, rule_choices.goal, values, allow), ()))
+                chosen.append((choose(best_of_folds[fold], split, goal, values, allow), ()))
         costs.append((evaluator.replays, evaluator.replay_s))
     chosen += [(one, ()) for one in selecting.chosen(picks)]
     learned = []
     for rule, rule_choices in enumerate(choices):
         results = []
         for split, (one, members) in zip(folds, chosen[rule * len(folds) :], strict=False):
-            table = compare(split, {LEARNED: one.text} | others(rule_choices), rule_choices)
-            results.append(Fold(*one, table, _front(split, members, one.text, rule_choices)))
+            table = compare(split, {LEARNED: one.text} | others(rule_choices, split.test), rule_choices)
+            leads = _leads(split.test, one.text, rule_choices)
+            results.append(Fold(*one, table, _front(split, members, one.text, rule_choices), leads))
         best = max(results, key=lambda fold: fold.selected)
         learned.append(Learned(results, best, first.generation, first.finished, *costs[rule]))
     return learned
@@ -337,15 +345,25 @@ def _front(
     return tuple(FrontMember(one.text, one.run, one.text == taken, table[one.text]) for one in members)
 
 
-def others(choices: Choices) -> dict[str, str]:
-    """Functions that a learned one is compared with: name -> expression, or `metrics.ORACLE`."""
+def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
+    """Functions that a learned one is compared with, that in use first: name -> score argument.
+
+    Left out are those that the history cannot replay.
+    """
     names = choices.parameters.terminals
-    around = named_functions(names) if uses_related_pages(names) else {}
-    return BASELINES | around | {metrics.ORACLE: metrics.ORACLE}
+    around = named_functions(names) if uses_related_pages(names) else ()
+    texts = dict.fromkeys((choices.in_use, *FIRST, *BASELINES, *around))
+    return {text: text for text in texts if _is_known(text, prepared)} | {metrics.ORACLE: metrics.ORACLE}
+
+
+def _is_known(text: str, prepared: PreparedHistory) -> bool:
+    loaded = load(text)
+    return not isinstance(loaded, ScoreFunction) or can_replay(prepared, loaded)
 
 
 def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
-    """Replay score functions on every split. ``functions``: name -> expression, or `metrics.ORACLE`.
+    """Replay score functions on every split. ``functions``: name -> score argument, see
+    `training.replaying.replay.load`; a named function is replayed under its own policy.
 
     Results are remembered by split: an experiment compares the same functions again and again.
     """
@@ -356,12 +374,33 @@ def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices
     for name, function in functions.items():
         table[name] = {}
         for split_name, prepared in zip(SPLITS, split[:3], strict=True):
-            key = (function, choices.clock, choices.policy, wanted, custom)
+            policy = policy_under(function, choices)
+            key = (function, choices.clock, policy, wanted, custom)
             if key not in prepared.means:
-                result = run(prepared, function, clock=choices.clock, metrics=wanted, policy=choices.policy)
+                result = run(prepared, function, clock=choices.clock, metrics=wanted, policy=policy)
                 row = {metric: float(np.mean(getattr(result, metric))) for metric in wanted}
                 if custom is not None:
                     row[custom] = float(np.mean(fitness.values(result)))
                 prepared.means[key] = row
             table[name][split_name] = dict(prepared.means[key])
     return table
+
+
+def policy_under(text: str, choices: Choices) -> str:
+    """Policy under which a score argument is replayed: its own, or that of the choices."""
+    loaded = None if text == metrics.ORACLE else load(text, choices.clock)
+    own_policy = loaded.policy if isinstance(loaded, ScoreFunction) and choices.named_policies else None
+    return own_policy or choices.policy
+
+
+def _leads(test: PreparedHistory, text: str, choices: Choices) -> tuple[float, ...]:
+    if not _is_known(choices.in_use, test):
+        return ()
+    fitness = load_fitness(choices.fitness)
+    learned, in_use = (
+        fitness.values(
+            run(test, one, clock=choices.clock, metrics=fitness.metrics, policy=policy_under(one, choices))
+        )
+        for one in (text, choices.in_use)
+    )
+    return tuple((learned - in_use).tolist())

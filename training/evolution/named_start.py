@@ -8,8 +8,11 @@ from typing import Final
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.scoring.named import DEFAULT, NAMED
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
 from training.evolution.simplification import canonical
+
+FIRST: Final = (DEFAULT, *(name for name in PURPOSES if name != DEFAULT))
+"""Functions that a crawl may have without learning, the default first."""
 
 
 def uses_related_pages(names: Collection[str]) -> bool:
@@ -24,24 +27,25 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
 
 
-RECOMMENDED: Final = {
-    "ndcg": "neighbours",
-    "change_rate": "neighbours",
-    "changes": "changes",
-    "freshness": "freshness",
-}
-"""Fitness or preference -> named function that leads in it (docs/leaderboard.md, docs/choosing.md).
+def named_candidates(names: Collection[str]) -> tuple[str, ...]:
+    """Names of the functions that compete with evolved ones: those with a purpose, and those of `names`.
 
-The default leads in all others."""
+    Of names with equal expression and policy the first is taken, those with a purpose first.
+    """
+    of_names = named_functions(names)
+    first: dict[tuple[str, str | None], str] = {}
+    for name in (*FIRST, *of_names):
+        row = NAMED[name]
+        first.setdefault((canonical(parse(row.expression)).text, row.policy), name)
+    return tuple(first.values())
 
 
-def recommended(wanted: str) -> str:
-    """Canonical text of the function that the leaderboard recommends for a fitness or a preference."""
-    return _form(RECOMMENDED.get(wanted, DEFAULT)).text
+def expression_of(text: str) -> Expression:
+    """Expression of a named function as histories replay it, without claims, or of another text."""
+    return _form(text) if text in NAMED else parse(text)
 
 
 def _form(name: str) -> Expression:
-    """A named function as learning sees it: histories have no claims."""
     expression = load(name).without_claims().expression
     assert expression is not None
     return canonical(expression)

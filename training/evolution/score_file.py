@@ -13,10 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import FORMAT
+from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
@@ -45,12 +46,15 @@ class ScoreFile:
     """As plain JSON types."""
     policy: str = DEFAULT
     """Text of the policy that it was learned for."""
+    name: str = ""
+    """Name of the function, if it is a named one."""
 
     def to_json(self) -> Json:
         """Content of the file, with the current time."""
         history = self.history
         return {
             "format": FORMAT,
+            **({"name": self.name} if self.name else {}),
             "expression": self.expression.text,
             "terminals": list(self.expression.terminals),
             "clock": self.clock,
@@ -117,7 +121,7 @@ def _write(
     more: Mapping[str, object],
 ) -> None:
     ScoreFile(
-        parse(text),
+        parse(NAMED[text].expression if text in NAMED else text),
         choices.clock,
         choices.fitness,
         {
@@ -128,7 +132,8 @@ def _write(
         choices.seed,
         history,
         {**identity(history, choices), **more},
-        choices.policy,
+        choices.goal.policy_of(text),
+        text if text in NAMED else "",
     ).write(path)
 
 
@@ -159,7 +164,11 @@ def learn_to_file(
     states = state.open(resume)
     done = states[0].generation if states else 0
     with working() as parallel, shown(choices, len(folds), done) as watch:
-        learned = learn(history, choices, parallel, folds=folds, checkpoint=state, watch=watch)
+        try:
+            learned = learn(history, choices, parallel, folds=folds, checkpoint=state, watch=watch)
+        except UndecidedError:
+            state.remove()
+            raise
     # The result must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

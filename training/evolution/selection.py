@@ -8,19 +8,15 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: where the leaderboard recommends a function of these terminals, it is that one, unless
-`promotion_test` finds one that is surely better. Else: of those that do not lose in validation to the best
-baseline there, the shortest that is as good as the one with the highest T. Not to lose is to be behind by no
-more than one standard error of the paired difference per cycle (so Breiman, Friedman, Olshen & Stone 1984,
-section 3.4.3, choose the simplest tree); as good, by no more than `SHORTER_ERRORS` of it, in training and in
-validation. Validation may veto, but does not choose: a single other window would otherwise be fitted as
-well. Where training forgets changes, T is the mean over several draws of the forgotten changes, so that no
-function is chosen for the draw that evolution fitted.
+Ours, ``guarded``: the named function that is best in training and validation together, each judged under its
+own policy, unless `promotion_test` finds an evolved one that is surely better; among those whose freshness is
+not below the default's. Where training forgets changes, T is the mean over several draws of the forgotten
+changes, so that no function is chosen for the draw that evolution fitted.
 
-The promotion test is a jackknife over groups of sites. A recommended function was chosen over many histories
+The promotion test is a jackknife over groups of sites. A named function was chosen over many histories
 (docs/choosing.md). Evolution has seen one: sites differ far more than the cycles of a site do, so that a
 lead on a few sites, measured over however many cycles, says little of others. The lead of a candidate is the
-sum of its mean leads over the recommended function in training and in validation, both above zero. Its
+sum of its mean leads over the named function in training and in validation, both above zero. Its
 standard error is that of the delete-a-group jackknife (Kott 2001, Journal of Official Statistics 17): each
 split is replayed without one group of sites after the other, and with D_g the leads of the m replays the
 variance is (m - 1) / m * sum (D_g - mean D)^2. Where splits are not of whole sites, the function is learned
@@ -37,13 +33,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.named import BASELINES
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import BestIndividual
 from training.evolution.fitness import PreparedSplit, load_measure, values_of_all
+from training.evolution.named_start import expression_of
 from training.evolution.simplification import simplify, simplify_all
 from training.evolution.workers import Evaluator
 from training.replaying.prepared import PreparedHistory
@@ -129,8 +126,6 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
 """Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
 the result."""
 GUARDED: Final = "guarded"
-SHORTER_ERRORS: Final = 0.5
-"""Standard errors by which a shorter function may be behind: with one, real gains went for brevity."""
 RULES: Final = (*SELECTIONS, GUARDED)
 NAMED_RUN: Final = -1
 
@@ -138,38 +133,6 @@ NAMED_RUN: Final = -1
 def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
     """Index of the candidate with the highest value under ``rule``; the first of equals."""
     return int(np.argmax([SELECTIONS[rule](*candidate) for candidate in candidates]))
-
-
-def guarded(
-    candidates: Sequence[tuple[Values, Values]], named: Sequence[Values], nodes: Sequence[int]
-) -> int:
-    """Index of the shortest candidate that is as good as the best in training that `named` does not beat.
-
-    ``named``: values per validation cycle of the named functions; ``nodes``: the candidates' lengths. If
-    the named functions beat all candidates, the one that is best in validation is chosen.
-    """
-    training, validation = (np.array(values) for values in zip(*candidates, strict=True))
-    reference = max(named, key=lambda values: float(np.nan_to_num(np.mean(values), nan=-np.inf)))
-    # A draw that evolution did not see may have no value under a fitness of one's own.
-    standing = np.flatnonzero(_as_good(validation, reference, 1.0) & np.isfinite(training).all(axis=1))
-    if not standing.size:
-        return int(np.argmax(np.nan_to_num(validation.mean(axis=1), nan=-np.inf)))
-    best = standing[np.argmax(training[standing].mean(axis=1))]
-    as_good = [_as_good(values[standing], values[best], SHORTER_ERRORS) for values in (training, validation)]
-    return int(
-        min(standing[np.logical_and(*as_good)], key=lambda number: (nodes[number], -training[number].mean()))
-    )
-
-
-def _as_good(values: Values, reference: Values, errors: float) -> npt.NDArray[np.bool_]:
-    """Which rows have a mean behind `reference` by at most so many standard errors of the difference.
-
-    ``values``: ``[rows, cycles]``; ``reference``: ``[cycles]``. A row with NaN is not.
-    """
-    lead = values - reference
-    cycles = lead.shape[1]
-    error = np.std(lead, axis=1, ddof=1) / np.sqrt(cycles) if cycles > 1 else 0.0
-    return np.asarray(np.mean(lead, axis=1) >= -errors * error)
 
 
 Pairs = list[tuple[Values, Values]]
@@ -189,13 +152,29 @@ class SelectionGoal(NamedTuple):
     """One of `RULES`."""
     policy: str = TOP_K.text
     named: tuple[str, ...] = ()
-    """Functions that compete with those that evolved."""
-    recommended: str = ""
-    """The one that ``guarded`` takes unless it is surely beaten; empty: none."""
+    """Names of functions that compete with those that evolved."""
+    named_policies: bool = True
+    """Whether a named function is judged under the policy that belongs to it, if there is one."""
 
-    def values(self, prepared: PreparedHistory, texts: Iterable[str]) -> list[Values]:
+    def policy_of(self, text: str) -> str:
+        """Policy under which a function is judged, and for which it is written."""
+        row = NAMED.get(text) if self.named_policies else None
+        return row.policy if row and row.policy else self.policy
+
+    def values(self, prepared: PreparedHistory, texts: Sequence[str]) -> list[Values]:
         """Fitness per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
-        return values_of_all(prepared, texts, load_measure(self.fitness), self.clock, self.policy)
+        measure, known = load_measure(self.fitness), dict[str, Values]()
+        for policy, group in self.by_policy(texts).items():
+            values = values_of_all(prepared, group, measure, self.clock, policy)
+            known |= dict(zip(group, values, strict=True))
+        return [known[text] for text in texts]
+
+    def by_policy(self, texts: Iterable[str]) -> dict[str, list[str]]:
+        """Texts by the policy under which they are judged."""
+        groups: dict[str, list[str]] = {}
+        for text in dict.fromkeys(texts):
+            groups.setdefault(self.policy_of(text), []).append(text)
+        return groups
 
     def pairs(self, split: PreparedSplit, texts: Sequence[str]) -> Pairs:
         """Fitness per scored cycle of every text in training and validation."""
@@ -246,9 +225,10 @@ def choose(
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> SelectedFunction:
-    """The pick of `pick`, shortened; parameters and errors as there."""
+    """The pick of `pick`, shortened unless it is a named function; parameters and errors as there."""
     picked = pick(best_of_runs, split, goal, values, allow)
-    return SelectedFunction(shorten(picked.text, picked.pair, split, goal), picked.run, picked.selected)
+    text = picked.text if picked.run == NAMED_RUN else shorten(picked.text, picked.pair, split, goal)
+    return SelectedFunction(text, picked.run, picked.selected)
 
 
 def pick(
@@ -258,7 +238,7 @@ def pick(
     values: Callable[[list[str]], Pairs] | None = None,
     allow: Allow | None = None,
 ) -> UnsimplifiedSelection:
-    """Pick one of the best individuals of the runs of a fold.
+    """Pick one of the best individuals of the runs of a fold, or a named function.
 
     ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
     another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would
@@ -279,32 +259,63 @@ def pick(
     pairs = known(texts)
     if goal.rule == GUARDED:
         judged = over_draws(pairs, texts, goal, split.draws)
-        challenged = recommended_or_better(judged, texts, goal, split)
-        if challenged is None:
-            named = goal.values(split.validation, [*BASELINES.values(), *goal.named])
-            challenged = guarded(judged, named, [one.nodes for one, _ in candidates])
-        chosen = challenged
+        refuse_equal(judged, texts)
+        standing = range(len(texts)) if allow is not None else as_fresh_as_default(judged, texts)
+        number = named_or_better(
+            [objective_row(judged[index]) for index in standing],
+            [texts[index] for index in standing],
+            goal,
+            split,
+        )
+        chosen = standing[number]
     else:
-        chosen = select(pairs, goal.rule)
-    value = SELECTIONS.get(goal.rule, best)(*pairs[chosen])
+        chosen = select([objective_row(pair) for pair in pairs], goal.rule)
+    value = SELECTIONS.get(goal.rule, best)(*objective_row(pairs[chosen]))
     return UnsimplifiedSelection(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 
-def recommended_or_better(
-    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
-) -> int | None:
-    """Index of the text that passes `promotion_test` by one objective; None without a recommended one.
+def objective_row(pair: tuple[Values, Values], row: int = 0) -> tuple[Values, Values]:
+    """Values of one objective in training and validation, ``[cycles]`` each."""
+    training, validation = pair
+    return np.atleast_2d(training)[row], np.atleast_2d(validation)[row]
 
-    ``pairs``: of that objective, a pair for each text.
+
+def refuse_equal(pairs: Pairs, texts: Sequence[str]) -> None:
+    """Raise UndecidedError if several candidates have the same values in every cycle."""
+    first = pairs[0]
+    if len(texts) > 1 and all(np.array_equal(np.hstack(pair), np.hstack(first)) for pair in pairs):
+        raise UndecidedError(
+            f"nothing was learned: all {len(texts):,} candidates did the same in every cycle of training and "
+            "validation; record more cycles or more pages, or raise the budget"
+        )
+
+
+def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
+    """Indices of the candidates whose mean freshness, the second row, is not below the default's."""
+    if DEFAULT not in texts or len(np.atleast_2d(pairs[0][0])) < 2:
+        return range(len(texts))
+    freshness = np.array([[split[1].mean() for split in pair] for pair in pairs]).sum(axis=1)
+    return np.flatnonzero(freshness >= freshness[texts.index(DEFAULT)]).tolist()
+
+
+def named_or_better(
+    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
+) -> int:
+    """Index of the best named function, or of the text that `promotion_test` finds surely better.
+
+    The best is by the means of training and validation together. ``pairs``: of that objective, a pair for
+    each text; of texts without a named function the best is taken.
     """
-    if goal.recommended not in texts:
-        return None
 
     def leave_one_out_means(rows: Sequence[int]) -> list[Values]:
         return goal.leave_one_out(split, [texts[row] for row in rows], objective)
 
-    recommended = texts.index(goal.recommended)
-    return promotion_test(pairs, recommended, None if split.leave_one_out is None else leave_one_out_means)
+    means = np.array([training.mean() + validation.mean() for training, validation in pairs])
+    named = [index for index, text in enumerate(texts) if text in goal.named]
+    fallback = max(
+        named or range(len(texts)), key=lambda index: float(np.nan_to_num(means[index], nan=-np.inf))
+    )
+    return promotion_test(pairs, fallback, None if split.leave_one_out is None else leave_one_out_means)
 
 
 def candidates_of(
@@ -318,7 +329,7 @@ def candidates_of(
         for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
             mean = float(np.atleast_2d(training)[0].mean())
             candidates_found.append(
-                (BestIndividual(text, mean, mean, "", len(parse(text).tokens)), NAMED_RUN)
+                (BestIndividual(text, mean, mean, "", len(expression_of(text).tokens)), NAMED_RUN)
             )
     return sorted(
         (candidate for candidate in candidates_found if not math.isnan(candidate[0].value)),
@@ -354,6 +365,7 @@ class FoldPick(NamedTuple):
 
     fold: int
     picked: UnsimplifiedSelection
+    goal: SelectionGoal
 
 
 class FoldValues:
@@ -363,37 +375,53 @@ class FoldValues:
     """
 
     def __init__(self, evaluator: Evaluator, folds: int) -> None:
-
         self._evaluator = evaluator
         self._folds = folds
-        self._known: dict[tuple[int, str], Pairs] = {}
+        self._known: dict[tuple[int, str, str], tuple[Values, Values]] = {}
 
-    def pairs(self, fold: int, texts: Sequence[str]) -> Pairs:
+    def pairs(self, fold: int, goal: SelectionGoal, texts: Sequence[str]) -> Pairs:
         """Values per cycle of the texts in a fold, in order."""
-        new = {text: parse(text) for text in texts if (fold, text) not in self._known}
-        training, validation = fold, self._folds + fold
-        values = self._evaluator.values((number, new) for number in (training, validation) if new)
-        self._known |= {(fold, text): [(values[training][text], values[validation][text])] for text in new}
-        return [pair for text in texts for pair in self._known[fold, text]]
+        numbers = fold, self._folds + fold
+        new = [text for text in texts if (fold, goal.fitness, text) not in self._known]
+        for policy, group in goal.by_policy(new).items():
+            functions = {text: expression_of(text) for text in group}
+            values = self._evaluator.values(((number, functions) for number in numbers), goal.fitness, policy)
+            for text in group:
+                training, validation = (values[number][text] for number in numbers)
+                self._known[fold, goal.fitness, text] = training, validation
+        return [self._known[fold, goal.fitness, text] for text in texts]
 
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
         """The picks, shortened as by `shorten`, side by side so that every worker has something to do."""
-        wanted = {(fold, picked.text): picked.pair for fold, picked in picks}
-        places, known = list(wanted), list(wanted.values())
+        evolved = {
+            (pick.fold, pick.goal.fitness, pick.picked.text): pick
+            for pick in picks
+            if pick.picked.run != NAMED_RUN
+        }
+        keys, wanted = list(evolved), list(evolved.values())
 
         def same(asked: dict[int, Expression]) -> dict[int, bool]:
             alike = dict.fromkeys(asked, True)
-            for first, prepared_part in ((self._folds, 1), (0, 0)):  # validation is the smaller part
+            for first, split in ((self._folds, 1), (0, 0)):  # validation is the smaller split
+                requests: dict[str, dict[int, dict[str, Expression]]] = {}
                 standing = [number for number in asked if alike[number]]
-                requests: dict[int, dict[str, Expression]] = {}
                 for number in standing:
-                    requests.setdefault(first + places[number][0], {})[asked[number].text] = asked[number]
-                values = self._evaluator.values(requests.items())
+                    by_set = requests.setdefault(wanted[number].goal.fitness, {})
+                    functions = by_set.setdefault(first + wanted[number].fold, {})
+                    functions[asked[number].text] = asked[number]
+                values = {
+                    fitness: self._evaluator.values(by_set.items(), fitness)
+                    for fitness, by_set in requests.items()
+                }
                 for number in standing:
-                    own = values[first + places[number][0]][asked[number].text]
-                    alike[number] = np.array_equal(own, known[number][prepared_part])
+                    one = wanted[number]
+                    known = values[one.goal.fitness][first + one.fold][asked[number].text]
+                    alike[number] = np.array_equal(known, one.picked.pair[split])
             return alike
 
-        candidates_found = simplify_all([parse(text) for _, text in places], same)
-        texts = {fold_and_text: one.text for fold_and_text, one in zip(places, candidates_found, strict=True)}
-        return [SelectedFunction(texts[fold, one.text], one.run, one.selected) for fold, one in picks]
+        simplified = simplify_all([parse(text) for _, _, text in keys], same)
+        texts = {key: one.text for key, one in zip(keys, simplified, strict=True)}
+        return [
+            SelectedFunction(texts.get((fold, goal.fitness, one.text), one.text), one.run, one.selected)
+            for fold, one, goal in picks
+        ]

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Final
 
 from scrapy_gp4c.scoring.expression import Expression, Token, parse
+from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
 
 _ROWS: Final = 16
@@ -180,7 +181,9 @@ def _end(tokens: tuple[Token, ...], start: int) -> int:
 
 
 def readable(text: str) -> str:
-    """The expression with its constants rounded to 4 digits, for the eye."""
+    """Name of a named function, or the expression with its constants rounded to 4 digits."""
+    if text in NAMED:
+        return text
 
     def rounded(token: Token) -> Token:
         return token if isinstance(token, str) else float(f"{token:.4g}")

@@ -348,11 +348,16 @@ class Evaluator:
             self.known[result.number].update(result.answers)
             advance(result.number, len(result.answers))
 
-    def values(self, requests: Iterable[EvaluationRequest]) -> list[dict[str, Values]]:
-        """Fitness per scored cycle of the functions, by training set and text."""
+    def values(
+        self, requests: Iterable[EvaluationRequest], fitness: str = "", policy: str = ""
+    ) -> list[dict[str, Values]]:
+        """Fitness per scored cycle of the functions, by training set and text.
+
+        ``fitness``, ``policy``: others than those of the evaluator; empty: its own.
+        """
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
-            self._task(number, chunk, True)
+            self._values_task(number, chunk, fitness, policy)
             for number, functions in requests
             for chunk in self._chunks(list(functions.items()))
         )
@@ -397,6 +402,13 @@ class Evaluator:
             self._first_tasks -= 1
             payload = self._payloads[number]
         return EvaluationTask(number, self._keys[number], dict(chunk), per_cycle, payload, self._compiled)
+
+    def _values_task(
+        self, number: int, chunk: Sequence[tuple[str, Expression]], fitness: str, policy: str
+    ) -> EvaluationTask:
+        task = self._task(number, chunk, True)
+        key = task.key
+        return task._replace(key=key._replace(fitness=fitness or key.fitness, policy=policy or key.policy))
 
     def _is_compiling(self) -> bool:
         if self._compiled is not None and self._compiled.exists():

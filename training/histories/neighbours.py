@@ -75,6 +75,11 @@ class Neighbours:
         """The directory of every page."""
         return self._placed[0]
 
+    @property
+    def directory_names(self) -> list[tuple[int, str]]:
+        """Site and path of every directory, by its number; empty without names."""
+        return self._placed[1]
+
     @cached_property
     def _placed(self) -> tuple[PageDirectories, list[tuple[int, str]]]:
         """The directory of every page; site and path of every directory."""

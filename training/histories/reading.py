@@ -1,4 +1,4 @@
-"""Readers of histories: files of any format, files of contents, stores of crawls; in coarsened cycles too."""
+"""Readers of histories: files of any format, files of contents, stores of crawls; in longer cycles too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_history(path: str | Path) -> ChangeHistory:
 
 
 def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
-    """Read a history in coarsened cycles, see `coarsened`; raises HistoryError as `read_history`."""
+    """Read a history in longer cycles, see `coarsened`; raises HistoryError as `read_history`."""
     return coarsened(read_contents_or_history(path), every)
 
 

@@ -13,7 +13,7 @@ from training.histories.history import ChangeHistory
 
 Protocol = Literal["simple", "journal", "thesis"]
 PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
-Division = Literal["pages", "sites", "halves"]
+Division = Literal["pages", "sites", "directories", "halves"]
 DIVISIONS: Final[tuple[Division, ...]] = get_args(Division)
 FOLDS: Final = 5
 TIME_PARTS: Final = 3
@@ -63,6 +63,13 @@ def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArr
     return [np.flatnonzero(fold[number] == part) for part in range(k)]
 
 
+def units_of(history: ChangeHistory, division: Division) -> npt.NDArray[np.int32]:
+    """Number of the site, or of the directory, of every page: int32 ``[P]``."""
+    if division == "directories":
+        return history.neighbours.groups.group.astype(np.int32)
+    return history.site
+
+
 def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]) -> npt.NDArray[np.int64]:
     """Pages of whole sites drawn at random: ascending int64, of at least one site.
 
@@ -100,8 +107,8 @@ def protocol_splits(
 ) -> list[HistorySplit]:
     """Splits of `history` by a protocol, pages in 5 folds drawn from `seed`; each fold is tested on once.
 
-    ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` (what a page's siblings tell
-    needs them beside it), or, under ``simple`` alone, as `half_split` does, in ``halves``.
+    ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` or ``directories`` (for
+    terminals of related pages), or, under ``simple`` alone, as `half_split` does, in ``halves``.
 
     * ``journal`` (journal section 5.2): training on three folds in the first third of the cycles,
       validation on the fourth fold in the second third, test on the fifth in the last; 5 rotations. With
@@ -126,8 +133,8 @@ def protocol_splits(
         )
     if division == "halves":
         return [half_split(history, seed)]
-    if division == "sites":
-        folds = site_folds(history.site, FOLDS, seed)
+    if division in ("sites", "directories"):
+        folds = site_folds(units_of(history, division), FOLDS, seed)
     else:
         folds = page_folds(history.pages, FOLDS, seed)
     first, second, third = time_parts(history.cycles, parts) * (TIME_PARTS // parts)

@@ -191,7 +191,7 @@ def run_all(
     ]
 
 
-def can_replay(history: ChangeHistory, function: ScoreFunction) -> bool:
+def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> bool:
     """Whether a history has what a function reads.
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.

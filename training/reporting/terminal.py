@@ -155,8 +155,27 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
     console.print()
     console.print(f"Written to {output}. To crawl with it, put this line into settings.py:")
     console.print(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False, soft_wrap=True)
-    if choices.policy != Choices.policy:
-        console.print(f"GP4C_POLICY = {json.dumps(choices.policy)}", highlight=False, soft_wrap=True)
+    policy = choices.goal.policy_of(learned.best.text)
+    if policy != Choices.policy:
+        console.print(f"The policy {policy} is in the file, too.", highlight=False, soft_wrap=True)
+    console.print(f"\n{advice(learned, choices)}", highlight=False, soft_wrap=True)
+
+
+def advice(learned: Learned, choices: Choices) -> str:
+    """What to do: use the learned function, or keep the one in use, by the lead over it in the test."""
+    if learned.best.text == choices.in_use:
+        return f"Keep what you have: the learned function is {choices.in_use}, which is in use."
+    leads = [float(np.mean(fold.leads)) for fold in learned.folds if fold.leads]
+    if not leads:
+        return (
+            f"The history cannot replay the function in use, {choices.in_use}: nothing says which is better."
+        )
+    lead = statistics.mean(leads if len(leads) > 1 else learned.best.leads)
+    by = f"{lead.mean:+.4f} ± {lead.half_width:.4f} {choices.fitness}"
+    ahead = f"in the test it is ahead of {choices.in_use} by {by}"
+    if lead.mean > 0 and lead.mean > lead.half_width:
+        return f"Use the learned function: {ahead}."
+    return f"Keep what you have: {ahead}, which may be chance. The file is written all the same."
 
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
