@@ -1,7 +1,7 @@
 """Signals of scrapy-gp4c, for `crawler.signals.connect`.
 
-Handlers get ``event`` (`scrapy_gp4c.notices.events.PageEvent`), ``response`` (None where there was none) and
-``spider``. They may be coroutines.
+A signal is sent when the visit counts: its callback has ended and its items have left the pipelines. Handlers
+get ``event`` (`scrapy_gp4c.notices.events.PageEvent`) and ``spider``; they may be coroutines.
 """
 
 page_new = object()

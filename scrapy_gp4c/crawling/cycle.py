@@ -102,6 +102,8 @@ class Cycle:
         own = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, own)
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
+        self.on_delivered: Callable[[PageRow, NewVisit], None] = lambda row, visit: None
+        """Called with each delivered visit, and its page before the visit."""
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self.held: dict[int, HeldVisit] = {}
         """Page -> its visit, which is over for the downloader and not yet for the spider."""
@@ -416,6 +418,8 @@ class Cycle:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
+        if held.failure is None and held.withdrawn is None:
+            self.on_delivered(held.row, new)
 
     def _keep_texts(self, held: HeldVisit, reading: PageReading, outcome: str) -> None:
         page = held.claim.page

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_gp4c import signals
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.crawling.scrapy_internals import has_receivers
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.notices.events import PageEvent, page_events
 from scrapy_gp4c.notices.feeds import write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.sending import deliver
-from scrapy_gp4c.page_state.events import CycleEvents, events_of, recorded_events
+from scrapy_gp4c.page_state.events import CycleEvents, events_of, kinds_of_visit, recorded_events
+from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE
 
@@ -27,10 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy import Spider
+    from scrapy.crawler import Crawler
 
+    from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.notices.events import Diff
+    from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.settings import Settings
     from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.records import NewVisit
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +106,43 @@ class Notifier:
 
     def _warn(self, line: str, *values: Any) -> None:
         logger.warning(line, *values, extra={"spider": self._spider})
+
+
+class SignalSender:
+    """Sends the signals of `scrapy_gp4c.signals` of one crawl."""
+
+    def __init__(self, crawler: Crawler, cycle: Cycle) -> None:
+        self._crawler, self._cycle = crawler, cycle
+        self._url = Credentials(cycle.settings.secret_params).url
+
+    def visit_delivered(self, row: PageRow, visit: NewVisit) -> None:
+        """Send the signals of a visit's events; ``row``: its page before the visit."""
+        outcome = OUTCOMES.index(visit.outcome)
+        if outcome in SAME and not row.gone:  # as most visits
+            return
+        for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
+            signal = getattr(signals, f"page_{kind}")
+            if has_receivers(self._crawler, signal):
+                self._send(signal, self._event(kind, row, visit))
+
+    def _event(self, kind: str, row: PageRow, visit: NewVisit) -> PageEvent:
+        spider, url = self._crawler.spider, self._cycle.store.request(visit.page)["url"]
+        assert spider is not None
+        return PageEvent(
+            kind=kind,
+            url=self._url(url),
+            spider=spider.name,
+            cycle=self._cycle.number,
+            time=visit.time,
+            previous_time=None,
+            outcome=visit.outcome,
+            distance=None if visit.distance == NO_DISTANCE else visit.distance,
+            changes=row.X + (visit.outcome == "changed"),
+        )
+
+    def _send(self, signal: object, event: PageEvent) -> None:
+        manager, spider = self._crawler.signals, self._crawler.spider
+        deferred_from_coro(manager.send_catch_log_async(signal, event=event, spider=spider))
 
 
 def open_cycle_events(store: PageStore, gone_after: int) -> CycleEvents:

@@ -26,7 +26,7 @@ from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
-from scrapy_gp4c.crawling.notifying import Notifier
+from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
@@ -65,6 +65,7 @@ class Run:
         """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
+        cycle.on_delivered = SignalSender(crawler, cycle).visit_delivered
         self.stats = crawler.stats
         self._spider, self._enqueue = spider, enqueue
         self._crawler = crawler

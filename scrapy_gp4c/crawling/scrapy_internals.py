@@ -64,6 +64,11 @@ def observes_requests(crawler: Crawler, middleware: object, signals: Iterable[ob
     return any(type(getattr(receiver, "__self__", None)) not in _NOT_OBSERVING for receiver in live)
 
 
+def has_receivers(crawler: Crawler, signal: object) -> bool:
+    """Whether anybody is connected to a signal; the signal manager does not tell."""
+    return next(iter(liveReceivers(getAllReceivers(crawler, signal))), None) is not None
+
+
 def queued_slots(scheduler: Scheduler) -> set[str] | None:
     """Downloader slots of a scheduler's queued requests; None where its queue does not tell them apart.
 

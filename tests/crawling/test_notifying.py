@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -12,9 +13,11 @@ import pytest
 import pytest_twisted
 from scrapy import Spider
 
+from scrapy_gp4c import signals
+from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.outbox import Outbox
 from tests.notices.test_sending import Hook, hook
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Site, crawl, html, path_of
 
 __all__ = ["hook"]
 PATHS = [f"/{number}" for number in range(4)]
@@ -95,3 +98,52 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     (message,) = hook.received
     assert message["title"] == "plain: 1 changed"
     assert list(Outbox(store_path).waiting()) == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_signals_are_sent_when_a_visit_counts(site: Site, store_path: Path) -> None:
+    """To plain handlers and coroutines, once each; a visit whose callback fails sends none."""
+    events: list[tuple[str, str]] = []
+
+    class Listening(Spider):
+        name = "listening"
+        start_urls: ClassVar[list[str]] = []
+        fails = False
+        custom_settings: ClassVar[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1}
+
+        @classmethod
+        def from_crawler(cls, crawler: Any, *words: Any, **named: Any) -> Any:
+            spider = super().from_crawler(crawler, *words, **named)
+            crawler.signals.connect(spider.note, signals.page_new)
+            crawler.signals.connect(spider.note_later, signals.page_changed)
+            for signal in (signals.page_gone, signals.page_back, signals.page_failing):
+                crawler.signals.connect(spider.note, signal)
+            return spider
+
+        def note(self, event: PageEvent, spider: Spider) -> None:
+            assert spider is self
+            events.append((event.kind, path_of(event.url)))
+
+        async def note_later(self, event: PageEvent) -> None:
+            await asyncio.sleep(0)
+            events.append((event.kind, path_of(event.url)))
+
+        def parse(self, response: Any) -> None:
+            if self.fails:
+                raise ValueError
+
+    Listening.start_urls = [site.url("/a"), site.url("/b")]
+    settings = {"GP4C_BUDGET": 1.0, "GP4C_GONE_AFTER": 1}
+    seen = []
+    for day in range(5):
+        Listening.fails = day == 1
+        site.pages["/a"] = html(f"version {day} of page a")
+        site.pages.pop("/b", None)
+        if day != 2:
+            site.pages["/b"] = html("page b")
+        events.clear()
+        await crawl(Listening, store_path, settings)
+        seen.append(sorted(events))
+    changed = ("changed", "/a")
+    assert seen[:3] == [[("new", "/a"), ("new", "/b")], [], [changed, ("failing", "/b"), ("gone", "/b")]]
+    assert all(changed in day for day in seen[3:])

@@ -32,8 +32,10 @@ ARROWS: Final[dict[str, str]] = {
     "training's commands": "papers reporting comparing evolution replaying clustering histories scoring "
     "search store",
 }
-"""Room -> the rooms that it imports; `errors` is everybody's."""
+"""Room -> the rooms that it imports; see `EVERYBODYS`, too."""
 
+EVERYBODYS: Final = ("scrapy_gp4c.errors", "scrapy_gp4c.signals")
+"""Modules without imports that every room may use."""
 LIBRARIES: Final[dict[str, set[str]]] = {
     "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
     "twisted": {"the top", "crawling"},
@@ -43,7 +45,7 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "sklearn": {"clustering"},
 }
 """Library -> the only rooms that import it."""
-TOP: Final = ("", "signals", "addon", "middleware", "robots_txt", "scheduler")
+TOP: Final = ("", "addon", "middleware", "robots_txt", "scheduler")
 """Modules of the top."""
 PURE: Final = ("scoring", "page_state", "policies", "words", "search")
 """What crawls and replays share: neither Scrapy nor LMDB."""
@@ -84,7 +86,7 @@ def arrows() -> dict[tuple[str, str], list[str]]:
     for module, targets in OURS.items():
         for target in targets:
             pair = room_of(module), room_of(target)
-            if pair[0] != pair[1] and target != "scrapy_gp4c.errors":
+            if pair[0] != pair[1] and target not in EVERYBODYS:
                 found.setdefault(pair, []).append(f"{module} -> {target}")
     return found
 
