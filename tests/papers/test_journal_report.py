@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests.support.example_results import CYCLES, FOLDS, results
 from training.papers import journal_report as paper
@@ -87,22 +86,6 @@ def test_correlation_by_hand() -> None:
     row = next(row for row in paper.correlations(content) if row["method"] == "cg")
     values = np.mean(content.trials.series["cg"]["ndcg"], axis=0)
     assert row["ndcg"] == pytest.approx(np.corrcoef(changed, values)[0, 1])
-
-
-def test_significance_by_hand() -> None:
-    """The difference to the best baseline is tested over the fold means, two-sided."""
-    content = results(learned_gain=0.005)
-    row = paper.significance(content, "change_rate")
-    assert row["baseline"] == "t*X"
-    ours, theirs = (
-        [statistics.fmean(fold) for fold in content.trials.series[name]["change_rate"]]
-        for name in (label("best", "all", "change_rate"), "t*X")
-    )
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
-    error = statistics.stdev(differences) / math.sqrt(FOLDS)
-    assert row["difference"] == pytest.approx(statistics.fmean(differences))
-    assert row["±"] == pytest.approx(T_4 * error)
-    assert row["p"] == pytest.approx(2 * stats.t.sf(abs(statistics.fmean(differences)) / error, FOLDS - 1))
 
 
 def test_files(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
+from training.comparing.statistics import Floats
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.fitness import Fitness, load_fitness
@@ -40,8 +41,6 @@ from training.histories.splits import Division, HistorySplit
 from training.replaying.metrics import budget_pages
 from training.replaying.prepared import PreparedHistory, prepare_for
 from training.replaying.replay import run
-
-Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.025
 """Significance level of a gain."""

@@ -17,7 +17,7 @@ import numpy as np
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference
-from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, best_baseline, values
+from training.comparing.trials import BASELINES, COMPETITIVE, SHOWN, Trials, values
 from training.evolution.choices import SPLITS
 from training.evolution.selection import SELECTIONS
 from training.evolution.simplification import readable
@@ -100,25 +100,6 @@ def selections(results: ExperimentResults) -> list[Row]:
             }
         )
     return rows
-
-
-def significance(results: ExperimentResults, metric: str, terminal_set: str = "") -> Row:
-    """Learned function against the best baseline: difference, its interval and p value."""
-    baseline = best_baseline(results.trials, metric)
-    learned_values, baseline_values = (
-        values(results.trials, results.learned_for(metric, terminal_set), metric),
-        values(results.trials, baseline, metric),
-    )
-    difference, p = statistics.overall(learned_values, baseline_values)
-    return {
-        "metric": metric,
-        "GP4C": float(learned_values.mean()),
-        "baseline": baseline,
-        "baseline value": float(baseline_values.mean()),
-        "difference": difference.mean,
-        "±": difference.half_width,
-        "p": p,
-    }
 
 
 def correlations(results: ExperimentResults) -> list[Row]:

@@ -154,7 +154,7 @@ _PREPARED: Final[dict[int, dict[tuple[CrawlChoices, type], PreparedHistory]]] = 
 KEEP: Final = 8
 """Prepared histories cached per history, the last ones used.
 
-More than any caller cycles through (a decision needs `comparing.decision.REPLAYS`). One of 417,048 pages and
+More than any caller cycles through (a decision needs `comparing.promotion.REPLAYS`). One of 417,048 pages and
 57 cycles takes 30 MB.
 """
 

@@ -23,6 +23,7 @@ from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.site_names import site_names
+from training.comparing.statistics import Floats
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import Section, defined, figure, paragraph, table
 
@@ -294,7 +295,6 @@ def _hunk(hunk: Hunk) -> Markup:
     return Markup("<p>… {} …</p>").format(Markup(" ").join(words))
 
 
-Floats = npt.NDArray[np.float64]
 WEIGHTED: Final = "weighted_freshness"
 """Key of the panel's weighted freshness in a cycle's record."""
 _NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
