@@ -9,15 +9,18 @@ if TYPE_CHECKING:
     from scrapy_gp4c import errors
     from scrapy_gp4c.addon import Addon
     from scrapy_gp4c.crawling.deliveries import visit
+    from scrapy_gp4c.crawling.visits import Unchanged
 
 __version__ = "0.1.0"
-__all__ = ["Addon", "__version__", "errors", "visit"]
+__all__ = ["Addon", "Unchanged", "__version__", "errors", "visit"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: `training` and the commands need neither Scrapy's engine nor its reactor.
     if name == "Addon":
         return import_module("scrapy_gp4c.addon").Addon
+    if name == "Unchanged":
+        return import_module("scrapy_gp4c.crawling.visits").Unchanged
     if name == "visit":
         return import_module("scrapy_gp4c.crawling.deliveries").visit
     if name == "errors":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.errors import SettingsError
@@ -20,6 +21,15 @@ FINDER_POSITION: Final = 30
 TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
 
 
+def _is_not(error: SettingsError) -> Callable[[logging.LogRecord], bool]:
+    """Filter of log records that are about this very error."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        return record.exc_info is None or record.exc_info[1] is not error
+
+    return keeps
+
+
 class Addon:
     """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
 
@@ -30,8 +40,10 @@ class Addon:
         """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
         try:
             Settings.load(settings)
-        except SettingsError as error:  # logged in one line before Scrapy's traceback
+        except SettingsError as error:
             logger.critical("%s", error)
+            for name in ("asyncio", "twisted"):  # they would log it once more, with a traceback
+                logging.getLogger(name).addFilter(_is_not(error))
             raise
         settings.set("SCHEDULER", "scrapy_gp4c.scheduler.RecrawlScheduler", "addon")
         settings.set(

@@ -48,6 +48,12 @@ class Project:
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
         self.store_path = self.settings.store_path(spider_name)
+        if not self.store_path.exists():  # the spider's only store may be one with arguments
+            others = [
+                path for path in self.store_path.parent.glob(f"{self.store_path.name},*") if path.is_dir()
+            ]
+            if len(others) == 1:
+                (self.store_path,) = others
         self.delay_s = self._crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._allowed = _host_regex(self._crawler)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])

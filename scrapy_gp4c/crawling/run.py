@@ -30,6 +30,7 @@ from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
+from scrapy_gp4c.crawling.store_owner import note_owner, other_owner, owner_of, set_mode, spider_arguments
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
@@ -348,8 +349,14 @@ def open_run(
     crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
 ) -> Run:
     """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
-    store = open_store(settings.store_path(spider.name), sizes=sizes)
+    arguments = spider_arguments(spider)
+    path = settings.store_path(spider.name, arguments)
+    if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
+        raise StoreError(other_owner(path, owner, spider.name))
+    store = open_store(path, sizes=sizes)
     try:
+        note_owner(path, spider, crawler, arguments)
+        set_mode(path, settings.store_mode)
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
         index, archive = measuring(store, settings), None
         try:

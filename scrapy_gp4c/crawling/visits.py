@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
@@ -33,11 +35,17 @@ logger = logging.getLogger(__name__)
 
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
+FROM_CACHE: Final = "gp4c/from_cache"
+"""Statistic of visits whose response came from Scrapy's HTTP cache."""
 GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
+
+
+class Unchanged(IgnoreRequest):
+    """An unchanged page is skipped: what the errback of its request gets with ``GP4C_SKIP_UNCHANGED``."""
 
 
 class Visits:
@@ -95,6 +103,7 @@ class Visit:
     def add_validators(self) -> None:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
         visits = self._visits
+        self._request.meta.pop(LATENCY, None)  # of a retry or redirect; from now on it tells of a download
         page, deliveries = self._claim.page, visits.deliveries
         if not visits.skip_unchanged or page in deliveries.pages or page in deliveries.again:
             return
@@ -134,6 +143,8 @@ class Visit:
                 latency_s = 0.0 if outcome == "excluded" else self._latency_s
                 size_bytes = len(response.body)
                 info = visits.cycle.end(claim, outcome, size_bytes, latency_s, self._request)
+                if is_dummy(response):
+                    info["managed"] = False
                 return self._finish(response, info)
             if self._has_slow_hints(response):
                 return self._respond_later(response)
@@ -190,7 +201,9 @@ class Visit:
 
     def _outcome(self, response: Response) -> str | None:
         """Outcome that follows without the page's text; None: the text decides."""
-        if "cached" in response.flags:  # not the page as it is now
+        if "cached" in response.flags:
+            return self._cached_outcome()
+        if is_dummy(response):
             return "excluded"
         if response.status == 304 and any(name in self._request.headers for name in CONDITIONS):
             return "not_modified"
@@ -198,6 +211,19 @@ class Visit:
             return "gone"
         is_broken = not 200 <= response.status < 300 or CUT_OFF in response.flags
         return "error" if is_broken else None
+
+    def _cached_outcome(self) -> str | None:
+        """Outcome of a response from Scrapy's HTTP cache: the page, if the server has validated it."""
+        visits = self._visits
+        if LATENCY in self._request.meta:
+            return "not_modified" if visits.store.page(self._claim.page).has_copy else None
+        line = (
+            f"{self._request.url} comes from Scrapy's HTTP cache, which says nothing of the page as it "
+            "is now: no change is found as long as it does. Set HTTPCACHE_ENABLED = False, or "
+            "HTTPCACHE_POLICY to scrapy.extensions.httpcache.RFC2616Policy."
+        )
+        log_first(visits.cycle.stats, FROM_CACHE, line, {}, logging.WARNING)
+        return "excluded"
 
     def _known_fingerprint(self, response: Response) -> int | None:
         """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""
@@ -272,9 +298,15 @@ class Visit:
             if outcome in ("first", "changed", "unchanged"):
                 self._keep_validators(response, info)
             if outcome in ("unchanged", "not_modified"):
-                self._request.errback = None  # nothing went wrong: the spider is not to hear of it
-                raise IgnoreRequest("unchanged since the last visit")
+                self._release()
+                raise Unchanged("unchanged since the last visit")
         return response
+
+    def _release(self) -> None:
+        """Close the browser's page of a response that no callback and no errback gets."""
+        page = self._request.meta.get("playwright_page")
+        if page is not None and self._request.errback is None:
+            deferred_from_coro(page.close())
 
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
@@ -285,3 +317,8 @@ class Visit:
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
+
+
+def is_dummy(response: Response) -> bool:
+    """Tell whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
+    return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)

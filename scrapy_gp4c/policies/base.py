@@ -38,10 +38,12 @@ def budget_pages(budget: int | float, pages: int) -> int:
 
 
 def read_budget(text: str) -> int | float:
-    """A whole number without a decimal point is a count of pages, any other number a share.
+    """A whole number without a decimal point is a count of pages, any other number a share; so is ``5%``.
 
     Raises ValueError for a text that is no number; its caller checks the range.
     """
+    if text.rstrip().endswith("%"):
+        return float(text.rstrip()[:-1]) / 100
     try:
         return int(text)
     except ValueError:

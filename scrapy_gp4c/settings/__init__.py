@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
+from scrapy.utils.conf import closest_scrapy_cfg
 from scrapy.utils.project import data_path
 
 from scrapy_gp4c.errors import Gp4cError, SettingsError
@@ -23,6 +28,21 @@ CLUSTER_COLUMNS = frozenset(CLUSTERED)
 if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
+
+
+MAX_ARGUMENTS: Final = 100
+"""Characters of a spider's arguments in the name of its store; longer ones end with a digest."""
+
+
+def _escaped(value: object) -> str:
+    """Text that can stand in the name of a directory."""
+    return quote(str(value), safe=" @+-._").replace("..", "%2E%2E") or "%"
+
+
+def _meant(unknown: Iterable[str]) -> str:
+    """Question for the names that are nearest to unknown ones."""
+    near = [name for given in sorted(unknown) for name in get_close_matches(given, TABLE, 1)]
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,8 @@ class Settings:
     metrics: str | None
     freeze_gc: bool
     redeliver: int
+    shared_args: tuple[str, ...]
+    store_mode: int | None
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:
@@ -78,7 +100,8 @@ class Settings:
         unknown = {name for name in settings if name.startswith("GP4C_")} - TABLE.keys()
         if unknown:
             raise SettingsError(
-                f"there is no setting {', '.join(sorted(unknown))}; the settings are {', '.join(TABLE)}"
+                f"there is no setting {', '.join(sorted(unknown))}{_meant(unknown)}; the settings are "
+                f"{', '.join(TABLE)}"
             )
         loaded = cls(*values)
         if loaded.policy is None:
@@ -101,9 +124,19 @@ class Settings:
                     "takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
                 )
 
-    def store_path(self, spider_name: str) -> Path:
-        """Directory of the store of this spider."""
-        return Path(self.store or data_path(str(Path("gp4c", spider_name))))
+    def store_path(self, spider_name: str, arguments: Mapping[str, object] | None = None) -> Path:
+        """Directory of the store of a spider with these arguments, those of `shared_args` apart."""
+        others = {name: value for name, value in (arguments or {}).items() if name not in self.shared_args}
+        text = ",".join(f"{_escaped(name)}={_escaped(value)}" for name, value in sorted(others.items()))
+        if len(text) > MAX_ARGUMENTS:
+            text = f"{text[:MAX_ARGUMENTS]},{sha1(text.encode()).hexdigest()[:10]}"
+        if self.store is not None:
+            return Path(self.store.replace("{spider}", _escaped(spider_name)).replace("{args}", text))
+        directory = _escaped(spider_name) + (f",{text}" if text else "")
+        if closest_scrapy_cfg():
+            return Path(data_path(str(Path("gp4c", directory))))
+        state = os.environ.get("XDG_STATE_HOME")  # a container or an egg of scrapyd has no scrapy.cfg
+        return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
 
     @property
     def asks_for_clusters(self) -> bool:

@@ -17,7 +17,7 @@ from scrapy_gp4c.store.credentials import SECRET_PARAMS
 TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_STORE": values.Setting(
         None,
-        "a directory path, or None for .scrapy/gp4c/<spider name>",
+        "a directory path, which may have {spider} and {args}, or None for .scrapy/gp4c/<spider>",
         values.path,
         "directory of the page store",
     ),
@@ -182,5 +182,17 @@ TABLE: Final[dict[str, values.Setting]] = {
         "a count from 1 to 1000",
         lambda value: values.count(value, 1, 1000),
         "visits in a row whose callback or pipeline failed after which the last counts as delivered",
+    ),
+    "GP4C_SHARED_ARGS": values.Setting(
+        (),
+        "names, as a list or as one text with blanks or commas between",
+        values.names,
+        "arguments of the spider that do not make another crawl, with a store of its own",
+    ),
+    "GP4C_STORE_MODE": values.Setting(
+        None,
+        "permissions such as 0o770 or '770', or None for the owner alone",
+        values.mode,
+        "permissions of the store's directory; its files get the same, but for execution",
     ),
 }

@@ -128,3 +128,13 @@ def seconds(value: Any, low: float, high: float) -> float:
     if isinstance(value, bool) or not low <= number <= high:
         raise ValueError
     return number
+
+
+def mode(value: Any) -> int | None:
+    """Permissions of a directory; a text is octal. Raises ValueError."""
+    if value in (None, "", "None"):
+        return None
+    number = int(value.removeprefix("0o"), 8) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 0o700 <= number <= 0o777:
+        raise ValueError
+    return number

@@ -104,7 +104,17 @@ def test_a_count_is_capped_by_the_pages_there_are(count: int, pages: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "budget"), [("5", 5), (" 5 ", 5), ("1", 1), ("1.0", 1.0), ("0.05", 0.05), ("5e-2", 0.05)]
+    ("text", "budget"),
+    [
+        ("5", 5),
+        (" 5 ", 5),
+        ("1", 1),
+        ("1.0", 1.0),
+        ("0.05", 0.05),
+        ("5e-2", 0.05),
+        ("5%", 0.05),
+        ("100 %", 1.0),
+    ],
 )
 def test_a_decimal_point_makes_a_share(text: str, budget: float) -> None:
     """``1`` is one page, ``1.0`` are all."""
@@ -113,7 +123,7 @@ def test_a_decimal_point_makes_a_share(text: str, budget: float) -> None:
     assert type(found) is type(budget)
 
 
-@pytest.mark.parametrize("text", ["", "5%", "many", "1.0.0"])
+@pytest.mark.parametrize("text", ["", "%", "many", "1.0.0"])
 def test_what_is_no_number_is_no_budget(text: str) -> None:
     """The caller makes its own message of it."""
     with pytest.raises(ValueError, match="could not convert"):

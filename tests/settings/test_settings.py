@@ -50,6 +50,8 @@ BAD: dict[str, list[Any]] = {
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
     "GP4C_FREEZE_GC": ["maybe", 2, []],
+    "GP4C_SHARED_ARGS": [5, True, [5], math.nan],
+    "GP4C_STORE_MODE": [0, 5, "9", "many", 0o1000, True, 1.5],
     "GP4C_REDELIVER": [0, 1001, 1.5, "many", True],
 }
 
@@ -128,6 +130,8 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
         ("GP4C_ARCHIVE", "archive", "1", True),
         ("GP4C_FREEZE_GC", "freeze_gc", "1", True),
         ("GP4C_REDELIVER", "redeliver", "5", 5),
+        ("GP4C_SHARED_ARGS", "shared_args", "level, limit", ("level", "limit")),
+        ("GP4C_STORE_MODE", "store_mode", "0o770", 0o770),
         ("GP4C_FEATURES", "features", "os.path.join", __import__("os").path.join),
     ],
 )

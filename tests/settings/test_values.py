@@ -84,7 +84,9 @@ def test_a_budget_is_a_count_or_a_share_by_its_point(pages: int, part: float) ->
         assert (found, type(found)) == (part, float)
 
 
-@pytest.mark.parametrize("value", [0, "0", 0.0, "0.0", -1, -0.5, 1.5, "1.5", True, False, "nan", "5%"])
+@pytest.mark.parametrize(
+    "value", [0, "0", 0.0, "0.0", -1, -0.5, 1.5, "1.5", True, False, "nan", "0%", "150%"]
+)
 def test_a_budget_that_visits_nothing_or_more_than_all_is_refused(value: Any) -> None:
     """Nor does a truth value stand for one page."""
     with pytest.raises(ValueError):  # noqa: PT011

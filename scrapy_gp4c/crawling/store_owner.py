@@ -1,0 +1,99 @@
+"""Owner of a store: the spider, its arguments and its fingerprinter."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import sys
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy import Spider
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+OWNER: Final = "owner.json"
+"""File beside the store."""
+_NO_ARGUMENTS: Final = frozenset({"name", "crawler", "settings", "start_urls", "rules"})
+
+
+def spider_arguments(spider: Spider) -> dict[str, str]:
+    """Arguments of a spider, such as those of ``scrapy crawl -a``.
+
+    Scrapy keeps none. They are parameters of the spider's own ``__init__``; a spider without one gets them as
+    attributes.
+    """
+    init = type(spider).__init__
+    values: dict[str, Any] = dict(vars(spider))
+    names: set[str] = set()
+    if init.__module__.startswith("scrapy."):
+        names.update(values)
+    else:
+        defaults = inspect.signature(init).parameters
+        names.update(name for name, entry in defaults.items() if values.get(name) != entry.default)
+    arguments = sys.argv[1:] if sys.argv else []
+    for option, text in pairwise(arguments):
+        name, is_given, value = text.partition("=")
+        if option == "-a" and is_given:
+            names.add(name)
+            values.setdefault(name, value)
+    return {
+        name: str(values[name])
+        for name in sorted(names - _NO_ARGUMENTS)
+        if not name.startswith("_") and isinstance(values.get(name), str | int | float)
+    }
+
+
+def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str, str]) -> None:
+    """Note whose a store is; a warning tells that its pages were told apart otherwise."""
+    fingerprinter = type(crawler.request_fingerprinter)
+    owner = {
+        "spider": spider.name,
+        "arguments": arguments,
+        "fingerprinter": f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
+    }
+    file = path / OWNER
+    known = owner_of(path)
+    if known.get("fingerprinter", owner["fingerprinter"]) != owner["fingerprinter"]:
+        logger.warning(
+            "The pages of the store %s were told apart by %s, and now are by %s: many may be new pages. Set "
+            "REQUEST_FINGERPRINTER_CLASS back, or give the crawl another store.",
+            path,
+            known["fingerprinter"],
+            owner["fingerprinter"],
+            extra={"spider": spider},
+        )
+    if known != owner:
+        file.write_text(json.dumps(owner, indent=1) + "\n", "utf-8")
+
+
+def other_owner(path: Path, owner: str, spider_name: str) -> str:
+    """Error of a spider that opens the store of another."""
+    return (
+        f"the store {path} is that of the spider {owner!r}, and this is {spider_name!r}: give each spider "
+        'its own, as GP4C_STORE = "/data/{spider}" does'
+    )
+
+
+def owner_of(path: Path) -> dict[str, Any]:
+    """Owner of a store; empty where nobody has noted it."""
+    with suppress(OSError, ValueError):
+        owner = json.loads((path / OWNER).read_text("utf-8"))
+        if isinstance(owner, dict):
+            return owner
+    return {}
+
+
+def set_mode(path: Path, mode: int | None) -> None:
+    """Give a store's directory and files their permissions; those of another user stay as they are."""
+    if mode is None:
+        return
+    for entry in (path, *path.iterdir()):
+        with suppress(PermissionError):
+            entry.chmod(mode if entry.is_dir() else mode & 0o666)

@@ -1,0 +1,231 @@
+"""Whose store it is: paths by spider and arguments, owners, permissions, one line for what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Spider
+from scrapy.settings import Settings as ScrapySettings
+
+from scrapy_gp4c.crawling.store_owner import owner_of, spider_arguments
+from scrapy_gp4c.settings import Settings
+from tests.support.loopback import Site, crawl, html, outcomes
+
+SPIDERS = """
+import scrapy
+
+class Shop(scrapy.Spider):
+    name = "shop"
+    def parse(self, response): pass
+
+class News(Shop):
+    name = "news"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with two spiders, but no scrapy.cfg."""
+    package = tmp_path / "shops"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "spiders.py").write_text(SPIDERS)
+    (package / "settings.py").write_text(
+        'SPIDER_MODULES = ["shops.spiders"]\nADDONS = {"scrapy_gp4c.Addon": 500}\n'
+        "TELNETCONSOLE_ENABLED = False\n"
+    )
+    return tmp_path
+
+
+def run(project: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a scrapy command in a directory; exit code and output."""
+    given = {**os.environ, "PYTHONPATH": f"{project}:{Path(__file__).parents[2]}", **environment}
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", *arguments],
+        cwd=project, env=given, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def with_config(project: Path) -> Path:
+    """The same with a scrapy.cfg."""
+    (project / "scrapy.cfg").write_text("[settings]\ndefault = shops.settings\n")
+    return project
+
+
+def test_the_path_has_spider_and_arguments(project: Path) -> None:
+    """One store for each country, another for none; not for what is shared."""
+    with_config(project)
+    for arguments in ([], ["-a", "country=de"], ["-a", "country=a/b"], ["-a", "country=de", "-a", "level=3"]):
+        code, output = run(project, "crawl", "shop", "-s", "GP4C_SHARED_ARGS=level", *arguments)
+        assert code == 0, output
+    names = sorted(path.name for path in (project / ".scrapy" / "gp4c").iterdir())
+    assert names == ["shop", "shop,country=a%2Fb", "shop,country=de"]
+    assert owner_of(project / ".scrapy" / "gp4c" / "shop,country=a%2Fb")["arguments"] == {"country": "a/b"}
+
+
+def test_without_a_project_it_is_in_the_state_of_the_user(project: Path) -> None:
+    """As in a container or an egg of scrapyd; the log says where, and there is no traceback."""
+    environment = {"SCRAPY_SETTINGS_MODULE": "shops.settings", "XDG_STATE_HOME": str(project / "state")}
+    code, output = run(project, "crawl", "shop", **environment)
+    assert code == 0, output
+    assert (project / "state" / "scrapy-gp4c" / "shop" / "data.mdb").exists()
+    assert f"Store {project / 'state' / 'scrapy-gp4c' / 'shop'}" in output
+    assert "Traceback" not in output
+    environment["XDG_STATE_HOME"] = ""
+    assert run(project, "crawl", "shop", **environment)[0] == 0
+    assert (project / ".scrapy" / "gp4c" / "shop" / "data.mdb").exists()
+
+
+def test_the_store_of_another_spider_is_one_line(project: Path) -> None:
+    """Which names both; a template gives each its own."""
+    with_config(project)
+    assert run(project, "crawl", "shop", "-s", "GP4C_STORE=one")[0] == 0
+    _, output = run(project, "crawl", "news", "-s", "GP4C_STORE=one")
+    lines = [line for line in output.splitlines() if "CRITICAL" in line]
+    assert len(lines) == 1
+    assert "'shop'" in lines[0]
+    assert "'news'" in lines[0]
+    assert "Traceback" not in output
+    for name in ("shop", "news"):
+        assert run(project, "crawl", name, "-s", "GP4C_STORE=all/{spider}")[0] == 0
+    assert sorted(path.name for path in (project / "all").iterdir()) == ["news", "shop"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [("GP4C_BUGDET=0.1", "did you mean GP4C_BUDGET"), ("GP4C_BUDGET=much", "GP4C_BUDGET must be")],
+)
+def test_a_wrong_setting_is_told_once(project: Path, setting: str, part: str) -> None:
+    """In one line, without a traceback."""
+    with_config(project)
+    code, output = run(project, "crawl", "shop", "-s", setting)
+    assert code != 0
+    assert output.count(part) == 1
+    assert "Traceback" not in output
+
+
+def test_a_budget_in_percent(project: Path) -> None:
+    """On the command line as everywhere."""
+    with_config(project)
+    code, output = run(project, "crawl", "shop", "-s", "GP4C_BUDGET=5%")
+    assert code == 0, output
+    assert Settings.load(ScrapySettings({"GP4C_BUDGET": "5%"})).budget == 0.05
+
+
+def test_a_store_for_a_group(project: Path) -> None:
+    """Its directory and files have the permissions that an operator wants."""
+    with_config(project)
+    assert run(project, "crawl", "shop", "-s", "GP4C_STORE_MODE=0o770")[0] == 0
+    path = project / ".scrapy" / "gp4c" / "shop"
+    assert path.stat().st_mode & 0o777 == 0o770
+    assert (path / "data.mdb").stat().st_mode & 0o777 == 0o660
+
+
+def test_long_arguments_are_shortened() -> None:
+    """And still told apart."""
+    settings = Settings.load(ScrapySettings({"GP4C_STORE": "/data/{spider}/{args}"}))
+    paths = {settings.store_path("shop", {"urls": "x" * 300 + end}) for end in "ab"}
+    assert len(paths) == 2
+    assert all(len(path.name) < 130 for path in paths)
+
+
+class Own(Spider):
+    """A spider with parameters of its own."""
+
+    name = "own"
+
+    def __init__(self, country: str = "de", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.country = country
+        self.computed = "no argument"
+
+
+def test_arguments_of_spiders() -> None:
+    """Of those with an ``__init__`` and of those without."""
+    assert spider_arguments(Own()) == {}
+    assert spider_arguments(Own(country="fr")) == {"country": "fr"}
+    assert spider_arguments(Spider(name="plain", page="3", _job="17")) == {"page": "3"}
+
+
+class Skipping(Spider):
+    """Hears of unchanged pages by its errback."""
+
+    name = "skipping"
+    site: Site
+
+    async def start(self) -> Any:
+        """Ask for a page."""
+        from scrapy import Request
+
+        self.seen: list[str] = []
+        yield Request(self.site.url("/"), errback=self.failed, meta={"playwright_page": Closing(self.seen)})
+        yield Request(self.site.url("/2"), meta={"playwright_page": Closing(self.seen)})
+
+    def parse(self, response: Any) -> None:
+        """Note the outcome."""
+        self.seen.append(response.meta["gp4c"]["outcome"])
+
+    def failed(self, failure: Any) -> None:
+        """Note what it was."""
+        self.seen.append(failure.type.__name__)
+
+
+class Closing:
+    """A page of a browser."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self._seen = seen
+
+    async def close(self) -> None:
+        """Note it."""
+        self._seen.append("closed")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_skipped_page_releases_what_it_holds(site: Site, store_path: Path) -> None:
+    """By the errback, or where there is none by closing the browser's page."""
+    site.pages = {"/": html("a page"), "/2": html("another page")}
+    settings = {"GP4C_SKIP_UNCHANGED": True, "GP4C_BUDGET": 1.0}
+    await crawl(Skipping, store_path, settings, site=site)
+    crawler = await crawl(Skipping, store_path, settings, site=site)
+    assert sorted(crawler.spider.seen) == ["Unchanged", "closed"]
+    assert crawler.stats.get_value("log_count/ERROR") is None
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_the_cache_has_validated_is_not_modified(
+    site: Site, store_path: Path, tmp_path: Path
+) -> None:
+    """By a server that answered 304 to Scrapy's own cache."""
+
+    def page(request: Any) -> bytes:
+        if request.getHeader("If-None-Match") == '"1"':
+            request.setResponseCode(304)
+            return b""
+        request.setHeader("ETag", '"1"')
+        request.setHeader("Cache-Control", "max-age=0")
+        return html("a page").encode()
+
+    site.pages["/"] = page
+    settings = {
+        "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache"), "GP4C_BUDGET": 1.0,
+        "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy",
+    }  # fmt: skip
+
+    class Cached(Spider):
+        name = "cached"
+        start_urls = (site.url("/"),)
+
+        def parse(self, response: Any) -> None:
+            """Read it."""
+
+    for cycle, outcome in ((1, "first"), (2, "not_modified"), (3, "not_modified")):
+        await crawl(Cached, store_path, settings)
+        assert outcomes(store_path, cycle) == {"/": [outcome]}
