@@ -169,7 +169,7 @@ def test_forgetting_twice_adds_up_and_a_repair_misses_nothing(tmp_path: Path, cr
     damage(path, "copies", 1)
     assert check(path, SMALL) != []
     repaired = recover(path, SMALL, lambda request: 0)
-    assert [lost.partition(" of bodies: ")[2] for lost in repaired.lost] == ["the notes of a page's copy"]
+    assert [lost.partition(" of copies: ")[2] for lost in repaired.lost] == ["the notes of a page's copy"]
     after = told(path)
     assert [one["visits"] for one in after.values()] == [one["visits"] for one in left.values()]
 
