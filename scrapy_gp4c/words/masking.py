@@ -71,6 +71,21 @@ _AFTER_YEAR: Final = rf"(?:\s?(?:г\.?|р\.|року|ж\.|m\.|g\.|{_any_of(_UNIT
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
 _WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
+_COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
+_TIMES: Final = (
+    r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa)"
+)
+_SEEN: Final = (
+    r"(?:(?:viewed|read|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
+    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s{_COUNT}\s{_TIMES}(?!\w)"
+    rf"|(?:visits|visitors|hits|online|онлайн)\s?[:：]\s?{_COUNT})"
+)
+_PEOPLE: Final = (
+    r"(?:users?|visitors?|guests?|members?|gäste|benutzer|usuarios|invitados|visitantes|utilisateurs|visiteurs|invités"
+    r"|utenti|ospiti|пользовател\w{1,3}|гост\w{1,3}|użytkowników|gości|osób|gebruikers|gasten)"
+)
+_ONLINE: Final = r"(?:online|онлайн|en línea|conectados|en ligne|connectés|collegati|çevrimiçi)"
+_THAI_MONTH: Final = r"(?:ม\.ค|ก\.พ|มี\.ค|เม\.ย|พ\.ค|มิ\.ย|ก\.ค|ส\.ค|ก\.ย|ต\.ค|พ\.ย|ธ\.ค)\."
 _DAY_FIRST: Final = "|".join(
     (
         *(rf"{_PLAIN_YEAR}{sign}(?:0?[1-9]|1[0-2]){sign}{_DAY}(?!\d)\.?" for sign in ("-", "/", r"\.\s?")),
@@ -79,6 +94,7 @@ _DAY_FIRST: Final = "|".join(
         *(rf"\d\d?{sign}\d\d?{sign}(?:{_PLAIN_YEAR}|25[5-9]\d)(?!\d|\.\d)" for sign in ("-", "/", r"\.\s?")),
         r"\d\d?/\d\d?/\d\d(?![\d/])",
         rf"{_DAY}{_OF}(?:{_STRONG_MONTH}{_SECOND}(?:{_WITH_YEAR})?|{_MONTH}{_WITH_YEAR})(?!\w)",
+        rf"{_DAY}\s?{_THAI_MONTH}(?:\s?{_YEAR})?",
         rf"{_YEAR}\.?(?:\s(?:m\.|е\.))?[\s-]{{1,2}}{_STRONG_MONTH}[\s-]{_DAY}(?!\d)(?:\sd\.|\.)?",
     )
 )
@@ -93,11 +109,9 @@ _THEN: Final = (  # the clock and the weekday after a date
 )
 _NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
-_VIEWS: Final = (
-    rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}|(?:users?|visitors?|guests?|members?) online)(?!\w)"
-)
+_VIEWS: Final = rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}|{_PEOPLE} {_ONLINE})(?!\w)"
 _CJK_VIEWS: Final = (
-    "(?:阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
+    "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
     "|จำนวนผู้อ่าน)"
 )
 _SHORT_UNIT: Final = (
@@ -107,7 +121,6 @@ _SHORT_UNIT: Final = (
 _UNITS: Final = _any_of(_UNIT)
 _AGO: Final = _any_of(_AFTER)
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
-_COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
 _DIGIT_FIRST: Final = "|".join(
     (
         rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
@@ -126,7 +139,7 @@ _MARK_FIRST: Final = "|".join(
         rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:{_DAY_FIRST}|{_MONTH_FIRST}){_THEN})",
         rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
         rf"(?P<before>{_any_of(_BEFORE)}\s(?:[^\W\d]{{2,9}}\s)?(?:de )?[0-9]++\s?{_UNITS})(?!\w)",
-        rf"(?P<counted>{_VIEWS}\s?[:：]\s?{_COUNT})",
+        rf"(?P<counted>{_VIEWS}(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT})",
         rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
         rf"(?P<mark>{_ANY_MARK.pattern})",
     )
@@ -146,6 +159,7 @@ _NUMERIC: Final = re.compile(
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[acjnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
+    rf"|(?=[abghloprvwzпчо])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -191,39 +205,13 @@ _HINTS: Final = frozenset(
     (
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
-        *(
-            "online",
-            "sid",
-            "session",
-            "sessionid",
-            "phpsessid",
-            "jsessionid",
-            "csrf",
-            "csrftoken",
-            "nonce",
-            "ray",
-        ),
-        *("request", "trace", "tháng"),
+        *_WORDS["hints"].split(),
     )
 )
 _SPLITS: Final = "=:-/#\"'"
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
-_COMMON: Final = {
-    "a",
-    "for",
-    "n",
-    "pre",
-    "minute",
-    "ore",
-    "ani",
-    "zile",
-    "luni",
-    "secunde",
-    "sen",
-    "shin",
-    "saa",
-}
+_COMMON: Final = frozenset(_WORDS["common"].split())
 RELATIVE_WORDS: Final = (
     frozenset(after for _, after in _UNIT_AFTER)
     | frozenset(before for before, _ in _BEFORE_UNIT)
