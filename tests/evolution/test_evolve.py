@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ExpressionError, LearningError
+from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import parse
 from training.evolution.evolve import Evolution, EvolutionState, Outcome, Parameters, evolve
+from training.evolution.named_start import named_functions, polished_functions, start_functions
 from training.evolution.simplification import canonical
 from training.evolution.variation import expression_of
 
@@ -203,3 +205,18 @@ def test_unknown_terminal():
     """The error names the terminal and lists those that exist."""
     with pytest.raises(ExpressionError, match=r"no terminal 'age_days'; there are: n, X, t"):
         Parameters(terminals=("n", "age_days"))
+
+
+def test_a_named_start_tunes_the_constants_of_the_default_before_structure():
+    """Named functions first, then their form with other floors and neighbourhoods, each once."""
+    around = Parameters(population=300, terminals=terminals.RELATED)
+    asked = list(Evolution(around, 1).ask())
+    first = [form.text for form in start_functions(terminals.RELATED)]
+    assert asked[: len(first)] == first
+    named = list(dict.fromkeys(named_functions(terminals.RELATED).values()))
+    assert first[: len(named)] == named
+    polished = [canonical(parse(text)).text for text in polished_functions()]
+    assert len(polished) >= 30
+    assert set(polished) <= set(first)
+    assert {"t * (rate + 0.4) * near", "t * (rate + 0.05) * sqrt(near)"} <= {*polished_functions()}
+    assert not set(polished) & {form.text for form in start_functions(terminals.BASIC)}

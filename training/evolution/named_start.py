@@ -51,8 +51,24 @@ def _form(name: str) -> Expression:
     return canonical(expression)
 
 
+FLOORS: Final = (0.001, 0.005, 0.01, 0.05, 0.4, 1.0)
+"""Rates added to that of a page: named functions have 0.02, 0.1 and 0.2."""
+NEIGHBOURHOODS: Final = ("near", "sqrt(near)", "near * sqrt(surprise_site)", "near_site", "near_dir")
+SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
+"""Factors of the default's floor, which rises with the share of the budget that is spent."""
+
+
+def polished_functions() -> list[str]:
+    """The form of the default and its kin with other constants, which are tuned before structure evolves."""
+    floors = [f"t * (rate + {floor}) * {near}" for floor in FLOORS for near in NEIGHBOURHOODS]
+    rising = [f"t * (rate + {weight} * spent ** 2) * near * sqrt(surprise_site)" for weight in SPENT_WEIGHTS]
+    return [*floors, *rising]
+
+
 def start_functions(names: Collection[str]) -> list[Expression]:
-    """The named functions of these terminals, then ``t`` times each terminal, all different."""
+    """The named functions of these terminals, their polished kin, then ``t`` times each; all different."""
     products = [f"t * {name}" for name in names if "t" in names]
-    texts = [*named_functions(names).values(), *products]
+    forms = [canonical(parse(text)) for text in polished_functions()]
+    polished = [form.text for form in forms if {*form.terminals} <= {*names}]
+    texts = [*named_functions(names).values(), *polished, *products]
     return list(dict.fromkeys(canonical(parse(text)) for text in texts))
