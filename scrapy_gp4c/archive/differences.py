@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
 CONTEXT_WORDS: Final = 8
-MOST_WORDS: Final = 8_000
-"""Longest differing stretch, both sides together, that difflib compares: its time grows with the square."""
+MOST_WORDS: Final = 1_500
+"""Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
@@ -61,14 +63,72 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
     a, b, c, d = head, len(old) - tail, head, len(new) - tail
     codes: list[Opcode] = [("equal", 0, a, 0, c)] if head else []
-    if b - a + d - c > MOST_WORDS:
-        codes.append(("replace", a, b, c, d))
-    elif (a, c) != (b, d):
-        inner = SequenceMatcher(None, old[a:b], new[c:d]).get_opcodes()
-        codes += [(tag, a + i, a + j, c + k, c + m) for tag, i, j, k, m in inner]
+    codes += [(tag, a + i, a + j, c + k, c + m) for tag, i, j, k, m in _inner_opcodes(old[a:b], new[c:d])]
     if tail:
         codes.append(("equal", b, len(old), d, len(new)))
     return codes
+
+
+def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    """Edit steps between word lists; long ones are cut at anchors, in time and memory linear in their length.
+
+    Anchors are words that each side has once, in the longest order that both share: the idea of Bram Cohen's
+    patience diff. A long stretch without anchors is replaced as a whole.
+    """
+    if len(old) + len(new) <= MOST_WORDS:
+        return SequenceMatcher(None, old, new).get_opcodes()
+    codes: list[Opcode] = []
+    i = k = 0
+    for j, m in [*_anchors(old, new), (len(old), len(new))]:
+        codes += [(tag, a + i, b + i, c + k, d + k) for tag, a, b, c, d in _short_opcodes(old[i:j], new[k:m])]
+        if j < len(old) and m < len(new):
+            codes.append(("equal", j, j + 1, m, m + 1))
+        i, k = j + 1, m + 1
+    return _joined(codes)
+
+
+def _short_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    if len(old) + len(new) <= MOST_WORDS:
+        return SequenceMatcher(None, old, new).get_opcodes()
+    return [("replace", 0, len(old), 0, len(new))]
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Positions of words that both sides have once, as many as ascend in both: a longest such sequence."""
+    counts_old, counts_new = Counter(old), Counter(new)
+    place = {word: m for m, word in enumerate(new) if counts_new[word] == 1}
+    pairs = [(j, place[word]) for j, word in enumerate(old) if counts_old[word] == 1 and word in place]
+    ends: list[int] = []  # by length, the smallest end of a sequence in `new`, and the pair that ends it
+    last: list[int] = []
+    before: list[int] = []
+    for number, (_, m) in enumerate(pairs):
+        length = bisect_left(ends, m)
+        before.append(last[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(m)
+            last.append(number)
+        else:
+            ends[length], last[length] = m, number
+    chain = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        chain.append(pairs[number])
+        number = before[number]
+    return chain[::-1]
+
+
+def _joined(codes: list[Opcode]) -> list[Opcode]:
+    """Edit steps with equal stretches in a row made one, and without empty ones."""
+    joined: list[Opcode] = []
+    for code in codes:
+        tag, a, b, c, d = code
+        if a == b and c == d:
+            continue
+        if joined and tag == joined[-1][0] == "equal":
+            joined[-1] = (tag, joined[-1][1], b, joined[-1][3], d)
+        else:
+            joined.append(code)
+    return joined
 
 
 def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,28 @@ def test_texts_that_have_nothing_in_common_cost_no_square() -> None:
     assert hunk.segments[0] == Segment(" ", ("same",))
     assert len(hunk.segments[1].words) == len(hunk.segments[2].words) == MOST_WORDS
     assert module.CONTEXT_WORDS > 1
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), max_size=40),
+    st.lists(st.sampled_from("abcdefgh"), max_size=40),
+    st.integers(0, 80),
+)
+def test_long_texts_are_cut_at_anchors(old: list[str], new: list[str], most_words: int) -> None:
+    """The steps cover both texts in order; equal stretches are equal, whatever counts as long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_WORDS", most_words)
+        codes = module._opcodes(old, new)
+    ends = (0, 0)
+    for tag, a, b, c, d in codes:
+        assert (a, c) == ends
+        assert (tag == "equal") == (old[a:b] == new[c:d] and b > a)
+        ends = b, d
+    assert ends == (len(old), len(new))
+
+
+def test_a_change_in_a_long_text_is_shown_in_its_place() -> None:
+    """Of 20,000 words every hundredth changed: as many places are shown, not one replacement of all."""
+    old = [f"word{number}" for number in range(20_000)]
+    new = [word + "x" * (number % 100 == 0) for number, word in enumerate(old)]
+    assert len(differences(" ".join(old), " ".join(new))) == 200
