@@ -76,7 +76,7 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     patience diff. A long stretch without anchors is replaced as a whole.
     """
     if len(old) + len(new) <= MOST_WORDS:
-        return SequenceMatcher(None, old, new).get_opcodes()
+        return [*SequenceMatcher(None, old, new).get_opcodes()]
     codes: list[Opcode] = []
     i = k = 0
     for j, m in [*_anchors(old, new), (len(old), len(new))]:
@@ -89,7 +89,7 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 def _short_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     if len(old) + len(new) <= MOST_WORDS:
-        return SequenceMatcher(None, old, new).get_opcodes()
+        return [*SequenceMatcher(None, old, new).get_opcodes()]
     return [("replace", 0, len(old), 0, len(new))]
 
 
