@@ -21,6 +21,7 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
 from scrapy_gp4c.page_state.blocks import pack
+from scrapy_gp4c.store.lmdb_store import environment as environment_module
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     damaged,
@@ -34,6 +35,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import import_history
 from scrapy_gp4c.store.records import NewVisit
+from tests.support.sources import ROOT
 from tests.support.stores import pages
 
 
@@ -276,6 +278,28 @@ def test_a_full_map_loses_no_visit(tmp_path: Path) -> None:
         store.commit()
     with Store(path) as store:
         assert len(store.open_visits()) == buffered
+        assert store.verify() == []
+
+
+def test_a_map_grows_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a store begins with little address space; a reader that was there before follows."""
+    monkeypatch.setattr(environment_module, "MAP_BYTES", 2**20)
+    monkeypatch.setattr(environment_module, "_HEADROOM_BYTES", 2**19)
+    reading = "import sys\nfrom scrapy_gp4c.store.lmdb_store import environment\n"
+    reading += "environment.MAP_BYTES = 2**20\nfrom scrapy_gp4c.store.lmdb_store.store import Store\n"
+    reading += "with Store(sys.argv[1], readonly=True) as store:\n    print(flush=True)\n    input()\n"
+    reading += "    print(store.find(1))\n"
+    with Store(tmp_path / "store", sizes=Sizes(pages_per_transaction=1_000)) as store:
+        store.add_pages(pages(10))
+        command = [sys.executable, "-c", reading, str(tmp_path / "store")]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        ) as reader:
+            assert reader.stdout is not None
+            reader.stdout.readline()
+            store.add_pages(pages(20_000, padding="x" * 200))
+            assert store.environment.lmdb.info()["map_size"] > 2**22
+            assert reader.communicate("\n")[0] == "0\n"
         assert store.verify() == []
 
 

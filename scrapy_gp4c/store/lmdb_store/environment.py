@@ -7,6 +7,7 @@ is compared with its header before LMDB opens it. Nothing here deletes or overwr
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import shutil
 import signal
@@ -79,18 +80,18 @@ def store_error(path: Path, error: Exception) -> StoreError:
 
 
 def _has_no_room(path: Path) -> bool:
-    """Tell a full disk, or a limit of file sizes, from a faulty disk: LMDB calls a short write EIO too."""
+    """Whether the disk is full or a limit of file sizes is reached: LMDB calls a short write EIO, too."""
     try:
-        left = shutil.disk_usage(path).free
+        free_bytes = shutil.disk_usage(path).free
         with suppress(ImportError):
             import resource  # only where there are such limits
 
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             if limit != resource.RLIM_INFINITY:
-                left = min(left, limit - (path / DATA).stat().st_size)
+                free_bytes = min(free_bytes, limit - (path / DATA).stat().st_size)
     except OSError:
         return False
-    return left < _FULL_BYTES
+    return free_bytes < _FULL_BYTES
 
 
 def read_only(path: Path) -> StoreError:
@@ -177,10 +178,10 @@ InTransaction = Callable[[Any], object]
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 SEARCH_INDEX: Final = "search.sqlite"
-"""Name of the search index, which a crawl with a log of queries has beside its store."""
+"""Name of the search index in the store's directory, of a crawl with a log of queries."""
 INDEX_FILES: Final = tuple(SEARCH_INDEX + end for end in ("", "-wal", "-shm"))
 ARCHIVE: Final = "texts.sqlite"
-"""Name of the archive of texts, which a crawl with ``GP4C_ARCHIVE`` has beside its store."""
+"""Name of the archive of texts in the store's directory, of a crawl with ``GP4C_ARCHIVE``."""
 OUR_FILES: Final = {
     *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
@@ -246,16 +247,19 @@ def _check_data(path: Path, data: Path) -> None:
             if error.args:
                 raise damaged(path, f"{DATA} {error}") from None
             raise StoreDamagedError(f"{data} is not the file of a page store. {_ANOTHER}") from None
-        found = os.fstat(file.fileno()).st_size
-    if header.version == VERSION and found < header.bytes:
+        file_bytes = os.fstat(file.fileno()).st_size
+    if header.version == VERSION and file_bytes < header.bytes:
         # LMDB does not write pages at the end that one transaction allocated and freed: such a file is sound.
         problem = read_all_pages(path)
         if problem and _LEAK not in problem:
             raise damaged(
-                path, f"{DATA} is truncated: expected {header.bytes:,} bytes, found {found:,} ({problem})"
+                path,
+                f"{DATA} is truncated: expected {header.bytes:,} bytes, found {file_bytes:,} ({problem})",
             )
 
 
+_HEADROOM_BYTES: Final = 2**28
+"""Address space that a write transaction finds at least: more than any of them writes."""
 _READER: Final = """
 import sys
 import lmdb
@@ -263,7 +267,7 @@ environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=64, ma
 environment.copyfd(1, compact=True)
 """
 _LEAK: Final = "MDB_INCOMPATIBLE"
-"""Error of a copy that has read all pages, some of which neither a table nor the list of free pages names."""
+"""Error of a copy that has read all pages in use and found others that are not listed as free."""
 
 
 def read_all_pages(path: Path) -> str:
@@ -367,14 +371,14 @@ def put_in_place(path: Path, data: Path) -> None:
 
     After a crash there is either, complete.
     """
-    place = path / DATA
-    if place.exists():
-        found = place.stat()
-        data.chmod(stat.S_IMODE(found.st_mode))
+    replaced = path / DATA
+    if replaced.exists():
+        status = replaced.stat()
+        data.chmod(stat.S_IMODE(status.st_mode))
         with suppress(OSError, AttributeError):  # root may have come for the file's owner; others may not
-            shutil.chown(data, found.st_uid, found.st_gid)
+            shutil.chown(data, status.st_uid, status.st_gid)
     sync(data)
-    os.replace(data, place)
+    os.replace(data, replaced)
     (path / READERS).unlink(missing_ok=True)  # its readers look at the file that was
     sync(path)
 
@@ -404,7 +408,7 @@ class Transaction:
 
 
 _open: dict[str, Environment] = {}
-"""What this process has open: LMDB allows one environment per file and process."""
+"""Stores that this process has open: LMDB allows one environment per file and process."""
 
 
 class Environment:
@@ -469,17 +473,28 @@ class Environment:
             if write and self._map_size is None:
                 self._grow()
             try:
-                begun = self.lmdb.begin(write=write, buffers=buffers)
+                txn = self.lmdb.begin(write=write, buffers=buffers)
             except lmdb.MapResizedError:  # the writer's process has grown the map
                 self.lmdb.set_mapsize(0)
-                begun = self.lmdb.begin(write=write, buffers=buffers)
-            return Transaction(self.path, begun)
+                txn = self.lmdb.begin(write=write, buffers=buffers)
+            return Transaction(self.path, txn)
         except lmdb.Error as error:
             raise store_error(self.path, error) from error
 
     def _grow(self) -> None:
-        """Double the map where half of it is used; where the system refuses, it stays until it is full."""
+        """Enlarge the map where little of it is left; where the system refuses, it stays until it is full."""
         about = self.lmdb.info()
-        if 2 * about["last_pgno"] * self.lmdb.stat()["psize"] > about["map_size"]:
-            with suppress(lmdb.MemoryError):
-                self.lmdb.set_mapsize(2 * about["map_size"])
+        used = about["last_pgno"] * self.lmdb.stat()["psize"]
+        needed = used + max(used, _HEADROOM_BYTES)
+        # LMDB gives the old map up first, and cannot go on where it does not get a new one.
+        if needed > about["map_size"] and _is_granted(2 * needed):
+            self.lmdb.set_mapsize(2 * needed)
+
+
+def _is_granted(size: int) -> bool:
+    """Whether the system grants this process so much address space."""
+    try:
+        mmap.mmap(-1, size, access=mmap.ACCESS_READ).close()
+    except (OSError, OverflowError):
+        return False
+    return True
