@@ -46,6 +46,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
@@ -105,7 +106,7 @@ def build(path: str, pages: int) -> None:
             found = generator.random(len(group)) < 0.2
             visits = count_visits(group, found, 0.2 * np.ones(len(group)))
             with store.tables.transaction(write=True) as txn:
-                store.tables.put_group_visits(txn, cycle, 0, visits)
+                GROUP_ROWS.put(txn, store.tables.db, cycle, 0, visits)
 
 
 def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:

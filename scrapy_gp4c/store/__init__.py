@@ -1,1 +1,1 @@
-"""What a crawl keeps: the protocol of a store, its records and the text of its history."""
+"""Store of a crawl: its protocols, its records, and the text of an exported history."""

@@ -22,17 +22,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with open(path, "wb") as file:
             yield file
         return
-    part = _part(target)
+    temporary = _part(target)
     try:
-        with open(part, "wb") as file:
+        with open(temporary, "wb") as file:
             if mode is not None:
-                part.chmod(mode)
+                temporary.chmod(mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, target)
+        os.replace(temporary, target)
     except BaseException:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

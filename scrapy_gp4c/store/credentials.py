@@ -101,7 +101,7 @@ class Credentials:
         return cls((*SECRET_PARAMS, *named))
 
     def has(self, name: str) -> bool:
-        """Tell whether what is called so is secret."""
+        """Whether the value of a parameter, header or argument of this name is secret."""
         return _plain(name) in self._names
 
     def url(self, url: str) -> str:
@@ -115,24 +115,24 @@ class Credentials:
         taken out, after what was missing before.
         """
         lacks: list[str] = []
-        kept = cast(dict[str, Any], dict(stored))
-        kept["url"], found = self._url(str(stored.get("url", "")))
-        lacks += found
+        bare = cast(dict[str, Any], dict(stored))
+        bare["url"], url_lacks = self._url(str(stored.get("url", "")))
+        lacks += url_lacks
         if "headers" in stored:
-            kept["headers"] = self._headers(stored["headers"], lacks)
-        if cookies := kept.pop("cookies", None):
+            bare["headers"] = self._headers(stored["headers"], lacks)
+        if cookies := bare.pop("cookies", None):
             lacks += (f"cookie {name}" for name in cookie_names(cookies))
         for argument in ("meta", "cb_kwargs"):
             if argument in stored:
-                kept[argument] = self._arguments(kept[argument], argument, lacks)
+                bare[argument] = self._arguments(bare[argument], argument, lacks)
         for argument in ("headers", "meta", "cb_kwargs"):
-            if argument in stored and not kept[argument]:
-                del kept[argument]
-        if kept == stored:
+            if argument in stored and not bare[argument]:
+                del bare[argument]
+        if bare == stored:
             return stored
         if lacks:
-            kept["lacks"] = sorted({*stored.get("lacks", ()), *lacks})
-        return cast(StoredRequest, kept)
+            bare["lacks"] = sorted({*stored.get("lacks", ()), *lacks})
+        return cast(StoredRequest, bare)
 
     def _url(self, url: str) -> tuple[str, list[str]]:
         if "@" not in url and "=" not in url and "%3" not in url:
@@ -149,21 +149,21 @@ class Credentials:
         start = _QUERY.search(bare).start()  # type: ignore[union-attr] # it matches the end, too
         parts = [_IN_PATH.sub(blanked, bare[:start])]
         done = position = start
-        while (found := _NAME.search(bare, position)) is not None:
-            position = found.end()
-            if self.has(found["name"]):
-                end = (_END if found["mark"] else _ENCODED_END).search(bare, position)
+        while (match := _NAME.search(bare, position)) is not None:
+            position = match.end()
+            if self.has(match["name"]):
+                end = (_END if match["mark"] else _ENCODED_END).search(bare, position)
                 assert end is not None
                 if end.start() > position:
-                    lacks.append(_query(found["name"]))
+                    lacks.append(_query(match["name"]))
                     parts.append(bare[done:position])
                     done = position = end.start()
         return "".join((*parts, bare[done:])), lacks
 
     def _headers(self, headers: Any, lacks: list[str]) -> dict[str, list[str]]:
-        kept: dict[str, list[str]] = {}
-        for name, given in headers.items() if isinstance(headers, dict) else ():
-            values = [str(value) for value in given] if isinstance(given, list) else [str(given)]
+        bare: dict[str, list[str]] = {}
+        for name, values in headers.items() if isinstance(headers, dict) else ():
+            values = [str(value) for value in values] if isinstance(values, list) else [str(values)]
             secret = _plain(name) in _HEADERS or self.has(name)
             if secret or any(map(_SCHEME_VALUE.match, values)):
                 if _plain(name) == "cookie":
@@ -171,10 +171,10 @@ class Credentials:
                 else:
                     lacks.append(f"header {name.lower()}")
                 continue
-            kept[name] = [self.url(value) for value in values]
-            if kept[name] != values and name.lower() not in _NO_HEADERS_OF_ITS_OWN:
+            bare[name] = [self.url(value) for value in values]
+            if bare[name] != values and name.lower() not in _NO_HEADERS_OF_ITS_OWN:
                 lacks.append(f"header {name.lower()}")
-        return kept
+        return bare
 
     def _arguments(self, value: Any, place: str, lacks: list[str]) -> Any:
         """Return arguments without those that are secret, however deep they lie."""
@@ -187,14 +187,14 @@ class Credentials:
             return [self._arguments(one, place, lacks) for one in value]
         if not isinstance(value, dict):
             return value
-        kept = {}
+        arguments = {}
         for name, one in value.items():
             where = f"{place} {name}" if " " not in place else place
             if self.has(str(name)) and one not in (None, "") and not isinstance(one, bool):
                 lacks.append(where)
             else:
-                kept[name] = self._arguments(one, where, lacks)
-        return kept
+                arguments[name] = self._arguments(one, where, lacks)
+        return arguments
 
 
 def _query(name: str) -> str:

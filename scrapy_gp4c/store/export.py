@@ -134,12 +134,12 @@ def claims_between(store: PageReader, first: int, stop: int) -> npt.NDArray[Any]
     """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
     parts = [np.empty(0, DATED)]
     for cycle, claimed in store.hints.of_cycles(0):
-        own = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
-        part = np.empty(len(own), DATED)
-        part["cycle"] = cycle
+        chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
+        dated = np.empty(len(chosen), DATED)
+        dated["cycle"] = cycle
         for name in CLAIM.names or ():
-            part[name] = own[name]
-        parts.append(part)
+            dated[name] = chosen[name]
+        parts.append(dated)
     claims = np.concatenate(parts)
     return claims[np.argsort(claims["page"], kind="stable")]
 
@@ -148,7 +148,7 @@ def _gains_between(store: PageReader, first: int, stop: int) -> dict[int, list[t
     """Cycles and gains of the pages first..stop-1, as far as they are measured by the log in use."""
     gains: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
     for cycle, rows in store.gains.of_cycles(store.gains.since) if store.gains.log is not None else ():
-        own = rows[(rows["page"] >= first) & (rows["page"] < stop)]
-        for page, ppm in zip(own["page"].tolist(), own["ppm"], strict=True):
+        chosen = rows[(rows["page"] >= first) & (rows["page"] < stop)]
+        for page, ppm in zip(chosen["page"].tolist(), chosen["ppm"], strict=True):
             gains[page].append((cycle, float(str(ppm))))  # as many digits as a float32 has
     return gains

@@ -263,7 +263,7 @@ class CycleRecording(Protocol):
     def committed_s(self) -> float:
         """Monotonic time at which the last commit returned, s."""
 
-    def keep_shadows(self, cycle: int, kept: npt.NDArray[Any]) -> None:
+    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
 
     def finish_cycle(self, record: CycleRecord) -> None:
@@ -293,7 +293,7 @@ class Maintenance(Protocol):
 
 
 class PageStore(PageReader, CyclePlanning, CycleRecording, Maintenance, Protocol):
-    """A store, open for writing (one at a time) or for reading (beside a writer); used by one thread.
+    """Page store, open for writing (one process at a time) or for reading; used by one thread.
 
     Every method that writes raises StoreError on a store opened for reading, and StoreFullError where there
     is no room.

@@ -1,4 +1,4 @@
-"""What a store keeps, as typed records: cycles, requests, visits, and the shadows of the panel.
+"""Typed records of a store: cycles, requests, visits, and the shadows of the control group.
 
 Those that are JSON in the store are dictionaries with known keys: a key that is absent stays absent, one that
 another version wrote stays, and so does their order, so that what was read is written back byte by byte.
@@ -23,7 +23,7 @@ choose by one score, and there is no estimate by the panel."""
 
 
 class PlanCounts(TypedDict, total=False):
-    """What the planning of a cycle counted: pages."""
+    """Numbers of pages that the planning of a cycle counted."""
 
     known: int
     due: int
@@ -33,7 +33,7 @@ class PlanCounts(TypedDict, total=False):
     rankable: int
     """Pages that the policy could choose from."""
     budget: int
-    """Those that it might choose in all rounds: what hubs and panel leave of the cycle's budget."""
+    """Visits that the policy may choose in all rounds: the budget less hubs and control group."""
     cuts: Cuts
     hub: int
     panel: int
@@ -63,7 +63,7 @@ class SampledCounts(TypedDict):
 
 
 class CycleRecord(TypedDict, total=False):
-    """What is kept of a cycle; each version writes what it knows."""
+    """Record of a cycle."""
 
     cycle: int
     started: float | None
@@ -76,7 +76,7 @@ class CycleRecord(TypedDict, total=False):
     clock: Literal["visits", "cycles"]
     seed: int
     groups: str
-    """Which clusters of the store its plan follows from; absent: from none."""
+    """Identity of the clusters that its plan follows from; absent: it uses none."""
     discovery: float
     discovery_function: str
     """Its formula; its clock is the next."""
@@ -97,7 +97,7 @@ class CycleRecord(TypedDict, total=False):
     known: int
     visited: int
     forgotten: int
-    """Of these, visits to pages that `scrapy gp4c forget` took out since; absent: none."""
+    """Visits among them to pages that `scrapy gp4c forget` took out since; absent: none."""
     judged: int
     changed: int
     change_rate: float | None
@@ -105,7 +105,7 @@ class CycleRecord(TypedDict, total=False):
     new: int
     """Pages that became known in the cycle."""
     new_by_hubs: int
-    """Those of them that visits to hubs found."""
+    """New pages that visits to hubs found."""
     gained: tuple[int, float]
     """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
     sampled: SampledCounts
@@ -117,7 +117,7 @@ class FoldMarker(TypedDict):
     """Where an interrupted fold goes on."""
 
     record: CycleRecord
-    """What finishes the cycle's record."""
+    """Fields that complete the cycle's record."""
     next_block: int
 
 
@@ -144,7 +144,7 @@ def local_time(seconds: float | None) -> str:
 
 
 class StoredRequest(TypedDict, total=False):
-    """How a page is requested; whatever is Scrapy's default is left out."""
+    """Request of a page, without whatever is Scrapy's default."""
 
     url: Required[str]
     callback: str
@@ -167,11 +167,11 @@ class StoredRequest(TypedDict, total=False):
     unstorable: list[str]
     """Names of what JSON cannot hold, such as ``meta page_methods``: the spider's own request has it."""
     lacks: list[str]
-    """What was left out as secret, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
+    """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
 
 
 class VisitResult(TypedDict):
-    """What a callback finds in ``response.meta["gp4c"]``."""
+    """Result of a visit that a callback gets as ``response.meta["gp4c"]``."""
 
     page: int
     outcome: str
@@ -187,13 +187,13 @@ class VisitResult(TypedDict):
 
 
 class StoredGroups(NamedTuple):
-    """What a store is given of how its pages are grouped."""
+    """Clusters, links and popularity of a store's pages."""
 
     groups: PageGroups
     popularity: npt.NDArray[np.uint8]
     """``[P]``, from 0 to 10."""
     about: dict[str, Any]
-    """How they were made: for people."""
+    """Description of how they were made, for people."""
 
 
 class NewVisit(NamedTuple):
@@ -207,7 +207,7 @@ class NewVisit(NamedTuple):
     fingerprint: int = 0
     distance: int = NO_DISTANCE
     bytes: int = 0
-    """Of the body."""
+    """Bytes of the body."""
     latency_s: float = 0.0
     """From request to response headers; 0: not measured."""
 

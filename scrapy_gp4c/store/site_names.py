@@ -1,4 +1,4 @@
-"""What the sites of a store are called: it keeps only their keys."""
+"""Names of a store's sites, of which the store keeps only keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scrapy_gp4c.store.protocols import PageStore
 
 
 def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:
-    """Key and name of those of some sites that have pages: by the URL of any page that is still there."""
+    """Names of sites by their keys, from the URL of any page that a site still has."""
     of_directory = store.directories()["site"]
     todo, names = set(sites), dict[int, str]()
     for first, block in store.blocks() if todo else ():

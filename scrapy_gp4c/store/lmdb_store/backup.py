@@ -55,19 +55,19 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
         )
     while (target := directory / f"{real.name}-{time.strftime(_STAMP)}").exists():
         time.sleep(0.1)  # the name has the second
-    part = target.with_name(target.name + _PART)
+    unfinished = target.with_name(target.name + _PART)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        part.mkdir(0o700)
-        lock = WriterLock(part)  # tells other backups that this one is under way
+        unfinished.mkdir(0o700)
+        lock = WriterLock(unfinished)  # tells other backups that this one is under way
         try:
-            _copy(path, part, sizes)
-            if problem := check(part, sizes):
+            _copy(path, unfinished, sizes)
+            if problem := check(unfinished, sizes):
                 raise damaged(path, problem[0])
-            part.rename(target)
+            unfinished.rename(target)
         finally:
             lock.release()
-            shutil.rmtree(part, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
         if keep is not None:
             others = [copy for copy in _directories(directory, real.name) if copy != target]
             others.sort(key=lambda copy: (_last_cycle(copy, sizes), copy.name), reverse=True)
@@ -113,12 +113,12 @@ def _last_cycle(copy: Path, sizes: Sizes) -> int:
 
 def _remove_leftovers(directory: Path, name: str) -> None:
     """Remove unfinished backups of a store that no process is writing."""
-    for part in _directories(directory, name, _PART):
+    for unfinished in _directories(directory, name, _PART):
         try:
-            WriterLock(part).release()
+            WriterLock(unfinished).release()
         except StoreInUseError:
             continue
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def restore_backup(path: Path, copy: Path, sizes: Sizes) -> Path | None:

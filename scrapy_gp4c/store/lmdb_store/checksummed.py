@@ -55,7 +55,7 @@ def encode(content: Any) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """What `json.loads` makes of JSON, in half the time where the store has written it.
+    """Decode JSON as `json.loads` does, in half the time where the store has written it.
 
     NaN and infinities, lone surrogates and what is no JSON at all are left to it.
     """
@@ -87,7 +87,7 @@ def with_checksum(seed: int, value: bytes) -> bytes:
 
 
 def is_intact(seed: int, value: bytes | memoryview) -> bool:
-    """Tell whether a value ends with its checksum."""
+    """Whether a value ends with its checksum."""
     return checksum(seed, value[:-SUM_BYTES]) == int.from_bytes(value[-SUM_BYTES:], "little")
 
 
@@ -138,14 +138,14 @@ class Table:
             return None
         if self._plain:
             return values
-        found = list(map(_CONTENT, values))
+        contents = list(map(_CONTENT, values))
         seeds = (numbers.astype(np.int64) % _PRIME + self._place).tolist()
-        sums = np.fromiter(map(xxh3_64_intdigest, found, seeds), np.uint64, len(found))
-        kept = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
-        wrong = np.flatnonzero(sums.astype(np.uint32) != kept)
+        sums = np.fromiter(map(xxh3_64_intdigest, contents, seeds), np.uint64, len(contents))
+        kept_sums = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
+        wrong = np.flatnonzero(sums.astype(np.uint32) != kept_sums)
         if len(wrong):
             raise self.wrong(keys[wrong[0]], "its checksum is another")
-        return found
+        return contents
 
     def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
         """Read what `get_many` reads, with commas between."""
@@ -191,14 +191,14 @@ class Table:
         if first and not goes_on:
             self._check_neighbours(txn, first)
         cursor = txn.cursor(self.handle)
-        found = cursor.set_range(first) if first else cursor.first()
-        while found:
+        is_there = cursor.set_range(first) if first else cursor.first()
+        while is_there:
             key = bytes(cursor.key())
             content = self.checked(key, cursor.value())
             if stop is not None and key >= stop:
                 return
             yield key, content
-            found = cursor.next()
+            is_there = cursor.next()
 
     def wrong_keys(self, txn: Any) -> Iterator[bytes]:
         """Yield the keys of all values whose checksum is wrong or that are out of order."""
@@ -226,19 +226,19 @@ class Table:
         cursor = txn.cursor(self.handle)
         behind = cursor.set_range(key)
         if behind:
-            found = bytes(cursor.key())
-            if found < key:
-                raise self.wrong(found, "it is out of order")
-            yield found, cursor.value()
+            neighbour = bytes(cursor.key())
+            if neighbour < key:
+                raise self.wrong(neighbour, "it is out of order")
+            yield neighbour, cursor.value()
         if cursor.prev() if behind else cursor.last():
-            found = bytes(cursor.key())
-            if found >= key:
-                raise self.wrong(found, "it is out of order")
-            yield found, cursor.value()
+            neighbour = bytes(cursor.key())
+            if neighbour >= key:
+                raise self.wrong(neighbour, "it is out of order")
+            yield neighbour, cursor.value()
 
     def _check_neighbours(self, txn: Any, key: bytes) -> None:
-        for found, value in self.neighbours(txn, key):
-            self.checked(found, value)
+        for neighbour, value in self.neighbours(txn, key):
+            self.checked(neighbour, value)
 
     def wrong(self, key: bytes, why: str) -> StoreDamagedError:
         """Return the error for a value."""
@@ -279,13 +279,13 @@ def shortened(request: bytes) -> bytes:
     return request[: -len(_END)] + _END_CODE if request.endswith(_END) else request
 
 
-def in_full(kept: bytes) -> bytes:
+def in_full(requests: bytes) -> bytes:
     """JSON of one or many requests in the kept form."""
-    if kept.isascii():
-        return kept
+    if requests.isascii():
+        return requests
     for code, text in _CODES:
-        kept = kept.replace(code, text)
-    return kept
+        requests = requests.replace(code, text)
+    return requests
 
 
 class RequestTable(Table):
@@ -299,13 +299,13 @@ class RequestTable(Table):
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         """Read the requests of pages ``[N]``; None where one is missing."""
-        kept = super().get_many(txn, numbers)
-        return None if kept is None else list(map(in_full, kept))
+        values = super().get_many(txn, numbers)
+        return None if values is None else list(map(in_full, values))
 
     def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
         """Read what `get_many` reads, with commas between: many requests are made full at once."""
-        kept = super().get_many(txn, numbers)
-        return None if kept is None else in_full(b",".join(kept))
+        values = super().get_many(txn, numbers)
+        return None if values is None else in_full(b",".join(values))
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
         """Write a request."""

@@ -46,11 +46,11 @@ class Claims:
 
     def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Page ids of page keys, ``[K]``; -1 for those that are not known."""
-        known, place = np.unique(keys, return_inverse=True)
-        found = ids_of(self._tables, known)
-        for row in np.flatnonzero(found < 0).tolist():
-            found[row] = self._open.found_now(int(known[row]))
-        return found[place]
+        known, position = np.unique(keys, return_inverse=True)
+        page_ids = ids_of(self._tables, known)
+        for row in np.flatnonzero(page_ids < 0).tolist():
+            page_ids[row] = self._open.found_now(int(known[row]))
+        return page_ids[position]
 
     def note(self, pages: Array, kind: str, values: Array) -> None:
         """Note claims of pages in the open cycle: see `PageHints`."""
@@ -71,18 +71,18 @@ class Claims:
         claimed["value"] = tables.last_cycle + 1
         with tables.transaction(write=True) as txn:
             for block in np.unique(pages // tables.block_rows).tolist():
-                own = claimed[pages // tables.block_rows == block]
-                own["page"] -= block * tables.block_rows
+                block_claims = claimed[pages // tables.block_rows == block]
+                block_claims["page"] -= block * tables.block_rows
                 state = unpack(tables.block(txn, block))
                 state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
-                claims.apply_claims(state, own)
+                claims.apply_claims(state, block_claims)
                 HINTS.put(txn, tables.db, block, state)
             parts = (_AFTER_END + number for number in count())
             key_of = U32_PAIR.pack
             free = next(
-                part
-                for part in parts
-                if tables.db["claims"].get(txn, key_of(tables.last_cycle, part)) is None
+                number
+                for number in parts
+                if tables.db["claims"].get(txn, key_of(tables.last_cycle, number)) is None
             )
             CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
 
@@ -105,8 +105,8 @@ def read_trust(txn: Any, db: Handles) -> Array:
 def put_trust(txn: Any, db: Handles, rows: Array) -> None:
     """Write the counts of all sites, dtype `TRUST`, by site."""
     for number in range(0, len(rows), _ROWS):
-        part = rows[number : number + _ROWS]
-        db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), part.tobytes())
+        chunk = rows[number : number + _ROWS]
+        db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), chunk.tobytes())
 
 
 def put_part(txn: Any, db: Handles, cycle: int, part: int, claimed: Array, seen: ClaimOutcomes) -> None:
@@ -128,19 +128,19 @@ def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:
     if not len(old) and not len(added):
         return
     site = groups.read(txn, db["groups"], directories)["site"][added["group"]]
-    known, place = np.unique(np.concatenate((old["site"], site)), return_inverse=True)
+    known, position = np.unique(np.concatenate((old["site"], site)), return_inverse=True)
     rows = np.zeros(len(known), TRUST)
     rows["site"] = known
-    rows["counts"][place[: len(old)]] = old["counts"]
+    rows["counts"][position[: len(old)]] = old["counts"]
     new = np.zeros(rows["counts"].shape, np.int64)
-    np.add.at(new, place[len(old) :], added["counts"])
+    np.add.at(new, position[len(old) :], added["counts"])
     rows["counts"] = hints.decayed(rows["counts"], new)
     put_trust(txn, db, rows)
     TRUST_PARTS.drop(txn, db, cycle, cycle)
 
 
 class ClaimsFold(NamedTuple):
-    """What a cycle's fold does to claims, block by block, in the transactions of the fold."""
+    """Fold of a cycle's claims, block by block, in the transactions of the fold."""
 
     tables: Tables
     cycle: int
@@ -164,24 +164,24 @@ class ClaimsFold(NamedTuple):
         noted = notes[of_claims(notes)]
         if not len(noted) and self.tables.db["hints"].get(txn, U32.pack(block)) is None:
             return None
-        own = state | HINTS.read(txn, self.tables.db, block, len(state["n"]))
+        block_columns = state | HINTS.read(txn, self.tables.db, block, len(state["n"]))
         saw = visits[among(visits["outcome"], (FIRST, *JUDGED))]
         visit_s = np.full(len(state["n"]), np.nan)
         visit_s[saw["page"] - first] = saw["time"]
         rows = (noted["page"] - first).astype(np.intp)
-        claimed = claims.claims_of(noted, rows, own, Times(self.starts_s, visit_s))
+        claimed = claims.claims_of(noted, rows, block_columns, Times(self.starts_s, visit_s))
         at = claimed.copy()
         at["page"] -= np.uint32(first)
         seen = claims.before_visits(
-            own, (visits["page"] - first).astype(np.intp), visits["outcome"], at, self.cycle
+            block_columns, (visits["page"] - first).astype(np.intp), visits["outcome"], at, self.cycle
         )
         put_part(txn, self.tables.db, self.cycle, block, claimed, seen)
-        return own, at
+        return block_columns, at
 
-    def end(self, txn: Any, block: int, begun: tuple[Columns, Array], visits: Array) -> None:
+    def end(self, txn: Any, block: int, before: tuple[Columns, Array], visits: Array) -> None:
         """Apply what comes after the visits of a block, which have changed its other columns in place."""
-        own, claimed = begun
+        block_columns, claimed = before
         rows = (visits["page"] - block * self.tables.block_rows).astype(np.intp)
         seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))
-        claims.after_visits(own, rows, visits["outcome"], claimed, self.cycle, seen_min)
-        HINTS.put(txn, self.tables.db, block, own)
+        claims.after_visits(block_columns, rows, visits["outcome"], claimed, self.cycle, seen_min)
+        HINTS.put(txn, self.tables.db, block, block_columns)

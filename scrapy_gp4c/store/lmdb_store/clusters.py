@@ -23,7 +23,7 @@ _HEAD: Final = 0
 _PARTS: Final = {1: ("cluster", "<i4"), 2: ("order", "<i4"), 3: ("source", "<u4"), 4: ("target", "<u4"),
                  5: ("popularity", "u1")}  # fmt: skip
 PART_BYTES: Final = 2**20
-"""Of the numbers in one value."""
+"""Bytes of the numbers in one value."""
 
 
 def put(tables: Tables, stored: StoredGroups) -> None:
@@ -55,22 +55,24 @@ def read(tables: Tables) -> StoredGroups | None:
         if packed is None:
             return None
         head = json.loads(packed)
-        found: dict[str, npt.NDArray[Any]] = {}
+        columns: dict[str, npt.NDArray[Any]] = {}
         for (kind, (name, dtype)), size in zip(_PARTS.items(), head["sizes"], strict=True):
-            raw = b"".join(bytes(part) for _, part in _parts(table, txn, kind))
+            raw = b"".join(bytes(value) for _, value in _parts(table, txn, kind))
             if len(raw) != size * np.dtype(dtype).itemsize:
                 counts = f"expected {size} of {name}, found {len(raw)} bytes"
                 raise damaged(tables.path, f"the clusters of pages: {counts}")
-            found[name] = np.frombuffer(raw, dtype)
-    clusters = int(len(found["order"]) ** 0.5)
-    links = Links(found["source"].astype(np.intp), found["target"].astype(np.intp), len(found["cluster"]))
+            columns[name] = np.frombuffer(raw, dtype)
+    clusters = int(len(columns["order"]) ** 0.5)
+    links = Links(
+        columns["source"].astype(np.intp), columns["target"].astype(np.intp), len(columns["cluster"])
+    )
     groups = PageGroups(
-        found["cluster"].astype(np.int32),
-        found["order"].astype(np.int32).reshape(clusters, clusters),
+        columns["cluster"].astype(np.int32),
+        columns["order"].astype(np.int32).reshape(clusters, clusters),
         links,
         head["identity"],
     )
-    return StoredGroups(groups, found["popularity"], head["about"])
+    return StoredGroups(groups, columns["popularity"], head["about"])
 
 
 def _parts(table: Any, txn: Any, kind: int) -> Iterator[tuple[bytes, memoryview]]:

@@ -87,8 +87,8 @@ class WriteBuffer:
 
         ``known_request``: reads the request of a page as the last commit left it or, of a new page, as found.
         """
-        for page, found in self.pages.items():
-            db["new"].put(txn, U32_PAIR.pack(cycle, page), found)
+        for page, new_value in self.pages.items():
+            db["new"].put(txn, U32_PAIR.pack(cycle, page), new_value)
         for page, request in self.requests.items():
             keep_first_url(txn, db["first_urls"], page, known_request(txn, page), request)
             db["urls"].put(txn, U32.pack(page), request)
@@ -126,7 +126,7 @@ class OpenCycle:
         tables = self._tables
         self._buffer = WriteBuffer()
         self._pending: dict[int, int] = {}
-        """Key -> id of the pages that are in `new` (or buffered) and not yet in `ids`, in order of id."""
+        """Key -> id of pages in `new` or the buffer and not yet in `ids`, in order of id."""
         self._pending_keys: list[int] = []
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
@@ -251,16 +251,16 @@ class OpenCycle:
         if (ids[1:] >= ids[:-1]).all():
             return self._read_ascending(ids)
         order = np.argsort(ids, kind="stable")
-        found = self._read_ascending(ids[order])
-        places = np.empty(len(ids), np.intp)
-        places[order] = np.arange(len(ids))
-        return [found[place] for place in places.tolist()]
+        ascending = self._read_ascending(ids[order])
+        positions = np.empty(len(ids), np.intp)
+        positions[order] = np.arange(len(ids))
+        return [ascending[position] for position in positions.tolist()]
 
     def _read_ascending(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
-        found: list[StoredRequest] = []
+        read: list[StoredRequest] = []
         for start in range(0, len(ids), _READ_PAGES):
-            found += self._read_requests(ids[start : start + _READ_PAGES])
-        return found
+            read += self._read_requests(ids[start : start + _READ_PAGES])
+        return read
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         with self._tables.transaction() as txn:
@@ -279,12 +279,12 @@ class OpenCycle:
         value = self._tables.db["urls"].get(txn, U32.pack(page))
         if value is not None:
             return value
-        found = self._buffer.pages.get(page)
-        if found is None:
-            found = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
-        if found is None:
+        new_page = self._buffer.pages.get(page)
+        if new_page is None:
+            new_page = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
+        if new_page is None:
             raise damaged(self._tables.path, f"page {page} has no request")
-        return found[KEY.size :]
+        return new_page[KEY.size :]
 
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages discovered in the open cycle, in order."""
@@ -292,11 +292,11 @@ class OpenCycle:
         while True:
             with self._tables.transaction() as txn:
                 items = self._tables.db["new"].items(txn, U32_PAIR.pack(self.number or 0, start))
-                found = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, _READ_PAGES)]
-            yield from found
-            if len(found) < _READ_PAGES:
+                pages = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, _READ_PAGES)]
+            yield from pages
+            if len(pages) < _READ_PAGES:
                 break
-            start = found[-1] + 1
+            start = pages[-1] + 1
         yield from list(self._buffer.pages)
 
     def value(self, table: str, page: int) -> bytes | None:
@@ -371,7 +371,7 @@ class OpenCycle:
             self.commit()
 
     def visited(self, page: int) -> bool:
-        """Tell whether the page has an outcome in the open cycle, committed or not."""
+        """Whether the page has an outcome in the open cycle, committed or not."""
         return self.number is not None and page < len(self._visited) and bool(self._visited[page])
 
     def visits(self) -> npt.NDArray[Any]:
@@ -441,19 +441,19 @@ def add_round(
         tables.put_record(txn, cycle, completed)
 
 
-def _of_equal_size(parts: Iterable[Array], size: int) -> Iterator[Array]:
+def _of_equal_size(arrays: Iterable[Array], size: int) -> Iterator[Array]:
     """Cut arrays anew, into chunks of `size` rows; the last one is shorter."""
-    left: list[Array] = []
-    for part in parts:
-        left.append(np.ascontiguousarray(part, PLAN))
-        if sum(map(len, left)) >= size:
-            rows = np.concatenate(left)
+    waiting: list[Array] = []
+    for rows_in in arrays:
+        waiting.append(np.ascontiguousarray(rows_in, PLAN))
+        if sum(map(len, waiting)) >= size:
+            rows = np.concatenate(waiting)
             full = len(rows) - len(rows) % size
             for start in range(0, full, size):
                 yield rows[start : start + size]
-            left = [rows[full:]]
-    if any(map(len, left)):
-        yield np.concatenate(left)
+            waiting = [rows[full:]]
+    if any(map(len, waiting)):
+        yield np.concatenate(waiting)
 
 
 def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Array]) -> int:

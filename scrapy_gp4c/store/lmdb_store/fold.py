@@ -76,20 +76,20 @@ def _apply(tables: Tables, content: CycleContent, cycle: int, sizes: Sizes) -> N
         visited, named, measured = (
             (rows["page"] - first).astype(np.intp) for rows in (visits, noted, gained)
         )
-        begun = claims_fold.begin(txn, block, state, visits, noted)
+        claimed = claims_fold.begin(txn, block, state, visits, noted)
         judged = judged_visits(state, visited, visits["outcome"], cycle)
         columns.apply_visits(state, visited, visits, cycle, brought[visits["page"]])
         claims.apply_notes(state, named, noted)
         if (weighed := of_weights(noted)).any():
-            own = WEIGHTS.read(txn, tables.db, block, len(state["n"]))
-            own["weight"][named[weighed]] = noted["value"][weighed]
-            WEIGHTS.put(txn, tables.db, block, own)
+            optional = WEIGHTS.read(txn, tables.db, block, len(state["n"]))
+            optional["weight"][named[weighed]] = noted["value"][weighed]
+            WEIGHTS.put(txn, tables.db, block, optional)
         if len(gained):
-            own = REFRESH_VALUES.read(txn, tables.db, block, len(state["n"]))
-            observe_gains(own, measured, gained)
-            REFRESH_VALUES.put(txn, tables.db, block, own)
-        if begun is not None:
-            claims_fold.end(txn, block, begun, visits)
+            optional = REFRESH_VALUES.read(txn, tables.db, block, len(state["n"]))
+            observe_gains(optional, measured, gained)
+            REFRESH_VALUES.put(txn, tables.db, block, optional)
+        if claimed is not None:
+            claims_fold.end(txn, block, claimed, visits)
         return judged
 
     blocks = np.flatnonzero(np.bincount(np.concatenate(of_part)))  # union1d imports numpy.ma
@@ -139,7 +139,7 @@ def _append_new(
 
 
 def append_pages(tables: Tables, numbering: Numbering, requests: Sequence[bytes], state: Columns) -> None:
-    """Append pages with columns of their own, but for their directories, which `numbering` tells."""
+    """Append pages with their columns; `numbering` numbers their directories."""
     state["group"][:], new = numbering.number(urls_of(requests))
     tables.append_pages(requests, state, new)
 

@@ -152,9 +152,9 @@ class _Rewriting:
             renumber_finders(state["found_by"], self._new_id)
             self._new.append_pages(requests, state, numbered.new)
         for kind in optional_columns(self._old):
-            kept = all_values(self._old, kind)
+            values = all_values(self._old, kind)
             put_consecutive(
-                self._new, kind, 0, {name: column[self._staying] for name, column in kept.items()}
+                self._new, kind, 0, {name: column[self._staying] for name, column in values.items()}
             )
 
     def _visits(self, group: Array) -> dict[int, int]:
@@ -232,14 +232,14 @@ class _Rewriting:
             put_trust(txn, self._new.db, counts)
 
 
-def _less(kept: Array, gone: Array) -> Array:
+def _less(sums: Array, gone_sums: Array) -> Array:
     """Sums by directory less those of some visits, dtype `GROUP_VISITS`."""
-    staying = kept.copy()
-    at = np.searchsorted(staying["group"], gone["group"])
+    staying = sums.copy()
+    at = np.searchsorted(staying["group"], gone_sums["group"])
     known = at < len(staying)
-    known[known] = staying["group"][at[known]] == gone["group"][known]
+    known[known] = staying["group"][at[known]] == gone_sums["group"][known]
     for name in ("visits", "found", "predicted"):
-        staying[name][at[known]] -= gone[name][known]
+        staying[name][at[known]] -= gone_sums[name][known]
     # Where visits were dropped, the expected changes of the others are not those that were summed up.
     np.maximum(staying["predicted"], 0, out=staying["predicted"])
     return staying[staying["visits"] > 0]

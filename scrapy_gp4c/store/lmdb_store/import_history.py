@@ -54,9 +54,9 @@ _NO_OUTCOME = 255
 
 
 def import_history(
-    place: Path, name: str, lines: Lines, to_page: ToPage, *, pages_per_batch: int = 16_384
+    store_path: Path, name: str, lines: Lines, to_page: ToPage, *, pages_per_batch: int = 16_384
 ) -> tuple[int, int]:
-    """Import a history into the store at `place`, which must be new; returns its pages and cycles.
+    """Import a history into the store at `store_path`, which must be new; returns its pages and cycles.
 
     ``name``: of the file that the lines are from; ``to_page``: gives each page its key. Raises
     ImportFileError for lines that are no history, StoreError where there is a store with content,
@@ -68,46 +68,46 @@ def import_history(
             cycles = _import(name, iter(lines), to_page, store.tables, pages_per_batch)
             return store.merged_pages, cycles
 
-    return build_new(place, build)
+    return build_new(store_path, build)
 
 
-def build_new(place: Path, build: Callable[[Path], Built]) -> Built:
+def build_new(store_path: Path, build: Callable[[Path], Built]) -> Built:
     """Build a store next to its place and move it there when it is complete; returns what `build` does.
 
     ``build``: makes a store in a directory, and closes it. Raises StoreError where there is a store with
     content, StoreInUseError where a crawl has it.
     """
-    existed = place.exists()
-    check_directory(place, readonly=False)
-    lock = WriterLock(place)  # held throughout: a crawl that starts meanwhile learns who has the store
+    existed = store_path.exists()
+    check_directory(store_path, readonly=False)
+    lock = WriterLock(store_path)  # held throughout: a crawl that starts meanwhile learns who has the store
     try:
-        _check_new(place)
-        with work_directory(place, IMPORT) as work:
+        _check_new(store_path)
+        with work_directory(store_path, IMPORT) as work:
             built = build(work)
             sync(work / DATA)  # closing leaves the newest header in memory
-            _check_new(place)
-            drop_search_index(place)
-            (place / READERS).unlink(missing_ok=True)
-            os.replace(work / DATA, place / DATA)
-            sync(place)
+            _check_new(store_path)
+            drop_search_index(store_path)
+            (store_path / READERS).unlink(missing_ok=True)
+            os.replace(work / DATA, store_path / DATA)
+            sync(store_path)
             sync(work.parent)
     except BaseException:
-        trace = not existed and not (place / DATA).exists()
+        trace = not existed and not (store_path / DATA).exists()
         lock.release(remove=trace)
         if trace:
             with suppress(OSError):
-                place.rmdir()
+                store_path.rmdir()
         raise
     lock.release()
     return built
 
 
-def _check_new(place: Path) -> None:
-    """Raise StoreError unless the store at `place` is without content or does not exist."""
-    data = place / DATA
+def _check_new(store_path: Path) -> None:
+    """Raise StoreError unless the store at `store_path` is without content or does not exist."""
+    data = store_path / DATA
     if not data.exists() or data.stat().st_size == 0:
         return
-    environment = Environment(place, readonly=True, map_size=None)
+    environment = Environment(store_path, readonly=True, map_size=None)
     try:
         with environment.transaction() as txn:
             if txn.stat()["entries"] == 0:  # killed at birth
@@ -118,8 +118,8 @@ def _check_new(place: Path) -> None:
         environment.close()
     if pages or cycles:
         raise StoreError(
-            f"the store {place} has {pages:,} pages and {cycles:,} cycles: a history is restored into a new "
-            "store only. Set GP4C_STORE to another directory, or move this one away."
+            f"the store {store_path} has {pages:,} pages and {cycles:,} cycles: a history is restored into a "
+            "new store only. Set GP4C_STORE to another directory, or move this one away."
         )
 
 

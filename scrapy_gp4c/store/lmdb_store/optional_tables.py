@@ -46,8 +46,8 @@ class PageColumns(NamedTuple):
     def unpack(self, value: bytes | None, rows: int) -> Columns:
         """Columns ``[rows]`` of a block's value, writable."""
         columns = self.none(rows)
-        for name, kept in read_columns(value, self.dtypes).items() if value is not None else ():
-            columns[name][: len(kept)] = kept[:rows]
+        for name, stored in read_columns(value, self.dtypes).items() if value is not None else ():
+            columns[name][: len(stored)] = stored[:rows]
         return columns
 
     def put(self, txn: Any, db: Handles, block: int, columns: Columns) -> None:

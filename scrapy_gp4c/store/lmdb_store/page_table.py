@@ -60,14 +60,14 @@ def columns_of(
         rows = (pages[start:end] - np.uint32(block * tables.block_rows)).astype(np.intp)
         with tables.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
             value = tables.block(txn, block)
-            part, size = rows_of(value, rows, wanted), pages_of(value)
+            columns, size = rows_of(value, rows, wanted), pages_of(value)
             for kind in kinds:
                 optional = kind.read(txn, tables.db, block, size)
-                part |= {name: column[rows] for name, column in optional.items()}
-        parts.append(part)
+                columns |= {name: column[rows] for name, column in optional.items()}
+        parts.append(columns)
     if names is not None and len(parts) == 2:
         return parts[1]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
 
 
 def all_values(tables: Tables, kind: PageColumns) -> Columns:
@@ -86,11 +86,13 @@ def put_consecutive(tables: Tables, kind: PageColumns, first: int, columns: Colu
     for block in range(first // tables.block_rows, -(-stop // tables.block_rows)):
         start = block * tables.block_rows
         rows = min(tables.block_rows, tables.merged_pages - start)
-        own = slice(max(first - start, 0), min(stop - start, rows))
+        rows_here = slice(max(first - start, 0), min(stop - start, rows))
         with tables.transaction(write=True) as txn:
             state = kind.read(txn, tables.db, block, rows)
             for name in kind.dtypes:
-                state[name][own] = columns[name][own.start + start - first : own.stop + start - first]
+                state[name][rows_here] = columns[name][
+                    rows_here.start + start - first : rows_here.stop + start - first
+                ]
             kind.put(txn, tables.db, block, state)
 
 
@@ -98,11 +100,11 @@ def put_some(tables: Tables, kind: PageColumns, pages: Array, columns: Columns) 
     """Write optional columns of some merged pages; of a page that is named twice, the last."""
     of_block = pages // tables.block_rows
     for block in np.flatnonzero(np.bincount(of_block)).tolist():
-        own, first = of_block == block, block * tables.block_rows
+        in_block, first = of_block == block, block * tables.block_rows
         with tables.transaction(write=True) as txn:
             state = kind.read(txn, tables.db, block, min(tables.block_rows, tables.merged_pages - first))
             for name in kind.dtypes:
-                state[name][(pages[own] - first).astype(np.intp)] = columns[name][own]
+                state[name][(pages[in_block] - first).astype(np.intp)] = columns[name][in_block]
             kind.put(txn, tables.db, block, state)
 
 
@@ -117,21 +119,23 @@ def weight_of(tables: Tables, page: int) -> float:
 
 def ids_of(tables: Tables, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Merged pages of keys, which ascend, ``[K]``; -1 where there is none."""
-    table, found = tables.db["ids"], np.full(len(keys), -1, np.int64)
+    table, page_ids = tables.db["ids"], np.full(len(keys), -1, np.int64)
     with tables.transaction() as txn:
         items = txn.cursor(table.handle).getmulti(split(keys.astype(">u8").tobytes(), KEY.size))
     known = np.frombuffer(b"".join([key for key, _ in items]), ">u8").astype(np.uint64)
     pages = np.frombuffer(b"".join([page for _, page in items]), ">u4").astype(np.int64)
     for block in np.unique(pages // tables.block_rows).tolist():
-        own = np.flatnonzero(pages // tables.block_rows == block)
-        if pages[own].max() >= tables.merged_pages:
+        in_block = np.flatnonzero(pages // tables.block_rows == block)
+        if pages[in_block].max() >= tables.merged_pages:
             raise damaged(tables.path, "ids: a key belongs to no page")
         with tables.transaction() as txn:
-            kept = unpack(tables.block(txn, block), ("key",))["key"][pages[own] - block * tables.block_rows]
-        if (kept != known[own]).any():
+            block_keys = unpack(tables.block(txn, block), ("key",))["key"][
+                pages[in_block] - block * tables.block_rows
+            ]
+        if (block_keys != known[in_block]).any():
             raise damaged(tables.path, "ids: a key belongs to a page with another")
-    found[np.searchsorted(keys, known)] = pages
-    return found
+    page_ids[np.searchsorted(keys, known)] = pages
+    return page_ids
 
 
 def check_sample(tables: Tables) -> int:

@@ -70,7 +70,7 @@ Values = dict[str, dict[bytes, bytes]]
 _FRAME: Final = struct.Struct(">BII")
 """Head of what the reading process sends: table, bytes of the key and of the value."""
 _COUNT: Final = 2**32 - 1
-"""Bytes of a key that stand for the number of a table's values, which follows as a key of 8 bytes."""
+"""Length of a key that marks the number of a table's values, which follows in 8 bytes."""
 
 
 class Recovered(NamedTuple):
@@ -392,8 +392,10 @@ class _Rebuilding:
         """Apply the visits of the cycle under way to a lost block that its fold had behind it."""
         for value in self._values["log"].values():
             visits = np.frombuffer(value, VISIT)
-            own = visits[(visits["page"] >= pages.start) & (visits["page"] < min(pages.stop, self._pages))]
-            columns.apply_visits(state, own["page"].astype(np.intp), own, self._last + 1)
+            of_pages = visits[
+                (visits["page"] >= pages.start) & (visits["page"] < min(pages.stop, self._pages))
+            ]
+            columns.apply_visits(state, of_pages["page"].astype(np.intp), of_pages, self._last + 1)
 
     def _derive(self, tables: Tables) -> None:
         """Compute anew what follows from other values, where any of it is lost."""

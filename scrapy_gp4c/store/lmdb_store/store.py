@@ -62,7 +62,7 @@ class Weights:
 
 
 class Store:
-    """One store, open for writing (one process at a time) or for reading (beside a writer)."""
+    """Page store in one LMDB file, open for writing (one process at a time) or for reading."""
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
         """Open the store in `path`; a writer creates it and completes a fold. Raises a StoreError."""
@@ -248,8 +248,8 @@ class Store:
 
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
-        found = self._open.value("validators", page)
-        etag, last_modified = (None, None) if found is None else json.loads(found)
+        value = self._open.value("validators", page)
+        etag, last_modified = (None, None) if value is None else json.loads(value)
         return etag, last_modified
 
     def copy_notes(self, page: int) -> bytes | None:
@@ -257,7 +257,7 @@ class Store:
         return self._open.value("copies", page)
 
     def has_description(self, page: int) -> bool:
-        """Tell whether a description of the page's copy is kept."""
+        """Whether a description of the page's copy is kept."""
         return self._open.value("descriptions", page) is not None
 
     def set_description(self, page: int, packed: bytes) -> None:
@@ -300,7 +300,7 @@ class Store:
         self._open.record(visit)
 
     def before_commit(self, call: Callable[[], object]) -> None:
-        """Let this be called before visits are committed; what it raises keeps them buffered."""
+        """Set a function to call before each commit; an exception of it keeps everything buffered."""
         self._open.before_commit = call
 
     def commit(self) -> None:
@@ -308,7 +308,7 @@ class Store:
         self._open.commit()
 
     def visited(self, page: int) -> bool:
-        """Tell whether the page has an outcome in the open cycle, committed or buffered."""
+        """Whether the page has an outcome in the open cycle, committed or buffered."""
         return self._open.visited(page)
 
     def open_visits(self) -> npt.NDArray[Any]:
@@ -326,7 +326,7 @@ class Store:
         return self.tables.directories()
 
     def group_visits(self, cycle: int) -> npt.NDArray[Any]:
-        """What the visits of a finished cycle tell of directories, dtype `GROUP_VISITS`."""
+        """Sums of a finished cycle's visits by directory, dtype `GROUP_VISITS`."""
         return self.tables.group_visits(cycle)
 
     def descriptions(self) -> Iterator[tuple[int, bytes]]:
@@ -349,11 +349,11 @@ class Store:
         with self.tables.transaction() as txn:
             return SHADOWS.read(txn, self.tables.db, cycle)
 
-    def keep_shadows(self, cycle: int, kept: npt.NDArray[Any]) -> None:
+    def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
         with self.tables.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.tables.db, 0, cycle - 2)
-            SHADOWS.put(txn, self.tables.db, cycle, 0, kept)
+            SHADOWS.put(txn, self.tables.db, cycle, 0, shadows)
 
     def look_over(self) -> str:
         """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""

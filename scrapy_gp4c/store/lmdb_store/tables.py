@@ -194,7 +194,9 @@ class Tables:
         with self.transaction(write=True) as txn:
             parts = []
             for block in numbers:
-                state = {name: kept.copy() for name, kept in blocks.unpack(self.block(txn, block)).items()}
+                state = {
+                    name: column.copy() for name, column in blocks.unpack(self.block(txn, block)).items()
+                }
                 parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
             GROUP_ROWS.put(txn, self.db, self.last_cycle + 1, numbers[0], groups.sums_by_group(parts))
@@ -326,8 +328,8 @@ class Tables:
         value = txn.get(packed, db=table.handle)
         if value is not None:
             return self._id_of(txn, packed, value)
-        for found, value in table.neighbours(txn, packed):
-            self._id_of(txn, found, value)
+        for neighbour, value in table.neighbours(txn, packed):
+            self._id_of(txn, neighbour, value)
         return None
 
     def _id_of(self, txn: Any, key: bytes, value: bytes) -> int:

@@ -99,15 +99,15 @@ def verify(path: Path, sizes: Sizes, *, deep: bool = False) -> Verification:
             return Verification([problem], "")
         tables = Tables(environment, open_tables(environment, sizes.block_rows))
         for _ in range(_ATTEMPTS):
-            before, found = _counters(tables), _check_tables(tables, sizes, deep)
-            if not found or _counters(tables) == before:
+            before, problems_now = _counters(tables), _check_tables(tables, sizes, deep)
+            if not problems_now or _counters(tables) == before:
                 break  # else a crawl has changed the store between the reading of two tables
         if tables.fold_marker is None:
-            return Verification(found, "")
+            return Verification(problems_now, "")
         fold = (
             f"the fold of cycle {tables.last_cycle + 1} is under way: the crawl that does it, or the next one"
         )
-        return Verification(found, f"{fold}, completes it")
+        return Verification(problems_now, f"{fold}, completes it")
     finally:
         environment.close()
 
@@ -119,15 +119,15 @@ def _counters(tables: Tables) -> tuple[Any, ...]:
 
 
 def _check_tables(tables: Tables, sizes: Sizes, deep: bool) -> list[str]:
-    found = [*_values(tables), *_counts(tables)]
-    if not found:
-        found += _ids(tables)
-    if deep and not found and tables.fold_marker is None:
+    sentences = [*_values(tables), *_counts(tables)]
+    if not sentences:
+        sentences += _ids(tables)
+    if deep and not sentences and tables.fold_marker is None:
         opened = OpenCycle(tables, sizes.commit_visits)
         with tables.transaction() as txn:
             opened.load(txn)
-        found += problems(tables, opened)
-    return found
+        sentences += problems(tables, opened)
+    return sentences
 
 
 def check_pages(path: Path) -> str:
@@ -169,10 +169,10 @@ def _counts(tables: Tables) -> Iterator[str]:
     expected = {"ids": tables.merged_pages, "columns": blocks}
     with tables.transaction() as txn:
         for name, count in expected.items():
-            if (found := tables.db[name].entries(txn)) != count:
-                yield f"{name}: there should be {count:,} values; found {found:,}"
-        if (found := tables.db["urls"].entries(txn)) < tables.merged_pages:
-            yield f"urls: there should be {tables.merged_pages:,} values or more; found {found:,}"
+            if (entries := tables.db[name].entries(txn)) != count:
+                yield f"{name}: there should be {count:,} values; found {entries:,}"
+        if (entries := tables.db["urls"].entries(txn)) < tables.merged_pages:
+            yield f"urls: there should be {tables.merged_pages:,} values or more; found {entries:,}"
 
 
 def _ids(tables: Tables) -> Iterator[str]:
@@ -185,10 +185,10 @@ def _ids(tables: Tables) -> Iterator[str]:
         yield getattr(error, "what", str(error))
         return
     seen, wrong = np.zeros(len(keys), bool), 0
-    for found, pages in _entries(tables):
+    for listed, pages in _entries(tables):
         known = pages < len(keys)
         right = known.copy()
-        right[known] = keys[pages[known]] == found[known]
+        right[known] = keys[pages[known]] == listed[known]
         seen[pages[right]] = True
         wrong += int((~right).sum())
     if wrong or not seen.all():
@@ -217,7 +217,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
     if tables.fold_marker is not None:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
-    for found in (
+    for check_of in (
         _cycles(tables, opened),
         _pages(tables, opened),
         _directories(tables),
@@ -228,7 +228,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         _open_cycle(tables, opened),
     ):
         try:
-            yield from found
+            yield from check_of
         except StoreDamagedError as error:
             yield error.what
         except zlib.error as error:
@@ -263,9 +263,9 @@ def _pages(tables: Tables, opened: OpenCycle) -> Iterator[str]:
             yield f"the block of page {first} has {len(keys)} pages"
         with tables.transaction(buffers=True) as txn:
             for row in np.argsort(keys).tolist():
-                found = tables.get_id(txn, int(keys[row]))
-                if found != first + row:
-                    yield f"page {first + row} has a key that belongs to page {found}"
+                page_id = tables.get_id(txn, int(keys[row]))
+                if page_id != first + row:
+                    yield f"page {first + row} has a key that belongs to page {page_id}"
         ids = np.arange(first, first + len(keys))
         try:
             for page, request in zip(ids.tolist(), opened.requests(ids), strict=True):
@@ -384,10 +384,10 @@ def _directories(tables: Tables) -> Iterator[str]:
                 f"page {first + row} is in directory {block['group'][row]}, but in {numbered.group[row]} by "
                 f"its URL (and so are {len(wrong) - 1} other pages of its block)"
             )
-    kept, by_urls = tables.directories(), np.concatenate(expected)
-    if len(kept) != len(by_urls):
-        yield f"there should be {len(by_urls)} directories by the URLs; found {len(kept)}"
-    elif len(wrong := np.flatnonzero(kept != by_urls)):
+    stored, by_urls = tables.directories(), np.concatenate(expected)
+    if len(stored) != len(by_urls):
+        yield f"there should be {len(by_urls)} directories by the URLs; found {len(stored)}"
+    elif len(wrong := np.flatnonzero(stored != by_urls)):
         yield f"directory {wrong[0]} has other keys than by its URLs (and so have {len(wrong) - 1} others)"
 
 
@@ -416,17 +416,17 @@ class Replay:
 
     def end_cycle(self, cycle: int) -> Iterator[str]:
         """Compare what is kept of a cycle, all of whose visits were taken."""
-        expected, kept = groups.sums_by_group(self._parts), self._tables.group_visits(cycle)
+        expected, stored = groups.sums_by_group(self._parts), self._tables.group_visits(cycle)
         self._parts = []
         if cycle <= self._tables.last_cycle - KEPT_CYCLES:
             expected = NO_VISITS
-        if cycle <= self._tables.dropped or np.array_equal(expected, kept):
+        if cycle <= self._tables.dropped or np.array_equal(expected, stored):
             return
         if self._tables.dropped:  # the expected changes follow from dropped visits
             names = ["group", "visits", "found"]
-            if np.array_equal(expected[names], kept[names]):
+            if np.array_equal(expected[names], stored[names]):
                 return
-        sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, kept)]
+        sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, stored)]
         group = min(number for number in sums[0] | sums[1] if sums[0].get(number) != sums[1].get(number))
         shown = [_in_words(one.get(group)) for one in sums]
         yield f"of cycle {cycle}, {shown[1]} are kept for directory {group}; by its visits it has {shown[0]}"
@@ -445,58 +445,58 @@ class Replay:
 
 
 def _in_words(visits: tuple[Any, ...] | None) -> str:
-    _, judged, found, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
-    return f"{judged} judged visits with {found} changes, {predicted} expected"
+    _, judged, changes, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
+    return f"{judged} judged visits with {changes} changes, {predicted} expected"
 
 
 def _claims(tables: Tables) -> Iterator[str]:
     """Yield what is wrong with the claims of a store, as far as nothing of its past was dropped."""
     pages = tables.merged_pages
     with tables.transaction() as txn:
-        kept = read_trust(txn, tables.db)
+        stored = read_trust(txn, tables.db)
         blocks = [U32.unpack(key)[0] for key in tables.db["hints"].keys(txn)]
-    parts = list(tables.rows_of_cycles(CLAIMS, 0))
+    chunks = list(tables.rows_of_cycles(CLAIMS, 0))
     if blocks and max(blocks) * tables.block_rows >= pages:
         yield f"claims are kept of block {max(blocks)}, but there are {pages} pages"
         return
-    strange = [cycle for cycle, part in parts if len(part) and part["page"].max() >= pages]
+    strange = [cycle for cycle, rows in chunks if len(rows) and rows["page"].max() >= pages]
     if strange:
         yield f"claims of cycle {strange[0]} are about pages that do not exist"
         return
-    if tables.dropped or not (parts or blocks):
+    if tables.dropped or not (chunks or blocks):
         return
     state, counts = replay_claims(tables)
     for block in range(-(-pages // tables.block_rows)):
         first = block * tables.block_rows
         rows = min(tables.block_rows, pages - first)
         with tables.transaction() as txn:
-            own = HINTS.read(txn, tables.db, block, rows)
+            columns_now = HINTS.read(txn, tables.db, block, rows)
         for name in EXTRAS.keys() - {"seen_min"}:  # the visits of an imported history have no times
-            wrong = np.flatnonzero(own[name] != state[name][first : first + rows])
+            wrong = np.flatnonzero(columns_now[name] != state[name][first : first + rows])
             if len(wrong):
                 row = wrong[0]
                 yield (
-                    f"page {first + row} has {name} {own[name][row]}, but {state[name][first + row]} by what "
-                    f"was claimed of it (and so have {len(wrong) - 1} other pages of its block)"
+                    f"page {first + row} has {name} {columns_now[name][row]}, but {state[name][first + row]} "
+                    f"by what was claimed of it (and so have {len(wrong) - 1} other pages of its block)"
                 )
     expected = {site: row for site, row in counts.items() if row.any()}
-    found = {int(row["site"]): row["counts"] for row in kept if row["counts"].any()}
-    for site in expected.keys() | found.keys():
-        if not np.array_equal(expected.get(site, 0), found.get(site, 0)):
+    counted = {int(row["site"]): row["counts"] for row in stored if row["counts"].any()}
+    for site in expected.keys() | counted.keys():
+        if not np.array_equal(expected.get(site, 0), counted.get(site, 0)):
             yield f"how often the site {site:#x} was right is counted otherwise than by visits and claims"
 
 
 def counts_of_sites(tables: Tables) -> Array:
     """Counts of sites, dtype `TRUST`, by site, computed anew: for a store that has dropped no visits."""
     _, counts = replay_claims(tables)
-    rows = [(site, own) for site, own in counts.items() if own.any()]
+    rows = [(site, of_site) for site, of_site in counts.items() if of_site.any()]
     return np.array(rows, TRUST)
 
 
 def replay_claims(tables: Tables) -> tuple[Columns, dict[int, Array]]:
     """Columns of claims of all pages, and the counts of sites: by the claims and visits of all cycles."""
     pages = tables.merged_pages
-    by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda part: part[0])
+    by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda rows_of: rows_of[0])
     claims = {cycle: np.concatenate([rows for _, rows in parts]) for cycle, parts in by_cycle}
     group = np.concatenate([np.empty(0, np.uint32), *(block["group"] for _, block in tables.blocks())])
     state: Columns = {"n": np.zeros(pages, np.int32), "last_cycle": np.zeros(pages, np.int32)}
@@ -504,11 +504,13 @@ def replay_claims(tables: Tables) -> tuple[Columns, dict[int, Array]]:
     sites, number = np.unique(tables.directories()["site"], return_inverse=True)
     counts = np.zeros((len(sites), len(hints.KINDS), 2, 2))
     for cycle in range(tables.last_cycle + 1):
-        visits = np.concatenate([np.empty(0, VISIT), *(part for _, part in tables.visits(cycle, cycle))])
+        visits = np.concatenate(
+            [np.empty(0, VISIT), *(rows_of for _, rows_of in tables.visits(cycle, cycle))]
+        )
         rows, outcome = visits["page"].astype(np.intp), visits["outcome"]
         claimed = claims.get(cycle, NO_CLAIMS).astype(CLAIM)
-        told = before_visits(state, rows, outcome, claimed, cycle)
-        added = hints.counted(told.outcomes, number[told.group], len(sites))
+        seen = before_visits(state, rows, outcome, claimed, cycle)
+        added = hints.counted(seen.outcomes, number[seen.group], len(sites))
         counts = hints.decayed(counts, added)
         columns.observe(state, rows, outcome, cycle)
         after_visits(state, rows, outcome, claimed, cycle, np.zeros(len(rows)))
@@ -521,11 +523,11 @@ def _gains(tables: Tables) -> Iterator[str]:
     if gains.log is None:
         return
     expected, dropped = gains.counted(), tables.dropped >= gains.since
-    kept = all_values(tables, REFRESH_VALUES)
+    stored = all_values(tables, REFRESH_VALUES)
     # What dropped visits gained is in columns only.
-    wrong = kept["dq_n"] < expected["dq_n"]
+    wrong = stored["dq_n"] < expected["dq_n"]
     if not dropped:
-        wrong = np.logical_or.reduce([kept[name] != expected[name] for name in refresh_value.COLUMNS])
+        wrong = np.logical_or.reduce([stored[name] != expected[name] for name in refresh_value.COLUMNS])
     if len(pages := np.flatnonzero(wrong)):
         yield f"page {pages[0]} has gained otherwise than by its visits (and so have {len(pages) - 1} others)"
 
