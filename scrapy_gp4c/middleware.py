@@ -6,12 +6,14 @@ Redirect (600), sees each page once, decoded and final.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.crawling.compressed_bodies import lacks_end
 from scrapy_gp4c.crawling.deliveries import VisitInfo
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+
+logger = logging.getLogger(__name__)
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -140,6 +145,18 @@ class FingerprintMiddleware:
     def _close(self) -> None:
         if self._visits is not None:
             self._visits.close()
+            return
+        scheduler = load_object(self._crawler.settings["SCHEDULER"])
+        start = getattr(type(self._crawler.spider), "start", None)
+        is_command = getattr(start, "__module__", "").startswith("scrapy.commands.")
+        if not is_command and all(kind.__name__ != "RecrawlScheduler" for kind in scheduler.__mro__):
+            logger.warning(
+                "scrapy-gp4c did nothing in this run, because SCHEDULER is %s.%s. Remove that setting, or "
+                "derive the scheduler from scrapy_gp4c.scheduler.RecrawlScheduler.",
+                scheduler.__module__,
+                scheduler.__qualname__,
+                extra={"spider": self._crawler.spider},
+            )
 
     def _visit(self, request: Request) -> Visit | None:
         if self._visits is None and (run := run_of(self._crawler)) is not None:

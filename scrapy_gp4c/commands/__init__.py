@@ -30,6 +30,7 @@ from scrapy_gp4c.commands import (
     restore,
     search,
     status,
+    stores,
     text,
     verify,
     why,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 ACTIONS = {
     "status": status,
+    "stores": stores,
     "pages": pages,
     "changes": changes,
     "history": history,
@@ -94,7 +96,8 @@ class Command(ScrapyCommand):
             action = actions.add_parser(
                 name, help=module.HELP, description=module.HELP, usage=f"scrapy gp4c {name} SPIDER [options]"
             )
-            action.add_argument("spider", metavar="SPIDER", help="name of the spider")
+            count = "?" if module is stores else None
+            action.add_argument("spider", nargs=count, metavar="SPIDER", help="name of the spider")
             module.add_options(action)
             super().add_options(action)
 
@@ -107,7 +110,8 @@ class Command(ScrapyCommand):
             if (given := getattr(opts, option, None)) is not None:
                 self.settings.set(setting, given, "cmdline")
         try:
-            ACTIONS[opts.action].run(Project(self.settings, opts.spider), opts)
+            project = None if opts.spider is None else Project(self.settings, opts.spider)
+            ACTIONS[opts.action].run(project, opts)
             sys.stdout.flush()
         except Gp4cError as error:
             print(f"scrapy gp4c {opts.action}: {error}", file=sys.stderr)

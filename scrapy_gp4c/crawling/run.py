@@ -68,6 +68,8 @@ class Run:
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
         cycle.on_delivered = SignalSender(crawler, cycle).visit_delivered
         self.stats = crawler.stats
+        self.has_middleware = False
+        """Whether responses of visits come to the add-on's middleware."""
         self._spider, self._enqueue = spider, enqueue
         self._crawler = crawler
         runs[crawler] = ref(self)
@@ -315,6 +317,8 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         self._feeder.end_unasked()
+        if (cause := self._idle_cause()) is not None:
+            logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         try:
             self.notifier.cycle_ends()
             record = cycle.finish(reason)
@@ -326,6 +330,22 @@ class Run:
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
         if pages := count_without_text(cycle.store):
             logger.warning("%s", messages.without_text(pages), extra=self.extra)
+
+    def _idle_cause(self) -> str | None:
+        """Why the add-on does nothing in this crawl, with the remedy; None: it does something."""
+        if not self.stats.get_value("response_received_count"):
+            return None
+        if not self.has_middleware:
+            return (
+                "DOWNLOADER_MIDDLEWARES leaves out scrapy_gp4c.middleware.FingerprintMiddleware, which judges"
+                " visits. Set it to 545, or remove the entry."
+            )
+        if self.cycle.number >= 2 and not self.cycle.store.pages:
+            return (
+                "no request of two cycles is a GET of a page that it manages. POST requests and those with "
+                'meta={"gp4c": False} are left alone; crawl pages by GET, or remove the add-on.'
+            )
+        return None
 
     def close_store(self) -> None:
         """Close the store, then the search index and the archive; an error is one log line."""

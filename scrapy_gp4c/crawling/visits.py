@@ -53,6 +53,7 @@ class Visits:
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
         """Take a run; ``process`` fingerprints large pages."""
+        run.has_middleware = True
         self.cycle: Cycle = run.cycle
         self.store = self.cycle.store
         self.deliveries = self.cycle.deliveries

@@ -229,3 +229,16 @@ async def test_a_page_that_the_cache_has_validated_is_not_modified(
     for cycle, outcome in ((1, "first"), (2, "not_modified"), (3, "not_modified")):
         await crawl(Cached, store_path, settings)
         assert outcomes(store_path, cycle) == {"/": [outcome]}
+
+
+def test_the_stores_of_a_project_are_listed(project: Path) -> None:
+    """With the spider and the arguments of each; a spider's only store is found without naming them."""
+    with_config(project)
+    assert run(project, "crawl", "shop", "-a", "country=de")[0] == 0
+    assert run(project, "crawl", "news")[0] == 0
+    code, output = run(project, "gp4c", "stores")
+    assert code == 0, output
+    assert ["shop", "country=de"] in [line.split()[:2] for line in output.splitlines()]
+    assert "news" in output
+    code, output = run(project, "gp4c", "status", "shop")
+    assert code == 0, output

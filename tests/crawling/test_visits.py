@@ -126,8 +126,10 @@ async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path) -
 
 
 @pytest_twisted.ensureDeferred
-async def test_without_our_scheduler_it_does_nothing(site: Site, store_path: Path) -> None:
-    """When the user keeps another scheduler, the middleware lets everything pass."""
+async def test_without_our_scheduler_it_does_nothing(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the user keeps another scheduler, the middleware lets everything pass, and a warning says so."""
     site.pages["/"] = html(WORDS)
 
     class Plain(One):
@@ -139,11 +141,14 @@ async def test_without_our_scheduler_it_does_nothing(site: Site, store_path: Pat
     crawler = await crawl(Plain, store_path, given, url=site.url())
     assert crawler.spider.results == [False]
     assert not store_path.exists()
+    assert caplog.text.count("because SCHEDULER is scrapy.core.scheduler.Scheduler") == 1
 
 
 @pytest_twisted.ensureDeferred
-async def test_without_our_middleware_visits_end_as_errors(site: Site, store_path: Path) -> None:
-    """When the user disables the middleware, no page is left without an outcome."""
+async def test_without_our_middleware_visits_end_as_errors(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the user disables the middleware, no page is left without an outcome, and a warning says so."""
     site.pages["/"] = html(WORDS)
 
     class Plain(One):
@@ -155,6 +160,7 @@ async def test_without_our_middleware_visits_end_as_errors(site: Site, store_pat
     crawler = await crawl(Plain, store_path, given, url=site.url())
     assert crawler.spider.results == [200]
     assert outcomes(store_path, 1) == {"/": ["error"]}
+    assert caplog.text.count("DOWNLOADER_MIDDLEWARES leaves out") == 1
 
 
 @pytest_twisted.ensureDeferred
