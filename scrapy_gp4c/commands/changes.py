@@ -27,7 +27,7 @@ from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 
 HELP = "pages that changed in the last cycles"
 
@@ -123,7 +123,7 @@ def _in_colour(lines: list[str]) -> Iterator[str]:
 
 def _changes(
     project: Project,
-    store: PageStore,
+    store: PageReader,
     first: int,
     last: int,
     options: Namespace,
@@ -153,7 +153,7 @@ def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | N
     return None if pair is None else list(shown(differences(*pair)))
 
 
-def _found(store: PageStore, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
+def _found(store: PageReader, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
     """Visits since a cycle that found changes, by cycle; those of the open one last."""
     parts = list(store.visits(max(1, first)))
     if store.open_cycle is not None and store.open_cycle >= first:

@@ -17,7 +17,7 @@ from scrapy_gp4c.scoring.discovery import START
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.protocols import PageReader
 
 HELP = "pages whose last visits failed, and on which page their link was found"
 
@@ -71,7 +71,7 @@ def run(project: Project, options: Namespace) -> None:
         print_table([("outcome", "failures", "last success in cycle", "found on", "URL"), *rows])
 
 
-def _failing(project: Project, store: PageStore, match: str | None) -> Iterator[FailingPage]:
+def _failing(project: Project, store: PageReader, match: str | None) -> Iterator[FailingPage]:
     names = ("failures", "outcome", "last_attempt", "last_cycle", "found_by", "has_copy")
     for first, block in store.blocks(names):
         rows = np.flatnonzero((block["failures"] > 0) & among(block["outcome"], (ERROR, GONE)))

@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -100,7 +100,7 @@ def run(project: Project, options: Namespace) -> None:
         print_json(found)
 
 
-def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArray[np.bool_]:
+def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
     """Tell which pages fit all options."""
     chosen = np.ones(store.merged_pages, np.bool_)
     if options.host is not None:
@@ -116,7 +116,7 @@ def _chosen(project: Project, store: PageStore, options: Namespace) -> npt.NDArr
     return chosen
 
 
-def _leaving(project: Project, store: PageStore, options: Namespace) -> npt.NDArray[np.bool_]:
+def _leaving(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
     """Tell which pages fit all options, and take their texts out of the archive, if there is one."""
     chosen = _chosen(project, store, options)
     if (store.path / ARCHIVE).exists():
@@ -130,7 +130,7 @@ def _leaving(project: Project, store: PageStore, options: Namespace) -> npt.NDAr
     return chosen
 
 
-def _told(project: Project, store: PageStore, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
+def _told(project: Project, store: PageReader, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
     hosts: Counter[str] = Counter()
     examples: list[str] = []
     for url in _urls(store, np.flatnonzero(chosen)):
@@ -141,7 +141,7 @@ def _told(project: Project, store: PageStore, chosen: npt.NDArray[np.bool_], dry
     return Forgotten(str(store.path), store.pages, int(chosen.sum()), by_host, examples, dry_run)
 
 
-def _urls(store: PageStore, pages: npt.NDArray[np.intp]) -> Iterator[str]:
+def _urls(store: PageReader, pages: npt.NDArray[np.intp]) -> Iterator[str]:
     for start in range(0, len(pages), BATCH):
         yield from (request["url"] for request in store.requests(pages[start : start + BATCH]))
 

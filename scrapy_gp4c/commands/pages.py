@@ -23,7 +23,7 @@ from scrapy_gp4c.page_state.related import RoundState, share
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -131,7 +131,7 @@ def _gained(block: Columns, sort: str) -> Floats | None:
     return None
 
 
-def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[Page]:
+def _pages(project: Project, store: PageReader, options: Namespace) -> Iterator[Page]:
     """Yield the best pages."""
     shown = project.credentials.url
     best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
@@ -163,7 +163,7 @@ def _pages(project: Project, store: PageStore, options: Namespace) -> Iterator[P
         yield Page(score, row.n, row.X, t, None if np.isnan(dq) else dq, outcome, shown(request["url"]))
 
 
-def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
+def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
     """Yield the rows of the best groups: what their pages' visits found, recently and in all."""
     keys, number = np.unique(store.directories()[LEVELS[options.group_by]], return_inverse=True)
     sums = {name: np.zeros(len(keys), np.int64) for name in ("pages", "n", "X", "last_attempt")}
@@ -192,7 +192,7 @@ def _groups(store: PageStore, options: Namespace) -> Iterator[Group]:
         yield Group(recently, int(visits[row]), pages, n, changes, name)
 
 
-def _names(store: PageStore, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
+def _names(store: PageReader, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
     """Yield the names of the groups that pages are in."""
     for request in store.requests(pages):
         yield _name(place_of_url(request["url"]), level)

@@ -9,7 +9,7 @@ import numpy as np
 
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.scoring import discovery, hints
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.site_names import site_names
 
 MOST: Final = 10
@@ -42,7 +42,7 @@ class TrustedSite:
     silent_unchanged: float
 
 
-def hubs(store: PageStore) -> list[Hub]:
+def hubs(store: PageReader) -> list[Hub]:
     """The hubs that promise most, at most `MOST`."""
     cycle = store.last_cycle + 1
     parts = [np.empty((0, 3))]
@@ -60,7 +60,7 @@ def hubs(store: PageStore) -> list[Hub]:
     ]
 
 
-def trusted_sites(store: PageStore) -> list[TrustedSite]:
+def trusted_sites(store: PageReader) -> list[TrustedSite]:
     """The sites whose hints tell most surely, at most `MOST`, by the visits that they rest on."""
     rows = store.hints.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))

@@ -17,7 +17,7 @@ from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.reports import count_without_text, page_counts
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.credentials import printable
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _estimates(record: CycleRecord) -> Estimates:
     return Estimates(record["cycle"], record["panel"]["judged"], **shares)
 
 
-def _status(store: PageStore, record: CycleRecord) -> CycleStatus:
+def _status(store: PageReader, record: CycleRecord) -> CycleStatus:
     if record["cycle"] == store.open_cycle:
         outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES))
         judged = int(outcomes[list(JUDGED)].sum())

@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring.terminals import TERMINALS
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.protocols import PageReader
 
 HELP = "why a page is visited, or not"
 DOCUMENT = Why
@@ -51,7 +51,7 @@ def run(project: Project, options: Namespace) -> None:
         _show(why)
 
 
-def find_page(project: Project, store: PageStore, url: str) -> int:
+def find_page(project: Project, store: PageReader, url: str) -> int:
     """Number of the page with a URL; raises UnknownPageError, which names the nearest known URLs."""
     try:
         key, _ = project.page({"url": url})
@@ -69,7 +69,7 @@ def find_page(project: Project, store: PageStore, url: str) -> int:
     return page
 
 
-def nearest(project: Project, store: PageStore, url: str) -> list[str]:
+def nearest(project: Project, store: PageReader, url: str) -> list[str]:
     """Known URLs that have most in common with one: first of all from the left, then from the right."""
     best: list[tuple[int, int, str]] = []
     for first, block in store.blocks():

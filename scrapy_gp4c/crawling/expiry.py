@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.columns import Columns, stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
 
 Array = npt.NDArray[Any]
@@ -46,7 +46,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-def matching(store: PageStore, pattern: str, shown: Callable[[str], str]) -> Bools:
+def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bools:
     """Tell the pages whose URL, as it is `shown`, is of a pattern: bool ``[P]``."""
     fits = wildcard(pattern).fullmatch
     found = np.zeros(store.merged_pages, np.bool_)
@@ -56,18 +56,18 @@ def matching(store: PageStore, pattern: str, shown: Callable[[str], str]) -> Boo
     return found
 
 
-def of_host(store: PageStore, host: str) -> Bools:
+def of_host(store: PageReader, host: str) -> Bools:
     """Tell the pages of a host, with its port if that is not the scheme's own: bool ``[P]``."""
     sites, number = _sites(store)
     return np.asarray(np.array([site == host.lower() for site in sites], np.bool_)[number])
 
 
-def gone(store: PageStore, settings: Settings) -> Bools:
+def gone(store: PageReader, settings: Settings) -> Bools:
     """Tell the pages that are not visited any more: bool ``[P]``."""
     return _by_block(store, lambda block: stages(block, settings.warmup_visits, settings.gone_after).gone)
 
 
-def not_seen_since(store: PageStore, time: float) -> Bools:
+def not_seen_since(store: PageReader, time: float) -> Bools:
     """Tell the pages, bool ``[P]``, that were visited and not shown by a visit since a time (s since 1970).
 
     A page that never was shown counts from the cycle in which it became known.
@@ -85,7 +85,7 @@ def not_seen_since(store: PageStore, time: float) -> Bools:
     return _by_block(store, unseen)
 
 
-def kept_out(store: PageStore, is_offsite: IsOffsite) -> Bools:
+def kept_out(store: PageReader, is_offsite: IsOffsite) -> Bools:
     """Tell the pages, bool ``[P]``, that robots.txt or a middleware kept out last, or that are off-site.
 
     What came from a cache counts as excluded too, and is none of these: it has a body.
@@ -112,7 +112,7 @@ def _goes_anywhere(request: StoredRequest) -> bool:
     return bool(request.get("dont_filter") or request.get("meta", {}).get("allow_offsite"))
 
 
-def removable_hosts(store: PageStore, is_offsite: IsOffsite) -> list[RemovableHost]:
+def removable_hosts(store: PageReader, is_offsite: IsOffsite) -> list[RemovableHost]:
     """Hosts all of whose pages fail, and those with pages that a rule keeps out; with most pages first."""
     sites, number = _sites(store)
     excluded = np.bincount(number[kept_out(store, is_offsite)], minlength=len(sites))
@@ -130,7 +130,7 @@ def removable_hosts(store: PageStore, is_offsite: IsOffsite) -> list[RemovableHo
 
 
 def _by_block(
-    store: PageStore, of_block: Callable[[Columns], Array], dtype: npt.DTypeLike = np.bool_
+    store: PageReader, of_block: Callable[[Columns], Array], dtype: npt.DTypeLike = np.bool_
 ) -> npt.NDArray[Any]:
     """Values of all pages, ``[P]``."""
     values = np.zeros(store.merged_pages, dtype)
@@ -139,7 +139,7 @@ def _by_block(
     return values
 
 
-def _sites(store: PageStore) -> tuple[list[str], npt.NDArray[np.intp]]:
+def _sites(store: PageReader) -> tuple[list[str], npt.NDArray[np.intp]]:
     """Hosts of the pages, and the number of each page's host, ``[P]``; one request of each is read."""
     keys, of_directory = np.unique(store.directories()["site"], return_inverse=True)
     number = _by_block(store, lambda block: of_directory[block["group"]], np.intp)

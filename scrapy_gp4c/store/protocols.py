@@ -184,6 +184,9 @@ class PageReader(Protocol):
     ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
 
+    def open_visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no control group."""
 
@@ -218,9 +221,6 @@ class CyclePlanning(Protocol):
 
     def visited(self, page: int) -> bool:
         """Whether the page has an outcome in the open cycle, committed or not."""
-
-    def open_visits(self) -> npt.NDArray[Any]:
-        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
 
     def notes(self) -> npt.NDArray[Any]:
         """Notes of the open cycle so far, dtype `NOTE`."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 
 
-def site_names(store: PageStore, sites: Iterable[int]) -> dict[int, str]:
+def site_names(store: PageReader, sites: Iterable[int]) -> dict[int, str]:
     """Names of sites by their keys, from the URL of any page that a site still has."""
     of_directory = store.directories()["site"]
     todo, names = set(sites), dict[int, str]()

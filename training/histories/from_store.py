@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from training.histories.history import NOW_AND_THEN, ChangeHistory, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.names import BATCH, PackedNames
@@ -33,7 +33,7 @@ class CrawlOutcomes:
     The P pages are those of the panel if there is one, unless ``everything`` is wanted.
     """
 
-    def __init__(self, store: PageStore, everything: bool) -> None:
+    def __init__(self, store: PageReader, everything: bool) -> None:
         """Read them."""
         panel = np.zeros(store.pages, np.bool_)
         for _, visits in store.visits(1, store.last_cycle):
@@ -182,7 +182,7 @@ def read_with_report(
         ) from error
 
 
-def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:
+def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
@@ -241,7 +241,7 @@ def _read(path: Path, store: PageStore, max_errors: int, partial: bool) -> tuple
 
 
 def _window(
-    path: Path, store: PageStore, outcomes: CrawlOutcomes, max_errors: int, partial: bool
+    path: Path, store: PageReader, outcomes: CrawlOutcomes, max_errors: int, partial: bool
 ) -> tuple[int, int]:
     """Cycles start + 1..stop of the history."""
     last = store.last_cycle
@@ -279,7 +279,7 @@ class _Identities(NamedTuple):
     page_names: PackedNames
 
 
-def _identities(store: PageStore, chosen: npt.NDArray[np.intp]) -> _Identities:
+def _identities(store: PageReader, chosen: npt.NDArray[np.intp]) -> _Identities:
     """A page's site is the host of its URL."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()

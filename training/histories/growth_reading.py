@@ -18,7 +18,7 @@ from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
 from scrapy_gp4c.store.history_fields import CHANGED_BIT, NOT_JUDGED, joined
 from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_header, read_page
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
 from training.histories.claims import DATED_CLAIM
 from training.histories.formats import read_file
@@ -184,7 +184,7 @@ def read_store_growth(path: Path) -> GrowthHistory:
         ) from error
 
 
-def _visits_of_store(path: Path, store: PageStore) -> CrawlVisits:
+def _visits_of_store(path: Path, store: PageReader) -> CrawlVisits:
     outcomes = CrawlOutcomes(store, everything=True)
     columns = store.columns_of(outcomes.page.astype(np.uint32))
     shown = Credentials.of_store(store.cycles()).url

@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, JUDGED, KINDS, OUTC
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 from training.reporting.crawl_sections import (
     hints_section,
@@ -102,7 +102,7 @@ def read_story(path: Path) -> Story:
         raise HistoryError(f"there is no crawl to report in {path}: {error}") from error
 
 
-def _read(store: PageStore, path: str) -> Story:
+def _read(store: PageReader, path: str) -> Story:
     cycles = store.last_cycle
     hosts: dict[str, Host] = {}
     host_of = np.empty(store.merged_pages, np.int32)

@@ -21,7 +21,7 @@ from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.site_names import site_names
 from training.comparing.statistics import Floats
 from training.reporting.figures import Chart, Line, shown
@@ -125,7 +125,7 @@ def _charts(new_pages: NewPages, cycles: npt.NDArray[np.int64]) -> list[Markup]:
     return blocks
 
 
-def read_new_pages(store: PageStore) -> NewPages | None:
+def read_new_pages(store: PageReader) -> NewPages | None:
     """New pages of a store; None for a store of one cycle."""
     blocks = [block for _, block in store.blocks()]
     if store.last_cycle < 2 or not blocks:
@@ -163,7 +163,7 @@ def _roots(finder: Array, entered: Array, new: Array) -> npt.NDArray[np.int64]:
 
 
 def _bringers(
-    store: PageStore, columns: dict[str, Array], brought: Array, hub_visits: Array
+    store: PageReader, columns: dict[str, Array], brought: Array, hub_visits: Array
 ) -> list[Bringer]:
     best = np.argsort(-brought, kind="stable")[:MOST_HUBS]
     best = best[brought[best] > 0]
@@ -269,7 +269,7 @@ def last_changes_section(path: Path) -> Section | None:
     return section
 
 
-def _changes(store: PageStore, texts: Texts) -> Iterator[TextChange]:
+def _changes(store: PageReader, texts: Texts) -> Iterator[TextChange]:
     """Yield the last changes of finished cycles, the newest first."""
     shown = Credentials.of_store(store.cycles()).url
     yielded = seen = 0
@@ -369,7 +369,7 @@ def weighted_section(path: Path) -> Section | None:
     return section
 
 
-def read_weighted_visits(store: PageStore) -> WeightedVisits | None:
+def read_weighted_visits(store: PageReader) -> WeightedVisits | None:
     """Count the visits of all finished cycles; None where all pages weigh 1."""
     weight = np.concatenate([np.empty(0), *(block["weight"] for _, block in store.blocks())])
     others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
