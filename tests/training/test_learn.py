@@ -329,7 +329,7 @@ def test_the_function_in_use_is_the_one_to_beat(named_history, tmp_path, capsys)
     arguments = [str(named_history), *FAST, "--generations", "1", "-o", str(output), "--in-use", "0.0 - t"]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert "Use the learned function: in the test it is ahead of 0.0 - t by +0." in out
+    assert "Use the learned function: its lead over 0.0 - t in the test is +0." in out
     assert out.index(" 0.0 - t ") < out.index(" default ") < out.index(" changes ")
     assert output.exists()
 

@@ -19,7 +19,7 @@ from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.named import DEFAULT as DEFAULT_FUNCTION
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Json, Parameters
-from training.evolution.fitness import LeaveOneOut, PreparedSplit, load_measure
+from training.evolution.fitness import JackknifeParts, PreparedSplit, load_measure
 from training.evolution.front import GUARD, PREFERENCES
 from training.evolution.named_start import named_candidates, named_functions, uses_related_pages
 from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
@@ -245,7 +245,7 @@ def prepare_splits(
         )
         leave_one_out = None
         if choices.selection == GUARDED and unit != "pages":
-            leave_one_out = LeaveOneOut(
+            leave_one_out = JackknifeParts(
                 *(
                     _without_units(history_part, unit, choices.seed, crawl)
                     for history_part in (train, split.validation)

@@ -35,8 +35,8 @@ from training.replaying.replay import ReplayResult, run_all
 from training.replaying.states import ranking
 
 
-class LeaveOneOut(NamedTuple):
-    """A part of a fold without one group of sites after the other, for the jackknife of `challenge`."""
+class JackknifeParts(NamedTuple):
+    """A split without one group of sites after the other, for the jackknife of `promotion_test`."""
 
     training: tuple[PreparedHistory, ...]
     validation: tuple[PreparedHistory, ...]
@@ -51,7 +51,7 @@ class PreparedSplit(NamedTuple):
     draws: tuple[PreparedHistory, ...] = ()
     """The training split as other draws of `training.evolution.choices.forgetful` leave it, for the rule
     ``guarded``."""
-    leave_one_out: LeaveOneOut | None = None
+    leave_one_out: JackknifeParts | None = None
     """For the rule ``guarded``, where splits are of whole sites."""
 
 
@@ -242,5 +242,5 @@ class TextFitness:
 
 def _outcome(values: Values) -> Outcome:
     behaviour = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
-    first, *rest = np.atleast_1d(values.mean(axis=-1)).tolist()
-    return Outcome(first, behaviour, *rest)
+    first, *without_group = np.atleast_1d(values.mean(axis=-1)).tolist()
+    return Outcome(first, behaviour, *without_group)

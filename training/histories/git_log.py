@@ -76,7 +76,9 @@ def subjects(path: Path, commits: Sequence[str]) -> list[str]:
     """First lines of the commits' messages."""
     command = ("log", "--no-walk=unsorted", "--stdin", "--no-show-signature", "--no-color", "--format=%s")
     rows = (
-        _git(path, *command, *_NO_PROGRAMS, given="\n".join(commits)).decode("utf-8", "replace").split("\n")
+        _git(path, *command, *_NO_PROGRAMS, standard_input="\n".join(commits))
+        .decode("utf-8", "replace")
+        .split("\n")
     )
     return rows[: len(commits)]
 
@@ -132,9 +134,9 @@ def differences(
 
 
 def _tokens(stream: IO[bytes]) -> Iterator[bytes]:
-    rest = b""
+    unfinished = b""
     while chunk := stream.read(1 << 20):
-        *complete, rest = (rest + chunk).split(b"\0")
+        *complete, unfinished = (unfinished + chunk).split(b"\0")
         yield from complete
 
 
@@ -142,12 +144,12 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _REDIRECTING} | _ENVIRONMENT
 
 
-def _git(path: Path, *arguments: str, given: str = "") -> bytes:
+def _git(path: Path, *arguments: str, standard_input: str = "") -> bytes:
     try:
         done = subprocess.run(
             [*_GIT, "-C", str(path), *arguments],
             capture_output=True,
-            input=given.encode(),
+            input=standard_input.encode(),
             env=_environment(),
         )
     except FileNotFoundError:

@@ -49,20 +49,20 @@ class PackedNames(Sequence[str]):
 
     def take(self, pages: npt.NDArray[Any] | slice) -> PackedNames:
         """Names of these positions (or of a bool mask); the blocks are shared."""
-        part = PackedNames()
-        part._blocks, part._ends = self._blocks, self._ends
-        part._chosen = (np.arange(len(self)) if self._chosen is None else self._chosen)[pages]
-        return part
+        selection = PackedNames()
+        selection._blocks, selection._ends = self._blocks, self._ends
+        selection._chosen = (np.arange(len(self)) if self._chosen is None else self._chosen)[pages]
+        return selection
 
     def raw(self, i: int) -> bytes:
         """Name i as it stands in the file; IndexError beyond the last."""
         if not -len(self) <= i < len(self):
             raise IndexError(i)
-        place = i % len(self) if self._chosen is None else int(self._chosen[i])
-        block = bisect_right(self._ends, place)
+        position = i % len(self) if self._chosen is None else int(self._chosen[i])
+        block = bisect_right(self._ends, position)
         if self._unpacked[0] != block:
             self._unpacked = block, self._unpack(block)
-        return self._unpacked[1][place - self._ends[block]]  # counted from the block's end
+        return self._unpacked[1][position - self._ends[block]]  # counted from the block's end
 
     def _unpack(self, block: int) -> list[bytes]:
         count = self._ends[block] - (self._ends[block - 1] if block else 0)

@@ -65,21 +65,21 @@ def read_contents_or_history(path: str | Path) -> ContentHistory | ChangeHistory
     return read_contents(path) if path.is_file() and has_contents(path) else read_history(path)
 
 
-def coarsened(whole: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
+def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
     """Take every so many cycles of a history as one; cycles that are left over at the end are cut.
 
     A page of contents has changed if its texts at both ends differ; of other histories, if it changed in any
     of the cycles. Raises HistoryError for fewer cycles than one takes.
     """
-    history = whole.history if isinstance(whole, ContentHistory) else whole
+    history = recorded.history if isinstance(recorded, ContentHistory) else recorded
     cycles = history.cycles // every if every > 0 else 0
     if cycles < 1:
         raise HistoryError(
             f"--every takes from 1 to {history.cycles:,} of the {history.cycles:,} cycles of "
             f"{history.source} as one; found {every}"
         )
-    if isinstance(whole, ContentHistory):
-        ends = _texts(whole)[whole.version[: cycles * every + 1 : every]]
+    if isinstance(recorded, ContentHistory):
+        ends = _texts(recorded)[recorded.version[: cycles * every + 1 : every]]
         changed: npt.NDArray[np.bool_] = np.not_equal(ends[1:], ends[:-1])
     else:
         parts = history.changed[: cycles * every].reshape(cycles, every, history.pages)

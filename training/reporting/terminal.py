@@ -172,10 +172,10 @@ def advice(learned: Learned, choices: Choices) -> str:
         )
     lead = statistics.mean(leads if len(leads) > 1 else learned.best.leads)
     by = f"{lead.mean:+.4f} ± {lead.half_width:.4f} {choices.fitness}"
-    ahead = f"in the test it is ahead of {choices.in_use} by {by}"
+    lead_in_test = f"its lead over {choices.in_use} in the test is {by}"
     if lead.mean > 0 and lead.mean > lead.half_width:
-        return f"Use the learned function: {ahead}."
-    return f"Keep what you have: {ahead}, which may be chance. The file is written all the same."
+        return f"Use the learned function: {lead_in_test}."
+    return f"Keep what you have: {lead_in_test}, which may be chance. The file is written all the same."
 
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
