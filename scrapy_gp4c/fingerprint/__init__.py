@@ -130,12 +130,13 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
 
 
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: spreads the hashes of short words
+_TO_16_BITS: Final = np.uint64(48)
 _RELATIVE: Final = word_hashes(
     " ".join(word + end for word in RELATIVE_WORDS for end in ("", ".", ",", ")", ":")).encode()
 )
 _RELATIVE_HASHES: Final = frozenset(_RELATIVE.tolist())
 _MAY_BE_RELATIVE: Final = np.zeros(2**16, bool)
-_MAY_BE_RELATIVE[_RELATIVE * _SPREAD >> np.uint64(48)] = True
+_MAY_BE_RELATIVE[_RELATIVE * _SPREAD >> _TO_16_BITS] = True
 
 
 def _shingles(normal: str) -> tuple[str, UInt64s]:
@@ -143,7 +144,7 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
     words = words_in(normal.encode("utf-8", "surrogatepass"))
     hashes = hashes_of(words)
     # The hashes say in a few microseconds whether the text has any word of these times, and where.
-    places = _MAY_BE_RELATIVE[hashes * _SPREAD >> np.uint64(48)].nonzero()[0].tolist()
+    places = _MAY_BE_RELATIVE[(hashes * _SPREAD >> _TO_16_BITS).view(np.int64)].nonzero()[0].tolist()
     places = [place for place in places if int(hashes[place]) in _RELATIVE_HASHES]
     if places and (masked := _without_relative_times(words, places)) is not None:
         return masked, hashes_of_words(word_hashes(masked.encode("utf-8", "surrogatepass")))

@@ -27,6 +27,8 @@ _BLOCKS: Final = (11, 11, 10)
 _TOGGLES: Final = np.array(
     [1 << a | 1 << (11 + b) | 1 << (22 + c) for a, b, c in product(*map(range, _BLOCKS))], np.uint32
 )
+_TOGGLES_OF_16_BITS: Final = _TOGGLES[np.arange(2**16) * len(_TOGGLES) >> 16]
+_TO_16_BITS: Final = np.uint64(48)
 _OCCURRENCE: Final = np.uint64(0x9FB21C651E98DF25)  # odd
 _ROWS: Final = 255  # the most ones that a byte can count
 
@@ -49,10 +51,8 @@ def odd_half(hashes: UInt64s) -> int:
 
     An odd sketch is of a set: of a feature that occurs several times, each occurrence is another element.
     """
-    top = distinct_hashes(hashes) >> np.uint64(48)
-    return int(
-        np.bitwise_xor.reduce(_TOGGLES[(top * np.uint64(len(_TOGGLES)) >> np.uint64(16)).astype(np.intp)])
-    )
+    top = distinct_hashes(hashes) >> _TO_16_BITS
+    return int(np.bitwise_xor.reduce(_TOGGLES_OF_16_BITS[top.view(np.int64)]))
 
 
 def distinct_hashes(hashes: UInt64s) -> UInt64s:
