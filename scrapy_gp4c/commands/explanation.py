@@ -17,7 +17,7 @@ from scrapy_gp4c.crawling.forecast import (
 )
 from scrapy_gp4c.fingerprint.copy_notes import clock_positions, unpack
 from scrapy_gp4c.fingerprint.sketches import lacks_text
-from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value, terminals
 
@@ -102,6 +102,8 @@ class Known:
     panel: bool
     awake: bool
     """False: it rests after failed visits."""
+    next_attempt: int
+    """Cycle from which on it may be visited; of a gone page, the one in which it is looked at again."""
     first_cycle: int
     last_visit: int
     """Cycle of the last visit with any outcome; 0: none."""
@@ -162,6 +164,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         next(name for name in STAGES if getattr(stage, name)[0]),
         bool(stage.settled[0] and in_panel(state["key"], settings.panel)[0]),
         bool(is_awake(state, cycle)[0]),
+        max(cycle, int(next_attempt(state)[0])),
         int(state["first_cycle"][0]),
         last_attempt,
         OUTCOMES[state["outcome"][0]] if last_attempt else None,
@@ -203,8 +206,8 @@ def _next_visit(
             return NextVisit(found.cycle, number, False, found.cycle), panel
         if found.cycle == cycle:
             panel = found.counts["panel"]
-            never = known.stage == "gone" or (
-                known.stage == "settled" and is_shut_out(pages, page, cycle, settings, found.counts["budget"])
+            never = known.stage == "settled" and is_shut_out(
+                pages, page, cycle, settings, found.counts["budget"]
             )
             if never:
                 return NextVisit(None, None, True, cycle), panel

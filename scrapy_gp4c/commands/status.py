@@ -11,10 +11,11 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.messages import NO_TEXT
-from scrapy_gp4c.crawling.reports import count_without_text, page_counts
+from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.store.credentials import printable
 from scrapy_gp4c.store.protocols import PageReader
@@ -94,6 +95,8 @@ class Status:
     pages: int
     counts: dict[str, int]
     """Pages by what the policy does with them."""
+    resting: Resting
+    """Pages that wait after failed visits."""
     no_text: int
     """Fetched pages without visible text."""
     panel: Estimates | None
@@ -129,6 +132,7 @@ def run(project: Project, options: Namespace) -> None:
             store.store_id,
             store.pages,
             page_counts(store, project.settings),
+            resting_pages(store, project.settings, store.last_cycle + 1),
             count_without_text(store),
             None if estimated is None else _estimates(estimated),
             hubs(store),
@@ -143,6 +147,8 @@ def run(project: Project, options: Namespace) -> None:
     print(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         print(f"  {name:<14}{count:,}")
+    for line in messages.resting(status.resting, store_cycle(cycles)):
+        print(line)
     if status.no_text:
         print(f"{status.no_text:,} pages have {NO_TEXT}")
     if estimated is not None:
@@ -155,6 +161,11 @@ def run(project: Project, options: Namespace) -> None:
         policy = printable(str(shown[-1].get("policy", "-")))
         print(f"cycle {shown[-1]['cycle']} by {policy}: {told}")
     _print_leavers(status, project.spider_class.name)
+
+
+def store_cycle(cycles: list[CycleRecord]) -> int:
+    """Number of the cycle that comes next, or is under way."""
+    return sum("finished" in record for record in cycles[-1:]) + (cycles[-1]["cycle"] if cycles else 1)
 
 
 def _print_leavers(status: Status, spider: str) -> None:

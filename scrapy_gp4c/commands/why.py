@@ -118,7 +118,8 @@ def _show(why: Why) -> None:
 
 def _about(known: Known) -> Iterator[str]:
     words = {
-        "gone": "gone: no longer visited (GP4C_GONE_AFTER)",
+        "gone": f"gone (GP4C_GONE_AFTER): looked at again from cycle {known.next_attempt:,} on, or within 2 "
+        "cycles of a link, a sitemap's claim, a hint or an import",
         "unfetched": "never fetched: its first visit is outside the budget (GP4C_NEW_PAGES)",
         "warming": "in warm-up: visited in every cycle, outside the budget (GP4C_WARMUP_VISITS)",
         "settled": "ranked by the score function",
@@ -132,7 +133,7 @@ def _about(known: Known) -> Iterator[str]:
         yield f"its copy has {NO_TEXT}"
     yield f"{known.n} judged visits found {known.X} changes"
     if not known.awake:
-        yield "resting now, as its last visits failed"
+        yield f"resting until cycle {known.next_attempt:,}, as its last visits failed"
 
 
 def _about_copy(compared: Compared) -> str:

@@ -304,6 +304,7 @@ class Admission:
         else:
             claim = self._claim_known(page, stored)
             if claim is None:
+                cycle.note_link(page)
                 if "unstorable" in stored and not cycle.rounds_over:
                     _with_room(self.offered)[page] = request
                 if self._by_url_alone:

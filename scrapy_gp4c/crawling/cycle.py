@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.archiving import Archive, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
+from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
@@ -27,7 +28,7 @@ from scrapy_gp4c.crawling.requests import Claim
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
-from scrapy_gp4c.page_state.columns import PageRow, is_unfetched
+from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
@@ -221,6 +222,11 @@ class Cycle:
         # A page that the start requests may have been found by itself once: nobody waits for oneself.
         awaited &= finders != ids + 1
         return list(map(int, np.where(awaited, finders, 0)))
+
+    def note_link(self, page: int) -> None:
+        """Shorten the wait of a gone page that something links to, or lists."""
+        if page < self.store.merged_pages and self.store.page(page).gone >= self.settings.gone_after:
+            self.store.note(page, "wait", float(LINKED_FAILURES))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""
@@ -466,6 +472,7 @@ class Cycle:
             record["gained"] = gained
         if (told := sampled_counts(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
             record["sampled"] = told
+        note_recovery(self.store)
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

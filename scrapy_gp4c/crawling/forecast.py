@@ -348,7 +348,7 @@ def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings)
         return "not known yet"
     stage = stages(state, settings.warmup_visits, settings.gone_after)
     if stage.gone[0]:
-        return f"gone: {state['gone'][0]} answers of 404 or 410 in a row (GP4C_GONE_AFTER)"
+        return f"gone: {state['gone'][0]} answers of 404 or 410 in a row (GP4C_GONE_AFTER), waited"
     if not is_awake(state, cycle)[0]:
         return f"rested after {state['failures'][0]} failures in a row"
     if stage.unfetched[0]:

@@ -249,6 +249,10 @@ class HintReader:
 
     def _note(self, claims: PageClaims) -> None:
         """Note all claims of a file at once: a kill leaves all of them or none."""
+        known = np.unique(claims.pages[(claims.pages >= 0) & (claims.pages < self._cycle.store.merged_pages)])
+        gone = self._cycle.store.columns_of(known.astype(np.uint32), {"gone"})["gone"]
+        for page in known[gone > 0].tolist():
+            self._cycle.note_link(page)
         changed_s = np.clip(claims.changed_s, 0.0, time.time())
         for claim_kind, values in ((claims.kind, changed_s), ("changefreq", claims.period_s)):
             is_claim = (claims.pages >= 0) & ~np.isnan(values)

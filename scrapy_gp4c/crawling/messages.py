@@ -10,7 +10,10 @@ from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, samples_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.reports import Resting
     from scrapy_gp4c.settings import Settings
 
 
@@ -53,6 +56,38 @@ NO_TEXT: Final = (
 def without_text(pages: int) -> str:
     """Return the line for pages without visible text."""
     return f"{pages} pages have {NO_TEXT}"
+
+
+def resting(waiting: Resting, cycle: int) -> Iterator[str]:
+    """Yield lines about pages that wait after failed visits; ``cycle``: the next one."""
+    if waiting.gone:
+        due = f"{waiting.gone_due:,} of them in cycle {cycle:,}" if waiting.gone_due else ""
+        first = due or f"the first in cycle {waiting.gone_cycle:,}"
+        yield f"{waiting.gone:,} pages are gone and looked at again ever more rarely, {first}"
+    if waiting.failed:
+        until = f"the first until cycle {waiting.failed_cycle:,}"
+        yield f"{waiting.failed:,} pages wait after failed visits, {until}"
+
+
+def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
+    """Return the line for a cycle that visited no page, and the reason."""
+    pages = cycle.store.pages
+    if not pages:
+        return (
+            f"Cycle {cycle.number} visited nothing, and no page is known: the spider has yielded no plain "
+            "GET request that robots.txt and allowed_domains let pass. Check its start, or import URLs with "
+            "`scrapy gp4c import`."
+        )
+    reasons = list(resting(waiting, cycle.number))
+    others = pages - waiting.gone - waiting.failed
+    if others:
+        what = (
+            f"{cycle.planned:,} pages were planned, and no request for them was sent"
+            if cycle.planned
+            else f"the budget, the caps and the schedule left out {others:,} others"
+        )
+        reasons.append(what)
+    return f"Cycle {cycle.number} visited none of {pages:,} known pages: {'; '.join(reasons)}."
 
 
 def closing(cycle: Cycle, record: CycleRecord) -> str:

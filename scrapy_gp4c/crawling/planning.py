@@ -1,9 +1,10 @@
-"""Planning a cycle: survey, new pages, hubs, control group, the policy's rounds, and warm-up.
+"""Planning a cycle: survey, new pages, hubs, control group, gone pages, the policy's rounds, and warm-up.
 
-In round 0 hubs come first, so that what they bring is fetched in the same cycle, then the control group, the
-policy's pages, pages in warm-up, and pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns).
-Hubs, control group and chosen pages together fill the budget; the others are outside it. Planning only reads:
-a crawl writes the plan (`scrapy_gp4c.crawling.cycle`), a forecast does not.
+In round 0 hubs come first, so that what they bring is fetched in the same cycle, then the control group, gone
+pages that are looked at again (`scrapy_gp4c.crawling.gone_pages`), the policy's pages, pages in warm-up, and
+pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns). Hubs, control group, gone and chosen
+pages together fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
+(`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.evidence import LiveEvidence
+from scrapy_gp4c.crawling.gone_pages import NO_GONE_PAGES, GonePages, rechecks
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.new_pages import first_visits, some_columns
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
-from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, WARMUP
+from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, RECHECK, WARMUP
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import (
     NO_VISITS_YET,
@@ -63,18 +65,22 @@ class Survey(NamedTuple):
     """Pages that are not gone."""
     copies: int
     """Pages with a copy that are not gone: the control group speaks for them."""
+    gone: GonePages
 
 
 def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
     """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
+    gone = [NO_GONE_PAGES]
     alive = copies = rankable_pages = 0
     for first, columns in known.blocks(READ | {"key"} if settings.panel else READ):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
         awake = is_awake(columns, cycle)
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
+        if stage.gone.any():
+            gone.append(GonePages.of(columns, stage.gone, awake, first))
         settled = awake & stage.settled
         panel = settled & (in_panel(columns["key"], settings.panel) if settings.panel else np.False_)
         for kind, chosen in (
@@ -90,7 +96,15 @@ def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
         rankable.append(settled)
         hubs.append(settled & discovery.is_hub(columns, cycle))
     joined = {kind: np.concatenate(parts) if parts else np.empty(0, np.uint32) for kind, parts in due.items()}
-    return Survey(joined, np.concatenate(rankable), rankable_pages, np.concatenate(hubs), alive, copies)
+    return Survey(
+        joined,
+        np.concatenate(rankable),
+        rankable_pages,
+        np.concatenate(hubs),
+        alive,
+        copies,
+        GonePages.joined(gone),
+    )
 
 
 class PlannedRound(NamedTuple):
@@ -121,6 +135,7 @@ class FirstRound(NamedTuple):
     """Visits that the policy may choose in all rounds of the cycle."""
     hubs: Selection
     new: Pages
+    rechecks: Pages
 
 
 class Planner:
@@ -174,6 +189,7 @@ class Planner:
         parts = {
             HUB: first.hubs,
             PANEL: unscored(panel),
+            RECHECK: unscored(first.rechecks),
             RANKED: chosen,
             WARMUP: unscored(warmup),
             NEW: unscored(first.new),
@@ -187,6 +203,7 @@ class Planner:
             cuts=[],
             hub=len(first.hubs.pages),
             panel=len(panel),
+            recheck=len(first.rechecks),
             ranked=0,
             warmup=len(warmup),
             new=len(first.new),
@@ -204,7 +221,7 @@ class Planner:
         """
         if self._first is None:
             hubs = unscored(planned.pages[planned.kinds == HUB])
-            self._first = FirstRound(counts["budget"], hubs, NO_VISITS_YET.pages)
+            self._first = FirstRound(counts["budget"], hubs, NO_VISITS_YET.pages, NO_VISITS_YET.pages)
         chosen = self.choice(self.planned_rounds, counts["ranked"], planned, visits)
         if self.rounds is None and not len(chosen.pages):
             self._stopped = not awaited or is_spent(counts)
@@ -264,14 +281,17 @@ class Planner:
     def _first_round(self) -> FirstRound:
         if self._first is None:
             known, settings = self._surveyed(), self._settings
-            budget = max(0, settings.budget_pages(known.alive) - len(known.due[PANEL]))
+            again = known.gone.recovering
+            budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
+            looks = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
+            budget = max(0, budget - looks.inside)
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
             hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new)
                 is_open = without_sites_of(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
-            self._first = FirstRound(budget - len(hubs.pages), hubs, new)
+            self._first = FirstRound(budget - len(hubs.pages), hubs, new, looks.pages)
         return self._first
 
     def _surveyed(self) -> Survey:

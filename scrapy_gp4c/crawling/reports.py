@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.control_group import close_cycle
 from scrapy_gp4c.crawling.new_pages import found_by_hubs
 from scrapy_gp4c.fingerprint.sketches import lacks_text
-from scrapy_gp4c.page_state.columns import stages
+from scrapy_gp4c.page_state.columns import next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
@@ -78,6 +79,38 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
             counts[name] += int(pages.sum())
     counts["never fetched"] += store.pages - store.merged_pages  # discovered in the open cycle
     return {name: counts[name] for name in CLASSES}
+
+
+@dataclass(frozen=True)
+class Resting:
+    """Pages that wait after failed visits, in the cycle that comes next."""
+
+    gone: int
+    gone_due: int
+    """Gone pages that have waited long enough."""
+    gone_cycle: int
+    """First cycle in which a gone page is due; 0: none is gone."""
+    failed: int
+    """Other pages that wait."""
+    failed_cycle: int
+    """First cycle in which one of them is due; 0: none waits."""
+
+
+def resting_pages(store: PageStore, settings: Settings, cycle: int) -> Resting:
+    """Count the pages that wait after failed visits when `cycle` is planned."""
+    gone = due = failed = 0
+    gone_cycles: list[int] = []
+    failed_cycles: list[int] = []
+    for _, block in store.blocks():
+        is_gone = block["gone"] >= settings.gone_after
+        again = np.maximum(next_attempt(block), cycle)
+        waits = ~is_gone & (block["failures"] > 0) & (again > cycle)
+        gone += int(is_gone.sum())
+        due += int((again[is_gone] == cycle).sum())
+        failed += int(waits.sum())
+        gone_cycles += [int(again[is_gone].min())] if is_gone.any() else []
+        failed_cycles += [int(again[waits].min())] if waits.any() else []
+    return Resting(gone, due, min(gone_cycles, default=0), failed, min(failed_cycles, default=0))
 
 
 def count_without_text(store: PageStore) -> int:

@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
-from scrapy_gp4c.crawling.reports import collect_stats, count_without_text
+from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.crawling.store_owner import note_owner, other_owner, owner_of, set_mode, spider_arguments
@@ -328,6 +328,9 @@ class Run:
         self.notifier.cycle_ended()
         collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
+        if not record["visited"]:
+            waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
+            logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)
         if pages := count_without_text(cycle.store):
             logger.warning("%s", messages.without_text(pages), extra=self.extra)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import LINKED_FAILURES, Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
@@ -22,9 +22,10 @@ Array = npt.NDArray[Any]
 
 SET: Final = ("found_by",)
 """Columns that notes set."""
-WHAT: Final = (*SET, *KINDS, "weight")
-"""Subjects of notes: a column, a kind of claims, or the weight of a page; a note holds the position in this
-tuple. The value of a claim is a time, s since 1970, or of a span its s."""
+WHAT: Final = (*SET, *KINDS, "weight", "wait")
+"""Subjects of notes: a column, a kind of claims, the weight of a page, or most failures in a row by which a
+gone page waits; a note holds the position in this tuple. The value of a claim is a time, s since 1970, or of
+a span its s."""
 CLAIM_KINDS: Final = len(KINDS)
 """Number of kinds of claims."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
@@ -32,14 +33,23 @@ NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
 NO_NOTES: Final = np.empty(0, NOTE)
 
 
+TOLD: Final = WHAT.index("told")
+WAIT: Final = WHAT.index("wait")
+
+
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
     """Set columns, in place, to the values of notes; the last note of a page counts.
+
+    Call after the cycle's visits: a gone page that was linked or claimed waits less from now on.
 
     ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
     """
     for what, name in enumerate(SET):
         chosen = notes["what"] == what
         columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
+    waits = notes["what"] == WAIT
+    shorten_wait(columns, rows[waits], notes["value"][waits])
+    shorten_wait(columns, rows[notes["what"] == TOLD], LINKED_FAILURES)
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:

@@ -169,7 +169,7 @@ class Stages(NamedTuple):
     """Stages of pages, each bool ``[P]``; every page is in exactly one."""
 
     gone: Bools
-    """Not visited any more after so many ``gone`` outcomes in a row."""
+    """Had so many ``gone`` outcomes in a row; looked at again ever more rarely."""
     unfetched: Bools
     """Known, and no visit has brought a copy yet."""
     warming: Bools
@@ -195,13 +195,36 @@ def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
     """Pages that may be visited in a cycle: bool ``[P]``.
 
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
-    attempts, so that dead hosts do not eat the budget.
+    attempts, so that dead hosts do not eat the budget. A page that the spider's start asks for does not wait
+    while its answers are 404 or 410.
     """
     failures, last_attempt = columns["failures"], columns["last_attempt"]
     awake = np.asarray(last_attempt < cycle)
     waiting = np.flatnonzero(failures > 1)  # of most crawls few
-    awake[waiting] = cycle - last_attempt[waiting] >= _WAIT_CYCLES[failures[waiting]]
+    if len(waiting):
+        is_start = (columns["found_by"][waiting] == discovery.START) & (columns["gone"][waiting] > 0)
+        waited = cycle - last_attempt[waiting] >= _WAIT_CYCLES[failures[waiting]]
+        awake[waiting] &= waited | is_start
     return awake
+
+
+def next_attempt(columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """Cycles from which on pages may be visited: ``[P]``, see `is_awake`."""
+    failures, last_attempt = columns["failures"], columns["last_attempt"].astype(np.int64)
+    return np.asarray(last_attempt + _WAIT_CYCLES[failures], np.int64)
+
+
+LINKED_FAILURES: Final = 2
+"""Most failures in a row by which a page waits that a link, a claim, a hint or an import names: 2 cycles."""
+
+
+def shorten_wait(columns: Columns, rows: npt.NDArray[np.intp], failures: Any = LINKED_FAILURES) -> None:
+    """Let gone pages wait no longer than after so many failures in a row, in place."""
+    if "gone" in columns and len(rows):
+        gone = columns["gone"][rows] > 0
+        rows = rows[gone]
+        most = np.broadcast_to(failures, gone.shape)[gone]
+        np.minimum.at(columns["failures"], rows, most.astype(np.uint8))
 
 
 def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:

@@ -22,9 +22,9 @@ FAILED: Final = (ERROR, GONE, EXCLUDED)
 """Outcomes without any content of the page; all others are successes."""
 
 
-KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour")
+KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour", "recheck")
 """Reasons of visits; a visit and a plan hold the position in this tuple."""
-NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR = range(len(KINDS))
+NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR, RECHECK = range(len(KINDS))
 CHOSEN: Final = (RANKED, SAMPLE, NEIGHBOUR)
 """Kinds of the pages that a policy chooses."""
 

@@ -88,7 +88,7 @@ TABLE: Final[dict[str, values.Setting]] = {
         3,
         "a count from 1 to 255",
         lambda value: values.count(value, 1, 255),
-        "`gone` outcomes (404, 410) in a row after which a page is no longer visited",
+        "`gone` outcomes (404, 410) in a row after which a page is gone, and looked at ever more rarely",
     ),
     "GP4C_HINTS": values.Setting(
         True,

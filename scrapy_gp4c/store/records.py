@@ -33,10 +33,12 @@ class PlanCounts(TypedDict, total=False):
     rankable: int
     """Pages that the policy could choose from."""
     budget: int
-    """Visits that the policy may choose in all rounds: the budget less hubs and control group."""
+    """Visits that the policy may choose in all rounds: the budget less hubs, control group and gone pages."""
     cuts: Cuts
     hub: int
     panel: int
+    recheck: int
+    """Gone pages that are looked at again."""
     ranked: int
     warmup: int
     new: int

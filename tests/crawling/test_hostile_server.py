@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -251,23 +251,29 @@ async def test_hosts_that_do_not_exist(store_path: Path) -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_gone_pages_are_given_up_after_gone_after_outcomes(site: Site, store_path: Path) -> None:
-    """A page that is 404 is visited until it was gone GP4C_GONE_AFTER times, then never again."""
-    site.pages["/"] = html(WORDS)
+async def test_gone_pages_are_visited_ever_more_rarely(site: Site, store_path: Path) -> None:
+    """A page that is 404 and was found by another one waits 1, 2, 4, ... cycles."""
+    site.pages["/"] = html(WORDS, ["/leaves"])
     site.pages["/leaves"] = html(WORDS)
-    urls = (site.url("/"), site.url("/leaves"))
+    urls = (site.url("/"),)
     given = {"GP4C_GONE_AFTER": 2, "GP4C_BUDGET": 1.0}
-    await crawl(Pages, store_path, given, urls=urls)
+
+    class Finds(Pages):
+        def parse(self, response: Any) -> Iterator[Any]:
+            """Follow links, in the first cycle."""
+            yield from response.follow_all(css="a")
+
+    await crawl(Finds, store_path, given, urls=urls)
     del site.pages["/leaves"]
     visited = []
-    for cycle in range(2, 9):
+    for cycle in range(2, 18):
         await crawl(Pages, store_path, given, urls=urls)
         found = outcomes(store_path, cycle)
         assert found["/"] == ["unchanged"]
         if "/leaves" in found:
             assert found["/leaves"] == ["gone"]
             visited.append(cycle)
-    assert visited == [2, 3]
+    assert visited == [2, 3, 5, 9, 17]
 
 
 @pytest_twisted.ensureDeferred

@@ -87,7 +87,7 @@ def plan_of(given_settings: dict[str, Any], rows: list[Row], block_rows: int = 3
     store = planned(given_settings, rows, block_rows)
     plan = [(int(row["page"]), KINDS[row["kind"]]) for row in store.plans[0]]
     assert store.counts["known"] == len(rows)
-    assert sum(store.counts[kind] for kind in ("new", "warmup", "panel", "ranked")) == len(plan)
+    assert sum(store.counts[kind] for kind in ("new", "warmup", "panel", "recheck", "ranked")) == len(plan)
     return plan
 
 
@@ -96,12 +96,16 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
     loaded = Settings.load(ScrapySettings(given_settings))
     draw = draws(np.array([row["key"] for row in rows], np.uint64), loaded.seed, CYCLE).tolist()
     plan: dict[str, list[int]] = {"panel": [], "warmup": [], "new": []}
-    rest = []
+    rest, gone = [], []
     alive = 0
     for page, row in enumerate(rows):
         alive += row["gone"] < loaded.gone_after
         wait = min(2 ** (row["failures"] - 1), MAX_WAIT_CYCLES) if row["failures"] else 0
-        if row["gone"] >= loaded.gone_after or CYCLE - row["last_attempt"] < wait:
+        is_due = CYCLE - row["last_attempt"] >= wait and row["last_attempt"] < CYCLE
+        if row["gone"] >= loaded.gone_after:
+            gone.append((not is_due, max(row["failures"], 2), row["last_attempt"], page))
+            continue
+        if not is_due:
             continue
         if not row["n"] and not row["has_copy"]:
             plan["new"].append(page)
@@ -112,12 +116,25 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
         else:
             rest.append(page)
     rest.sort(key=lambda page: ((rows[page]["last_cycle"] - CYCLE) * (rows[page]["X"] + 0.5), draw[page]))
-    room = max(0, loaded.budget_pages(alive) - len(plan["panel"]))
+    gone.sort()
+    again = sum(not one[0] and rows[one[3]]["failures"] <= 1 for one in gone)
+    room = max(0, loaded.budget_pages(alive + again) - len(plan["panel"]))
+    first = len(gone) > 0 and (not gone[0][0] or alive == 0)  # one of the site, all pages are of one
+    inside = math.ceil(max(0.25, again / max(1, alive + again)) * room)
+    most = first + inside
+    recheck = [one[3] for number, one in enumerate(gone) if number < most and (not one[0] or number < first)]
+    room = max(0, room - len(recheck) + first)
     new = plan["new"]
     if loaded.new_pages is not None:  # all are of one site
         new = sorted(new, key=lambda page: (rows[page]["entered"], draw[page]))[: loaded.new_pages]
-    kinds = {"panel": plan["panel"], "ranked": rest[:room], "warmup": plan["warmup"], "new": new}
-    return [(page, kind) for kind, pages in kinds.items() for page in pages]
+    kinds = {
+        "panel": plan["panel"],
+        "recheck": recheck,
+        "ranked": rest[:room],
+        "warmup": plan["warmup"],
+        "new": new,
+    }
+    return [(page, kind) for kind, pages in {**kinds, "new": new}.items() for page in pages]
 
 
 ROW = st.fixed_dictionaries(

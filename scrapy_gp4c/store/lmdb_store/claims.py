@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.hints import KINDS
@@ -73,6 +73,7 @@ class Claims:
             for block in np.unique(pages // tables.block_rows).tolist():
                 block_claims = claimed[pages // tables.block_rows == block]
                 block_claims["page"] -= block * tables.block_rows
+                shorten_waits(txn, tables, block, block_claims["page"].astype(np.intp))
                 state = unpack(tables.block(txn, block))
                 state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
                 claims.apply_claims(state, block_claims)
@@ -94,6 +95,15 @@ class Claims:
         """Counts of all sites, dtype `TRUST`, by site."""
         with self._tables.transaction() as txn:
             return read_trust(txn, self._tables.db)
+
+
+def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
+    """Let gone pages of a block, which something says are there, wait no longer than 2 cycles."""
+    state = unpack(tables.block(txn, block))
+    if state["gone"][rows].any():
+        state = {name: column.copy() for name, column in state.items()}
+        shorten_wait(state, rows)
+        tables.put_block(txn, block, state)
 
 
 def read_trust(txn: Any, db: Handles) -> Array:

@@ -13,13 +13,14 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Array, Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, sum_up
+from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, shorten_waits, sum_up
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits, read_keys, urls_of
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES, VISITS, WEIGHTS
@@ -163,14 +164,29 @@ def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) 
     numbering = numbering_of(tables)
     for batch in batches(pages, sizes.pages_per_transaction):
         unknown: dict[int, bytes] = {}
+        ids = []
         with tables.transaction(buffers=True) as txn:
             for key, request in batch:
-                if key not in unknown and tables.get_id(txn, key) is None:
-                    unknown[key] = request
+                if key not in unknown:
+                    page = tables.get_id(txn, key)
+                    if page is None:
+                        unknown[key] = request
+                    else:
+                        ids.append(page)
+        _shorten_waits(tables, np.array(ids, np.intp))
         _append_new(tables, numbering, list(unknown.items()), 0)
         added += len(unknown)
         known += len(batch) - len(unknown)
     return added, known
+
+
+def _shorten_waits(tables: Tables, pages: npt.NDArray[np.intp]) -> None:
+    if not len(pages):
+        return
+    block = pages // tables.block_rows
+    with tables.transaction(write=True) as txn:
+        for number in np.flatnonzero(np.bincount(block)).tolist():
+            shorten_waits(txn, tables, number, pages[block == number] - number * tables.block_rows)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -1,0 +1,213 @@
+"""Pages and sites that were gone: every state has a way out, by real crawls over many cycles."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_twisted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scrapy import Request, Spider
+from scrapy.settings import Settings as ScrapySettings
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.crawling.forecast import PagesInMemory
+from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.groups import GROUP
+from scrapy_gp4c.page_state.outcomes import GONE, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import NewVisit
+from tests.support.loopback import Site, crawl, html, outcomes
+
+WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
+FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False}
+
+
+class Linked(Spider):
+    """Requests one page and follows all links."""
+
+    name = "linked"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first page."""
+        yield Request(self.url)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        yield from response.follow_all(css="a")
+
+
+def answers(status: int) -> Callable[[ServerRequest], bytes]:
+    """A page that answers with a status."""
+
+    def page(request: ServerRequest) -> bytes:
+        request.setResponseCode(status)
+        return b"<html><body>out of order</body></html>"
+
+    return page
+
+
+def website(site: Site, pages: int = 12) -> None:
+    """Fill a site: a front page with links to its pages."""
+    links = [f"/{number}" for number in range(pages)]
+    site.pages = {"/": html(WORDS, links), **{link: html(f"{WORDS} {link}") for link in links}}
+
+
+@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("cycles_out", [3, 4, 9])
+@pytest_twisted.ensureDeferred
+async def test_a_site_that_was_gone_for_some_cycles_comes_back(
+    site: Site, store_path: Path, status: int, cycles_out: int
+) -> None:
+    """All of its pages are visited within 3 cycles after its return."""
+    website(site)
+    await crawl(Linked, store_path, FULL, url=site.url())
+    up = dict(site.pages)
+    site.pages = dict.fromkeys(up, answers(status))
+    for _ in range(cycles_out):
+        site.log.clear()
+        await crawl(Linked, store_path, FULL, url=site.url())
+        assert site.log
+    site.pages = up
+    site.log.clear()
+    for _ in range(3):
+        await crawl(Linked, store_path, FULL, url=site.url())
+    assert site.fetched() == set(up)
+    with Store(store_path, readonly=True) as store:
+        assert not any((block["gone"] > 0).any() for _, block in store.blocks())
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_outage_of_errors_ends_for_all_pages_at_once(site: Site, store_path: Path) -> None:
+    """Answers of 500 keep pages waiting; when one answers, the others do not wait on."""
+    website(site)
+    await crawl(Linked, store_path, FULL, url=site.url())
+    up = dict(site.pages)
+    site.pages = dict.fromkeys(up, answers(500))
+    for _ in range(9):
+        await crawl(Linked, store_path, FULL, url=site.url())
+    site.pages = up
+    visited: set[str] = set()
+    for cycle in range(11, 19):
+        await crawl(Linked, store_path, FULL, url=site.url())
+        found = set(outcomes(store_path, cycle))
+        if visited:
+            assert visited | found == set(up)
+            break
+        visited |= found
+    assert visited
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: Path) -> None:
+    """A page that is linked before it exists is fetched at most two cycles after it appears."""
+    website(site, 3)
+    site.pages["/"] = html(WORDS, ["/0", "/1", "/2", "/later"])
+    for _ in range(8):
+        await crawl(Linked, store_path, FULL, url=site.url())
+    site.pages["/later"] = html("at last there is a text here, of some words")
+    for _ in range(2):
+        await crawl(Linked, store_path, FULL, url=site.url())
+    with Store(store_path, readonly=True) as store:
+        copies = [block["has_copy"] for _, block in store.blocks()]
+    assert np.concatenate(copies).all()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) -> None:
+    """A listed page is looked at within two cycles, with and without a date."""
+    website(site, 3)
+    wanted = {path: site.pages.pop(path) for path in ("/1", "/2")}
+    for _ in range(9):
+        await crawl(Linked, store_path, FULL, url=site.url())
+    site.pages["/"] = html(WORDS, ["/0", "/sitemap.xml"])
+    listed = f"<url><loc>{site.url('/1')}</loc></url><url><loc>{site.url('/2')}</loc></url>"
+    site.pages["/sitemap.xml"] = (
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{listed}</urlset>'.encode()
+    )
+    site.pages |= wanted
+    site.log.clear()
+    for _ in range(4):
+        await crawl(Quiet, store_path, FULL, url=site.url())
+    assert {"/1", "/2"} <= site.fetched()
+
+
+class Quiet(Linked):
+    """Follows links of HTML alone."""
+
+    name = "linked"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links of a page."""
+        if b"urlset" not in response.body:
+            yield from response.follow_all(css="a")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_run_that_visits_nothing_says_why(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning with the reason, and when it will be otherwise."""
+    await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
+    await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
+    assert "Cycle 3 visited none of 1 known pages: 1 pages wait after failed visits" in caplog.text
+
+
+STATE = st.fixed_dictionaries(
+    {
+        "n": st.integers(0, 5),
+        "has_copy": st.integers(0, 1),
+        "failures": st.integers(0, 255),
+        "gone": st.integers(0, 255),
+        "last_attempt": st.integers(0, 40),
+        "found_by": st.integers(0, 3),
+    }
+)
+
+
+@given(st.lists(STATE, min_size=1, max_size=8), st.sampled_from([0.05, 0.25, 1.0, 1, 3]))
+@settings(deadline=None)
+def test_from_any_state_a_page_is_visited_again_within_33_cycles(
+    states: list[dict[str, int]], budget: float
+) -> None:
+    """Whatever outcomes brought pages there, and whether the others answer from now on or never."""
+    loaded = Settings.load(ScrapySettings({"GP4C_BUDGET": budget, "GP4C_SCORE_FUNCTION": "t"}))
+    for outcome in (UNCHANGED, GONE):
+        state = columns.new_columns(np.arange(len(states), dtype=np.uint64) * 2**58)
+        for name in states[0]:
+            state[name][:] = [one[name] for one in states]
+        state["gone"] = np.minimum(state["gone"], state["failures"])
+        known = PagesInMemory(state, np.zeros(1, GROUP), {}, lambda pages: [])
+        waiting = set(range(len(states)))
+        for cycle in range(41, 41 + 33):
+            plan = np.concatenate([*Planner(known, loaded, cycle).plan_first().chunks(), np.empty(0, PLAN)])
+            waiting -= set(plan["page"].tolist())
+            visits = np.zeros(len(plan), VISIT)
+            visits["page"], visits["outcome"] = plan["page"], outcome
+            known.fold(visits, cycle)
+        assert waiting == set()
+
+
+def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> None:
+    """In a store without an open cycle, at once: the page is due at most 2 cycles after its last visit."""
+    with Store(store_path) as store:
+        store.add_pages((key, {"url": f"http://a.example/{key}"}) for key in (11, 12, 13))
+        for cycle in range(1, 7):
+            store.begin_cycle({})
+            store.add_round([], seen=0)
+            for page in range(3):
+                store.record(NewVisit(page, "gone", float(cycle)))
+            store.finish_cycle({})
+        store.hints.tell(np.array([0]), 7.0)
+        assert store.add_pages([(12, {"url": "http://a.example/12"})]) == (0, 1)
+        assert [store.page(page).failures for page in range(3)] == [2, 2, 6]
+        assert [store.page(page).gone for page in range(3)] == [6, 6, 6]
