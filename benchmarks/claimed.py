@@ -11,12 +11,15 @@ Rows are means over histories, budgets and seeds.
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.scoring.hints import KINDS
 from training.histories.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -38,19 +41,39 @@ def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> 
     return claims
 
 
-def measure(
-    histories: list[ChangeHistory], score: str, share: float, noise: float, budgets: list[float], seeds: int
-) -> list[float]:
-    """Means of `TRIO` over histories, budgets and seeds."""
+def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.NDArray[np.void]:
+    """Ages at first sight as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
+    random = np.random.default_rng(seed)
+    assert history.page_names is not None
+    assert history.site_names is not None
+    sites = (history.site_names[site] for site in history.site.tolist())
+    number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
     rows = []
-    for history in histories:
-        for seed in range(seeds):
-            claims = claims_of(history, share, noise, seed) if share or noise else None
-            told = replace(history, claims=claims)
-            for budget in budgets:
-                result = run(prepare(told, budget=budget, seed=seed), score, metrics=TRIO, policy=None)
-                rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
-    return [float(value) for value in np.mean(rows, axis=0)]
+    beside = path.with_name(path.name.replace(".tsv.gz", ".first_sight.tsv.gz"))
+    for line in gzip.decompress(beside.read_bytes()).decode().splitlines():
+        if not line.startswith("#"):
+            site, page, age, *_ = line.split("\t")
+            if age and (site, page) in number:
+                cycles = 0.0 if random.random() < liars else float(age)
+                rows.append((0, number[site, page], KINDS.index("modified"), -int(cycles) - 1))
+    return np.array(rows, DATED_CLAIM)
+
+
+def measure(
+    histories: list[ChangeHistory],
+    claims: list[npt.NDArray[np.void] | None],
+    score: str,
+    budgets: list[float],
+    seed: int,
+) -> list[list[float]]:
+    """`TRIO` of every history and budget."""
+    rows = []
+    for history, claimed in zip(histories, claims, strict=True):
+        for budget in budgets:
+            prepared = prepare(replace(history, claims=claimed), budget=budget, seed=seed)
+            result = run(prepared, score, metrics=TRIO, policy=None)
+            rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
+    return rows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,17 +86,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--share", type=float, nargs="+", default=[0.0, 0.1, 0.3, 1.0])
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.2])
     parser.add_argument("--budget", type=float, nargs="+", default=[0.01, 0.05, 0.1])
+    parser.add_argument(
+        "--ages", action="store_true", help="read NAME.first_sight.tsv.gz beside each history"
+    )
+    parser.add_argument("--liars", type=float, default=0.0, help="share of the ages that say now")
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args(arguments)
     histories = [read_history(path) for path in args.histories]
     print("| listed truthfully | noise | " + " | ".join(TRIO) + " |\n|---|---|" + "---|" * len(TRIO))
     for share in args.share:
         for noise in args.noise:
-            values = measure(histories, args.score, share, noise, args.budget, args.seeds)
-            print(
-                f"| {share:.0%} | {noise:.0%} | " + " | ".join(f"{one:.3f}" for one in values) + " |",
-                flush=True,
-            )
+            rows = []
+            for seed in range(args.seeds):
+                claims: list[npt.NDArray[np.void] | None] = []
+                for history, path in zip(histories, args.histories, strict=True):
+                    parts = [claims_of(history, share, noise, seed)]
+                    if args.ages:
+                        parts.insert(0, ages_of(history, Path(path), args.liars, seed))
+                    claims.append(np.concatenate(parts) if any(map(len, parts)) else None)
+                rows += measure(histories, claims, args.score, args.budget, seed)
+            cells = [f"{share:.0%}", f"{noise:.0%}", *(f"{one:.3f}" for one in np.mean(rows, axis=0))]
+            print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.blocks import EXTRAS
-from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, pages_with_claims
+from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages, pages_with_claims
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, Name, by_place
 from scrapy_gp4c.page_state.groups import (
@@ -177,7 +177,11 @@ class Neighbourhood:
         recent = self._recent(visits)._replace(spent=spent)
         known = self._directories if self.is_needed else directories(np.empty(0, np.uint64))
         clustered = self.clusters.seen_by(visits) if self._is_clustered else None
-        claims = cache(lambda: SiteClaims(*self._site_claims, self._cycle)) if self._is_lifted else None
+        claims = (
+            cache(lambda: SiteClaims(*self._site_claims, self._cycle, self._ages))
+            if self._is_lifted
+            else None
+        )
         return Related(known, recent, lambda: self._site_sums, clustered, claims)
 
     def _recent(self, visits: CycleVisits) -> RecentVisits:
@@ -244,6 +248,12 @@ class Neighbourhood:
         counts[np.searchsorted(keys, rows["site"])] = rows["counts"]
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
         return counts, pages_with_claims(parts, len(keys), self._cycle)
+
+    def _ages(self) -> npt.NDArray[np.int64]:
+        """Evidence for the ages at first sight, by site."""
+        number, sums = self._directories.site, self._site_sums
+        parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())
+        return evidence_of_ages(parts, self._directories.sites, sums.crawl_rate)
 
     def _counted(self, visits: CycleVisits) -> Array:
         """Visits of this cycle to directories, counted as its fold will count them."""

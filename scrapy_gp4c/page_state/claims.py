@@ -6,7 +6,8 @@ claim without news (an old ``lastmod`` read once more) is dropped. Crawls and re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -88,6 +89,9 @@ CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
 """A claim: position of its kind in `hints.KINDS`, and the cycle in which it is due, or cycles that it
 spans."""
 NO_CLAIMS: Final = np.empty(0, CLAIM)
+EARLIEST_CYCLES: Final = 1_000_000
+"""Most cycles before the crawl in which a claim can be due."""
+_CYCLES: Final = ("first_cycle", "last_cycle")
 SPAN_CYCLES: Final = 8
 """Cycles whose mean length says how many of them a span has."""
 
@@ -145,6 +149,10 @@ def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Tim
     """The first cycle whose visit of the page could see what changed at a time."""
     starts, cycle = times.starts_s, len(times.starts_s)
     begun = np.searchsorted(starts, time_s, side="left") + 1
+    length_s = _cycle_s(starts)
+    if length_s and np.isfinite(starts[0]):  # before the crawl cycles are as long as its last ones
+        early_cycles = np.ceil(np.maximum(starts[0] - time_s, 0.0) / length_s)
+        begun -= np.minimum(early_cycles, EARLIEST_CYCLES).astype(begun.dtype)
     last = columns["last_cycle"][row]
     last_s = np.where(last > 0, starts[np.maximum(last, 1) - 1], -np.inf)
     last_s = last_s + columns["seen_min"][row].astype(np.float64) * 60.0
@@ -163,7 +171,7 @@ def _is_new(found: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.ND
     news = np.zeros(len(found), np.bool_)
     for kind in range(len(KINDS)):
         of_kind = np.flatnonzero(found["kind"] == kind)
-        state = {name: columns[name][row[of_kind]] for name in (*hints.COLUMNS, "last_cycle")}
+        state = {name: columns[name][row[of_kind]] for name in (*hints.COLUMNS, *_CYCLES)}
         before = {name: column.copy() for name, column in state.items()}
         hints.claim(state, np.arange(len(of_kind)), found["kind"][of_kind], found["value"][of_kind])
         for name in hints.COLUMNS:
@@ -226,6 +234,7 @@ def renumbered(kind: Array, value: Array, cycles: int) -> Array:
 KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
     "hint_listed": hints.LISTED,
     "hint_span": (hints.EXPIRES, hints.CHANGEFREQ),
+    "age_trust": (),
 }
 """Column of a round -> kinds of claims that it sums up."""
 
@@ -233,14 +242,27 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
 class SiteClaims:
     """Lifts of claims in a cycle, by site."""
 
-    def __init__(self, counts: Floats, pages: npt.NDArray[np.int64], cycle: int) -> None:
-        """Take what `hints.lifts` takes, for the sites 0..S-1, and the cycle that is planned."""
+    def __init__(
+        self,
+        counts: Floats,
+        pages: npt.NDArray[np.int64],
+        cycle: int,
+        ages: Callable[[], npt.NDArray[np.int64]],
+    ) -> None:
+        """Take the arguments of `hints.lifts` for all sites, and the cycle that is planned.
+
+        ``ages``: called for `evidence_of_ages`, ``[S]``, when the trust in ages is read.
+        """
         self._lifts = hints.lifts(counts, pages)
         self._cycle = cycle
+        # A crawl reads no claims before a visit has judged any.
+        self._ages = cache(lambda: hints.trust_of_ages(ages()) if counts.any() else np.zeros(len(counts)))
 
     def column(self, name: str, site: Array, state: Mapping[str, Array]) -> Floats:
         """One column of `KINDS_OF`, ``[P]``; ``site``: of each page; ``state``: last_cycle,
         `hints.COLUMNS`."""
+        if name == "age_trust":
+            return np.asarray(self._ages()[site])
         return hints.lift_of(self._lifts, site, state, KINDS_OF[name], self._cycle)
 
 
@@ -260,3 +282,15 @@ def pages_with_claims(
                 for one in (0, 1):
                     found[:, kind, one] += np.bincount(site[known & (claimed == one)], minlength=sites)
     return found
+
+
+def evidence_of_ages(
+    parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, crawl_rate: float
+) -> npt.NDArray[np.int64]:
+    """Sums of `hints.age_evidence` by site: ``[S]``; ``parts``: as for `pages_with_claims`."""
+    total = np.zeros(sites, np.int64)
+    for site, state in parts:
+        aged = np.flatnonzero(state["age_first"])
+        columns = {name: state[name][aged] for name in ("E", "T", "age_first")}
+        np.add.at(total, site[aged], hints.age_evidence(columns, crawl_rate))
+    return total

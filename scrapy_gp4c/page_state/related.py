@@ -106,6 +106,11 @@ class SiteSums(NamedTuple):
     expected: Floats
     cycles: Floats
 
+    @property
+    def crawl_rate(self) -> float:
+        """Changes per cycle of all pages."""
+        return float(rates.rate_of_group(self.expected.sum(), self.cycles.sum()))
+
 
 class RoundColumns(Protocol):
     """Source of the columns of a round."""

@@ -40,9 +40,10 @@ COLUMNS: Final[dict[str, str]] = {
     "claims": "u1",  # bit k: there were claims of kind k; bit 4 + k: one is unseen
     "fresh": "u1",  # cycles that the last answer stays true, plus 1; 128 more: by changefreq; 0: unknown
     "claimed_cycle": "<i4",  # when the newest claim is due, where there are any
+    "age_first": "<u2",  # cycles from the newest claimed change before the first fetch to it; 0: unknown
     "seen_min": "<f2",  # minutes from the begin of the cycle of the last visit to that visit
 }
-"""Column name -> little-endian dtype: 8 bytes for a page, kept where any page of its block has a claim."""
+"""Column name -> little-endian dtype: 10 bytes for a page, kept where any page of its block has a claim."""
 LONGEST: Final = 126
 """Most cycles for which an answer can stay true."""
 _FREQUENCY: Final = 128
@@ -53,6 +54,10 @@ PRIOR_VISITS: Final = 2.0
 """Weight of the experience with all sites in that with one, in visits of either sort."""
 
 
+AGE_CHANGES: Final = 0.5
+"""Changes that an age at first sight counts for, in a site of full trust."""
+AGE_SHAPE: Final = AGE_CHANGES + rates.PRIOR_CHANGES
+"""Shape of the Gamma prior of a rate by age."""
 _CERTAIN: Final = 1.0 - 1e-9
 """Largest probability that becomes a rate."""
 
@@ -84,15 +89,21 @@ def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray
 def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: Array) -> None:
     """Add claims to the columns, in place.
 
-    ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``rows``: pages of the claims, ``[C]``; ``kinds``:
-    positions in `KINDS`, ``[C]``; ``values``: of `CLAIMED` the due cycle, of `SPANS` cycles, ``[C]``.
+    ``state``: ``first_cycle``, ``last_cycle`` and `COLUMNS`, each ``[P]``; ``rows``: pages of the claims,
+    ``[C]``; ``kinds``: positions in `KINDS`, ``[C]``; ``values``: of `CLAIMED` the due cycle, of `SPANS`
+    cycles, ``[C]``.
     """
     dated = kinds < len(CLAIMED)
     at, due, bit = rows[dated], values[dated], kinds[dated].astype(np.uint8)
     unseen = due > state["last_cycle"][at]
+    state["claimed_cycle"][at[state["claims"][at] & 15 == 0]] = np.iinfo(np.int32).min  # before any cycle
     np.bitwise_or.at(state["claims"], at, (1 << bit).astype(np.uint8))
     np.bitwise_or.at(state["claims"], at[unseen], (16 << bit[unseen]).astype(np.uint8))
     np.maximum.at(state["claimed_cycle"], at, due)
+    before = np.flatnonzero((due < state["first_cycle"][at]) & (state["age_first"][at] == 0))
+    before = before[np.argsort(due[before], kind="stable")]  # the newest counts
+    age_cycles = state["first_cycle"][at[before]].astype(np.int64) - due[before]
+    state["age_first"][at[before]] = np.minimum(age_cycles, np.iinfo(np.uint16).max)
     for kind in (CHANGEFREQ, EXPIRES):
         own = kinds == kind
         at, span_cycles = rows[own], np.clip(values[own], 0, LONGEST)
@@ -214,9 +225,40 @@ def lift_of(
     return total
 
 
+def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[np.int64]:
+    """Log of the likelihood of pages' visits by their age at first sight, over that by the rate of the crawl.
+
+    Gamma priors of one shape, so that only logarithms are left; in units of `rates.UNIT`, ``[P]``. ``state``:
+    E, T and ``age_first``, each ``[P]``; 0 for pages without age.
+    """
+    cycles, by_crawl = state["T"].astype(np.float64), AGE_SHAPE / crawl_rate
+    by_age = rates.PRIOR_CYCLES + AGE_CHANGES * (state["age_first"] - 0.5)
+    gain = np.log((by_crawl + cycles) / (by_age + cycles))
+    evidence = AGE_SHAPE * (np.log(by_age / by_crawl) + gain) + state["E"] * gain
+    return np.asarray(np.rint(np.where(state["age_first"] > 0, evidence, 0.0) / rates.UNIT), np.int64)
+
+
+def trust_of_ages(evidence: npt.NDArray[np.int64]) -> Floats:
+    """Trust in the ages of sites, from 0 to 1, by the sums of `age_evidence` over their pages: ``[S]``.
+
+    The posterior probability that ages tell of rates, from even odds.
+    """
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(evidence * rates.UNIT, -30.0, 30.0))))
+
+
+def _rate_by_age(s: Mapping[str, Array]) -> Floats:
+    """`rates.rate`, with a part of a change in the age at first sight; without trust it is the same."""
+    weight = AGE_CHANGES * s["age_trust"] * (s["age_first"] > 0)
+    return rates.rate(s["E"] + weight, s["T"] + weight * (s["age_first"] - 0.5))
+
+
 def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
+    return _claimed_probability(s, rates.rate(s["E"], s["T"]), cycle)
+
+
+def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
     """Probability of a change: no claim tells of the last cycle, one tells of all since the last visit."""
-    rate, gap_cycles = rates.rate(s["E"], s["T"]), cycle - s["last_cycle"]
+    gap_cycles = cycle - s["last_cycle"]
     own = rates.probability(rate, gap_cycles)
     unseen = (s["claims"] >> 4) & sum(1 << kind for kind in LISTED) > 0
     by_claims = rates.probability(rate, np.where(unseen, gap_cycles, gap_cycles - 1))
@@ -226,12 +268,14 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _hint_rate(s: Mapping[str, Array], cycle: int) -> Array:
-    rate = rates.rate(s["E"], s["T"])
+    rate = _rate_by_age(s)
     lifted = (s["hint_listed"] != 0.0) | (s["hint_span"] != 0.0)
     if not lifted.any():  # of most crawls all pages: no exponential is taken
         return rate
     gap_cycles = np.maximum(cycle - s["last_cycle"], 1)
-    return np.where(lifted, -np.log1p(-np.minimum(_hinted(s, cycle), _CERTAIN)) / gap_cycles, rate)
+    return np.where(
+        lifted, -np.log1p(-np.minimum(_claimed_probability(s, rate, cycle), _CERTAIN)) / gap_cycles, rate
+    )
 
 
 def _lifted(probability: Floats, lift: Array) -> Floats:
@@ -251,9 +295,9 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
         "probability of a change since the last visit, by its rate and what its site says of it",
     ),
     "hint_rate": (
-        ("E", "T", "last_cycle", "claims", "hint_listed", "hint_span"),
+        ("E", "T", "last_cycle", "claims", "age_first", "age_trust", "hint_listed", "hint_span"),
         _hint_rate,
-        "changes per cycle, by its rate and what its site says of it: −ln(1 − hinted) / t",
+        "changes per cycle, by its visits, its age at first sight, and what its site says of it",
     ),
     "hint_age": (
         ("claims", "claimed_cycle"),

@@ -81,6 +81,7 @@ ROUND: Final = (
     "cluster_recent",
     "hint_listed",
     "hint_span",
+    "age_trust",
 )
 """Columns that are computed for every round: a draw per page and cycle, the share of the budget that is used,
 results of related pages (`scrapy_gp4c.page_state.related`) and claims of sites."""

@@ -134,7 +134,9 @@ def _read_claims(value: Any) -> npt.NDArray[Any]:
 def _is_claim(claim: object) -> bool:
     if not isinstance(claim, list) or len(claim) != 3 or claim[1] not in KINDS:
         return False
-    return all(type(number) is int and 0 <= number < 2**31 for number in (claim[0], claim[2]))
+    cycle, _, value = claim
+    are_numbers = type(cycle) is int and type(value) is int
+    return are_numbers and 0 <= cycle < 2**31 and -(2**31) <= value < 2**31
 
 
 def _read_minutes(value: Any) -> float:

@@ -44,7 +44,7 @@ def _state(rng, rows):
 @given(tokens=TREES, seed=st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
 def test_the_parts_put_together_score_as_the_whole(tokens, seed):
-    """Bit for bit, also in later rounds, when only parts of directories and of the round are computed anew."""
+    """Bit for bit, also in later rounds, when parts of directories and rounds are computed anew."""
     function = functions.of_expression(Expression(tokens))
     found = divided(function)
     rng = np.random.default_rng(seed)

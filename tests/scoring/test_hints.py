@@ -205,3 +205,30 @@ def test_a_function_without_claims_has_the_same_scores_where_nothing_lifts(text:
     plain = function.without_claims()
     assert set(plain.terminals).isdisjoint(terminals.CLAIMED)
     assert (plain.scores(made, 9) == function.scores(made, 9)).all()
+
+
+def test_the_age_at_first_sight_is_the_newest_change_before_the_first_fetch() -> None:
+    """Claims about later changes say nothing of it, and the first that arrive count."""
+    made = state(3, first_cycle=[4, 4, 0])
+    rows = np.array([0, 0, 1, 2])
+    hints.claim(made, rows, np.full(4, SITEMAP), np.array([-6, 1, 4, 1]))
+    assert made["age_first"].tolist() == [3, 0, 0]
+    hints.claim(made, np.array([0, 1]), np.full(2, FEED), np.array([-90, -70_000]))
+    assert made["age_first"].tolist() == [3, 65_535, 0]
+
+
+@pytest.mark.parametrize("truthful", [True, False])
+def test_ages_are_trusted_as_far_as_rates_follow_them(truthful: bool) -> None:
+    """Pages that changed late change often, or ages are drawn."""
+    random = np.random.default_rng(2)
+    rates_of = random.choice([0.02, 0.5], 200)
+    made = state(200, T=np.full(200, 10), E=random.poisson(rates_of * 10).astype(float))
+    ages = random.exponential(1.0 / rates_of)
+    made["age_first"][:] = 1 + (ages if truthful else random.permutation(ages))
+    evidence = hints.age_evidence(made, float(rates_of.mean()))
+    trust = hints.trust_of_ages(evidence.sum(keepdims=True))[0]
+    assert (trust > 0.99) if truthful else (trust < 0.01)
+    made |= {name: np.full(200, trust if name == "age_trust" else 0.0) for name in terminals.ROUND}
+    values = terminals.compute(("rate", "hint_rate"), made, 5)
+    error = {name: np.abs(np.log(value / rates_of)).mean() for name, value in values.items()}
+    assert error["hint_rate"] < error["rate"] if truthful else error["hint_rate"] < error["rate"] * 1.01

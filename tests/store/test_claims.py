@@ -78,7 +78,7 @@ def test_an_export_keeps_all_of_it(batch: int, tmp_path: Path) -> None:
         '{"claims": 1}',
         '{"claims": [[1, "sitemap"]]}',
         '{"claims": [[1, "rumour", 2]]}',
-        '{"claims": [[1, "sitemap", -2]]}',
+        '{"claims": [[-1, "sitemap", 2]]}',
         '{"claims": [[9, "sitemap", 2]]}',
         '{"claims": [[1, ["sitemap"], 2]]}',
         '{"claims": [[true, "sitemap", 2]]}',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ from scrapy_gp4c.page_state.claims import (
     after_visits,
     apply_claims,
     before_visits,
+    evidence_of_ages,
     pages_with_claims,
 )
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED
-from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring import hints, rates
 from training.replaying.prepared import PreparedHistory
 
 Array = npt.NDArray[Any]
@@ -36,7 +39,7 @@ class PageClaims:
         self.columns: Columns = {name: np.zeros(prepared.pages, one) for name, one in hints.COLUMNS.items()}
         """Columns `hints.COLUMNS`, each ``[P]``."""
         self._state: Columns = {"group": group, "last_cycle": np.zeros(prepared.pages, np.int32)}
-        self._state |= self.columns
+        self._state |= self.columns | {"first_cycle": np.zeros(prepared.pages, np.int32)}
         self._claims.begin(self._state, self._all)
         everything = np.arange(prepared.pages)
         for cycle in range(1, prepared.warmup + 1):
@@ -49,9 +52,10 @@ class PageClaims:
         self._state["last_cycle"][visited] = cycle
         visits.after(self._state, cycle)
 
-    def site_claims(self, cycle: int) -> SiteClaims:
-        """Lifts of the claims of sites in a cycle."""
-        return self._claims.site_claims(self._state, cycle)
+    def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
+        """Lifts of the claims of sites in a cycle; ``states``: E and T of all pages, where ages are read."""
+        columns = ChainMap(self._state, states)  # type: ignore[arg-type]  # nobody writes to it
+        return self._claims.site_claims(columns, cycle)
 
 
 class ReplayedClaims:
@@ -88,15 +92,26 @@ class ReplayedClaims:
         visited = ClaimVisits(
             np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
         )
+        # A crawl dates a new page after the claims of its first visit: these say nothing of its age.
+        first_cycle = state["first_cycle"][new]
+        state["first_cycle"][new] = np.iinfo(np.int32).min
         fold_result = before_visits(state, visited.rows, visited.outcome, claimed, cycle)
+        state["first_cycle"][new] = first_cycle
         added = hints.counted(fold_result.outcomes, self._site[fold_result.group], len(self.trust))
         self.trust = hints.decayed(self.trust, added)
         return visited
 
-    def site_claims(self, state: Columns, cycle: int) -> SiteClaims:
+    def site_claims(self, state: Mapping[str, Array], cycle: int) -> SiteClaims:
         """Claims of a cycle with their sites' trust by earlier cycles."""
         pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
-        return SiteClaims(self.trust, pages, cycle)
+
+        def ages() -> npt.NDArray[np.int64]:
+            site = self._site[state["group"]]
+            changes, cycles = state["E"], state["T"]
+            rate = float(rates.rate_of_group(changes.sum(), cycles.sum()))
+            return evidence_of_ages([(site, state)], len(self.trust), rate)
+
+        return SiteClaims(self.trust, pages, cycle, ages)
 
 
 class ClaimVisits:

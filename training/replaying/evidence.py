@@ -515,7 +515,9 @@ class ReplayEvidence:
             if self._clusters is not None:
                 self._take_clusters()
         self._cycle, self.salt = cycle, salt
-        self._site_claims = None if self._claims is None else cache(partial(self._claims.site_claims, cycle))
+        self._site_claims = (
+            None if self._claims is None else cache(partial(self._claims.site_claims, cycle, self.states))
+        )
         self.visited = 0
         self._open[:] = True
         self._ranked.begin(salt)

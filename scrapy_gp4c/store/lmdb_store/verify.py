@@ -499,7 +499,7 @@ def replay_claims(tables: Tables) -> tuple[Columns, dict[int, Array]]:
     by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda rows_of: rows_of[0])
     claims = {cycle: np.concatenate([rows for _, rows in parts]) for cycle, parts in by_cycle}
     group = np.concatenate([np.empty(0, np.uint32), *(block["group"] for _, block in tables.blocks())])
-    state: Columns = {"n": np.zeros(pages, np.int32), "last_cycle": np.zeros(pages, np.int32)}
+    state: Columns = {name: np.zeros(pages, np.int32) for name in ("n", "first_cycle", "last_cycle")}
     state |= {"group": group, **HINTS.none(pages)}
     sites, number = np.unique(tables.directories()["site"], return_inverse=True)
     counts = np.zeros((len(sites), len(hints.KINDS), 2, 2))
