@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
+
+from scrapy.settings import get_settings_priority
+from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware, TruncationMiddleware
@@ -18,6 +22,33 @@ logger = logging.getLogger(__name__)
 
 MIDDLEWARE_POSITION: Final = 545
 FINDER_POSITION: Final = 30
+HANDLER: Final = "scrapy_gp4c.fetching.handler.FetcherHandler"
+NOT_FOR_FETCHERS: Final = frozenset(
+    (
+        "ADDONS", "DOWNLOADER_MIDDLEWARES", "FEEDS", "ITEM_PIPELINES", "JOBDIR",
+        "REQUEST_FINGERPRINTER_CLASS", "SCHEDULER", "SPIDER_MIDDLEWARES",
+    )
+)  # fmt: skip
+"""Settings of a crawl that are its owner's affair."""
+FETCHERS_ALONE: Final = {"LOGSTATS_INTERVAL": 0, "TELNETCONSOLE_ENABLED": False, "MEMUSAGE_ENABLED": False}
+OWNER_ALONE: Final = {
+    "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
+    "DOWNLOADER_MIDDLEWARES_BASE": {
+        "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
+        "scrapy.downloadermiddlewares.stats.DownloaderStats": 850,
+    },
+    "DOWNLOADER_MIDDLEWARES": {FingerprintMiddleware: MIDDLEWARE_POSITION},
+    "SPIDER_MIDDLEWARES_BASE": {},
+    "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION},
+    "DOWNLOAD_DELAY": 0,
+    "RANDOMIZE_DOWNLOAD_DELAY": False,
+    "AUTOTHROTTLE_ENABLED": False,
+    "DOWNLOAD_SLOTS": {},
+    "CONCURRENT_REQUESTS": 3_200,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
+    "CONCURRENT_REQUESTS_PER_IP": 0,
+}
+"""Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
 TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
 
 
@@ -39,7 +70,7 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
         try:
-            Settings.load(settings)
+            fetchers = Settings.load(settings).fetchers
         except SettingsError as error:
             logger.critical("%s", error)
             for name in ("asyncio", "twisted"):  # they would log it once more, with a traceback
@@ -59,3 +90,38 @@ class Addon:
             "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
         )
         replace_builtin(settings)
+        if fetchers is not None:
+            delegate_downloads(settings)
+
+
+def delegate_downloads(settings: BaseSettings) -> None:
+    """Let fetchers do what comes after the scheduler: downloads, delays, middlewares and callbacks.
+
+    The project's own settings are kept for the fetchers. Raises SettingsError without the extra ``[dask]``.
+    """
+    if find_spec("distributed") is None:
+        raise SettingsError(
+            "GP4C_FETCHERS needs the library distributed: pip install 'scrapy-gp4c[dask]', or remove it"
+        )
+    project = {
+        name: settings[name]
+        for name in settings
+        if (settings.getpriority(name) or 0) > get_settings_priority("default")
+        and not name.startswith(("GP4C_", "CLOSESPIDER_"))
+        and name not in NOT_FOR_FETCHERS
+    }
+    addons = {
+        addon: position
+        for addon, position in settings.getdict("ADDONS").items()
+        if load_object(addon) is not Addon
+    }
+    own = {"DOWNLOADER_MIDDLEWARES": FingerprintMiddleware, "SPIDER_MIDDLEWARES": FinderMiddleware}
+    for name, middleware in own.items():
+        project[name] = {
+            one: position
+            for one, position in settings.getdict(name).items()
+            if load_object(one) is not middleware
+        }
+    settings.set("FETCHER_SETTINGS", {**project, "ADDONS": addons, **FETCHERS_ALONE}, "cmdline")
+    for name, value in OWNER_ALONE.items():
+        settings.set(name, value, "cmdline")

@@ -19,7 +19,9 @@
     ├── ImportFileError (ValueError)
     ├── QueryLogError (ValueError)
     ├── NoticeError (OSError)
-    └── ClaimFileError (ValueError)
+    ├── ClaimFileError (ValueError)
+    ├── FetcherError (RuntimeError)
+    └── CallbackError (RuntimeError)
 
 A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
 expected and what was found, and ends with the remedy.
@@ -103,3 +105,11 @@ class ClaimFileError(Gp4cError, ValueError):
 
 class NoticeError(Gp4cError, OSError):
     """A notice could not be sent; it waits in the outbox."""
+
+
+class FetcherError(Gp4cError, RuntimeError):
+    """A fetcher could not fetch a page, or there is no fetcher."""
+
+
+class CallbackError(Gp4cError, RuntimeError):
+    """A callback of the spider failed on a fetcher."""

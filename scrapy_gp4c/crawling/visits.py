@@ -13,13 +13,12 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.fetched import FetchedResponse, description_of, size_of
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.body_sums import body_sum
-from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack, unpack, without_noise
-from scrapy_gp4c.fingerprint.description import description
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint.copy_notes import compared, unpack
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 
 if TYPE_CHECKING:
@@ -142,13 +141,15 @@ class Visit:
             if (outcome := self._outcome(response)) is not None:
                 # The latency of a response from a cache says nothing of the server.
                 latency_s = 0.0 if outcome == "excluded" else self._latency_s
-                size_bytes = len(response.body)
+                size_bytes = size_of(response)
                 info = visits.cycle.end(claim, outcome, size_bytes, latency_s, self._request)
                 if is_dummy(response):
                     info["managed"] = False
                 return self._finish(response, info)
             if self._has_slow_hints(response):
                 return self._respond_later(response)
+            if isinstance(response, FetchedResponse):
+                return self._judge(response, response.reading())
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
             if is_large(response, visits.features):
@@ -166,10 +167,13 @@ class Visit:
         """Respond when slow work beside the reactor is done; until then the visit is under way."""
         visits = self._visits
         try:
-            known = self._known_fingerprint(response)
+            is_fetched = isinstance(response, FetchedResponse)
+            known = None if is_fetched else self._known_fingerprint(response)
             page: PageReading | Exception
             try:
-                if known is not None:
+                if isinstance(response, FetchedResponse):
+                    page = response.reading()
+                elif known is not None:
                     page = PageReading(known)
                 elif isinstance(response, TextResponse) and is_large(response, visits.features):
                     future = visits.process.read(response, visits.features, with_text=visits.with_text)
@@ -258,7 +262,7 @@ class Visit:
         ``is_known``: whether the body is that of the page's copy.
         """
         visits, claim = self._visits, self._claim
-        size_bytes = len(response.body)
+        size_bytes = size_of(response)
         if isinstance(page, Exception):
             self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
@@ -275,15 +279,15 @@ class Visit:
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""
         visits, number = self._visits, self._claim.page
-        row = visits.store.page(number)
-        packed = visits.store.copy_notes(number) if row.has_copy else None
-        learned = b"" if packed is None else unpack(packed).learned
-        distance_bits = visits.cycle.settings.distance_bits
-        changed = bool(row.has_copy) and is_changed(page.fingerprint, row.fingerprint, distance_bits)
-        if (changed or learned) and visits.features is None:
-            page, learned = without_noise(response, page, learned, row.fingerprint, distance_bits)
-        notes = notes_of(page, body_sum(response, visits.features, page.kept_fingerprint), learned)
-        visits.store.set_copy_notes(number, pack(notes))
+        if isinstance(response, FetchedResponse):
+            notes = response.result.notes
+        else:
+            row = visits.store.page(number)
+            copy = row.fingerprint if row.has_copy else None
+            packed = visits.store.copy_notes(number) if row.has_copy else None
+            distance_bits = visits.cycle.settings.distance_bits
+            page, notes = compared(response, page, visits.features, copy, packed, distance_bits)
+        visits.store.set_copy_notes(number, notes)
         return page
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
@@ -294,7 +298,7 @@ class Visit:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
             if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
-                visits.store.set_description(page, description(response))
+                visits.store.set_description(page, description_of(response))
         if visits.skip_unchanged:
             if outcome in ("first", "changed", "unchanged"):
                 self._keep_validators(response, info)

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 import xxhash
 from scrapy.http import HtmlResponse, Response
 
-from scrapy_gp4c.fingerprint import KINDS, PageReading, fingerprint_of_text
+from scrapy_gp4c.fingerprint import KINDS, Features, PageReading, fingerprint_of_text
 from scrapy_gp4c.fingerprint.answers import html_source
+from scrapy_gp4c.fingerprint.body_sums import body_sum
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.text import REASONS, Block, blocks_of
 from scrapy_gp4c.words.normal import normalise
@@ -62,6 +63,26 @@ def notes_of(reading: PageReading, body_sum: int | None, learned: bytes) -> Copy
         reading.is_cut,
         learned,
     )
+
+
+def compared(
+    response: Response,
+    reading: PageReading,
+    features: Features | None,
+    copy: int | None,
+    packed: bytes | None,
+    distance_bits: int,
+) -> tuple[PageReading, bytes]:
+    """Return a reading without the page's clock, and the packed notes of the page with what is learned of it.
+
+    ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy.
+    """
+    learned = b"" if packed is None else unpack(packed).learned
+    changed = copy is not None and is_changed(reading.fingerprint, copy, distance_bits)
+    if copy is not None and (changed or learned) and features is None:
+        reading, learned = without_noise(response, reading, learned, copy, distance_bits)
+    total = body_sum(response, features, reading.kept_fingerprint)
+    return reading, pack(notes_of(reading, total, learned))
 
 
 def pack(notes: CopyNotes) -> bytes:

@@ -80,6 +80,7 @@ class Settings:
     redeliver: int
     shared_args: tuple[str, ...]
     store_mode: int | None
+    fetchers: int | str | None
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:

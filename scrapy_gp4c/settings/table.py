@@ -195,4 +195,11 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.mode,
         "permissions of the store's directory; its files get the same, but for execution",
     ),
+    "GP4C_FETCHERS": values.Setting(
+        None,
+        "a count of local fetchers from 1 to 1000, the address of a Dask scheduler (tls://, or tcp:// on "
+        "loopback), or None",
+        values.fetchers,
+        "processes that download and run callbacks (extra `[dask]`)",
+    ),
 }

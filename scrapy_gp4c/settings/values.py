@@ -122,6 +122,19 @@ def optional_text(value: Any) -> str | None:
     return value or None
 
 
+def fetchers(value: Any) -> int | str | None:
+    """A count of fetchers, or the address of their scheduler; raises ValueError or TypeError.
+
+    Whoever can talk to the scheduler runs code: without TLS only loopback is accepted.
+    """
+    text = optional_text(str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+    if text is None or text == "None":
+        return None
+    if text.startswith(("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")):
+        return text
+    return count(text, 1, 1000)
+
+
 def seconds(value: Any, low: float, high: float) -> float:
     """A number of seconds from `low` to `high`; raises ValueError."""
     number = float(value)

@@ -20,6 +20,7 @@ ARROWS: Final[dict[str, str]] = {
     "notices": "page_state store",
     "settings": "notices page_state policies scoring store",
     "crawling": "archive notices scoring fingerprint page_state policies store settings search words",
+    "fetching": "crawling fingerprint settings",
     "the top": "crawling fingerprint settings",
     "commands": "archive notices crawling fingerprint words settings store page_state scoring search",
     "histories": "store page_state scoring",
@@ -37,8 +38,8 @@ ARROWS: Final[dict[str, str]] = {
 EVERYBODYS: Final = ("scrapy_gp4c.errors", "scrapy_gp4c.signals")
 """Modules without imports that every room may use."""
 LIBRARIES: Final[dict[str, set[str]]] = {
-    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint"},
-    "twisted": {"the top", "crawling"},
+    "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "fetching"},
+    "twisted": {"the top", "crawling", "fetching"},
     "lmdb": {"store"},
     "zstandard": {"archive"},
     "deap": {"evolution"},

@@ -53,6 +53,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_SHARED_ARGS": [5, True, [5], math.nan],
     "GP4C_STORE_MODE": [0, 5, "9", "many", 0o1000, True, 1.5],
     "GP4C_REDELIVER": [0, 1001, 1.5, "many", True],
+    "GP4C_FETCHERS": [0, 1001, True, "many", "tcp://10.0.0.1:8786"],
 }
 
 

@@ -1,0 +1,211 @@
+"""Crawls whose pages are downloaded by fetchers, in processes of their own, over a real Dask cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.fetched_crawl import HOSTS, PAGES
+
+pytest.importorskip("distributed")
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 120
+
+
+class Web:
+    """Hosts on loopback, whose even pages change from day to day; keeps what it was asked, and when."""
+
+    def __init__(self) -> None:
+        """Serve."""
+        self.day, self.requests = 0, list[tuple[float, str, str]]()
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """Answers one request."""
+
+            def do_GET(self) -> None:
+                """Send a page."""
+                web.requests.append((time.monotonic(), self.headers["Host"].partition(":")[0], self.path))
+                status, body = web.page(self.path)
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def page(self, path: str) -> tuple[int, bytes]:
+        """Status and body."""
+        if path == "/":
+            links = "".join(f'<a href="/p{number}">page {number}</a> ' for number in range(PAGES))
+            return 200, f"<p>home</p>{links}".encode()
+        if path == "/p5":
+            return 404, b""
+        number = int(path.removeprefix("/p") if path.startswith("/p") else -1)
+        version = self.day if number % 2 == 0 else 0
+        words = " ".join(f"word{number}x{version}x{place}" for place in range(30))
+        return 200, f"<p>{words}</p>".encode()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Yield the web of a test."""
+    served = Web()
+    yield served
+    served.server.shutdown()
+
+
+def crawl(web: Web, folder: Path, fetchers: int, **settings: Any) -> subprocess.Popen[str]:
+    """Begin a crawl with so many fetchers; none: in one process."""
+    folder.mkdir(exist_ok=True)
+    given = {
+        "port": web.server.server_address[1],
+        "settings": {
+            "GP4C_STORE": str(folder / "store"), "ITEMS": str(folder / "items"),
+            "GP4C_FETCHERS": fetchers or None, **settings,
+        },
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.support.fetched_crawl", json.dumps(given)]
+    with (folder / "log").open("a") as log:
+        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
+
+
+def wait_for(web: Web, requests: int, folder: Path) -> None:
+    """Wait until the web was asked so often."""
+    end_s = time.monotonic() + LIMIT_S
+    while len(web.requests) < requests:
+        assert time.monotonic() < end_s, (folder / "log").read_text()
+        time.sleep(0.05)
+
+
+def ended(process: subprocess.Popen[str], folder: Path) -> None:
+    """Wait for a crawl to finish."""
+    try:
+        assert process.wait(LIMIT_S) == 0, (folder / "log").read_text()
+    finally:
+        process.kill()
+
+
+def visits_of(folder: Path) -> list[dict[str, tuple[str, str, int]]]:
+    """By cycle: URL without port -> outcome, kind, distance."""
+    with Store(folder / "store", readonly=True) as store:
+        assert store.verify() == []
+        assert store.open_cycle is None
+        paths = [request["url"].replace("http://", "") for request in store.requests(range(store.pages))]
+        names = [path.partition(":")[0] + "/" + path.partition("/")[2] for path in paths]
+        cycles: list[dict[str, tuple[str, str, int]]] = [{} for _ in range(store.last_cycle)]
+        for cycle, visits in store.visits():
+            for visit in visits:
+                name = names[visit["page"]]
+                assert name not in cycles[cycle - 1], "one outcome a cycle"
+                kind = KINDS[visit["kind"]]
+                cycles[cycle - 1][name] = (OUTCOMES[visit["outcome"]], kind, int(visit["distance"]))
+        return cycles
+
+
+def items_of(folder: Path) -> Counter[str]:
+    """Items by their text, without ports."""
+    lines = (folder / "items").read_text().splitlines()
+    items = [json.loads(line) for line in lines]
+    for item in items:
+        host, _, path = item["url"].removeprefix("http://").partition("/")
+        item["url"] = host.partition(":")[0] + "/" + path
+    return Counter(json.dumps(item) for item in items)
+
+
+@pytest.mark.slow
+def test_fetchers_leave_what_one_process_leaves(web: Web, tmp_path: Path) -> None:
+    """Visits, outcomes and items of two cycles; a failed callback, and a 404."""
+    for fetchers in (0, 2):
+        for web.day in (0, 1):
+            folder = tmp_path / str(fetchers)
+            ended(crawl(web, folder, fetchers), folder)
+    alone, fetched = visits_of(tmp_path / "0"), visits_of(tmp_path / "2")
+    assert alone == fetched
+    assert {name for name, (outcome, *_) in fetched[1].items() if outcome == "changed"} == {
+        f"127.0.0.{host}/p{number}" for host in range(1, HOSTS + 1) for number in range(0, PAGES, 2)
+    }
+    assert fetched[0]["127.0.0.1/p5"][0] == "gone"
+    assert items_of(tmp_path / "0") == items_of(tmp_path / "2")
+    log = (tmp_path / "2" / "log").read_text()
+    assert "the callback of page 3 fails" in log
+    assert "CallbackError" in log
+
+
+@pytest.mark.slow
+def test_a_killed_fetcher_costs_no_page_and_no_host_its_delay(web: Web, tmp_path: Path) -> None:
+    """After kill -9 another fetches the batch again: one outcome a page, every item, each host in peace."""
+    delay_s = 0.5
+    crawling = crawl(web, tmp_path, 2, DOWNLOAD_DELAY=delay_s)
+    wait_for(web, 12, tmp_path)
+    owner = psutil.Process(crawling.pid)
+    fetchers = [child for child in owner.children() if any("spawn_main" in one for one in child.cmdline())]
+    assert len(fetchers) == 2
+    busy = max(fetchers, key=lambda fetcher: fetcher.cpu_times().user)
+    os.kill(busy.pid, signal.SIGKILL)
+    ended(crawling, tmp_path)
+    (cycle,) = visits_of(tmp_path)
+    paths = ["", *(f"p{number}" for number in range(PAGES))]
+    pages = {f"127.0.0.{host}/{path}" for host in range(1, HOSTS + 1) for path in paths}
+    assert cycle.keys() == pages
+    assert Counter(outcome for outcome, *_ in cycle.values()) == {
+        "first": HOSTS * PAGES, "gone": HOSTS,
+    }  # fmt: skip
+    items = items_of(tmp_path)
+    assert {json.loads(text)["url"] for text in items} == {page for page in pages if not page.endswith("/p5")}
+    assert set(items.values()) == {1}
+    times = defaultdict(list)
+    for line in (tmp_path / "items.sent").read_text().splitlines():
+        sent_s, host, _, fetcher = json.loads(line)
+        times[host].append((sent_s, fetcher))
+    for sent in times.values():
+        for (earlier_s, one), (later_s, other) in pairwise(sent):
+            assert one == other or later_s - earlier_s > 0.8 * delay_s, "within one, it is Scrapy's affair"
+    fetched = {(host, path) for _, host, path in web.requests}
+    assert {f"{host}{path}" for host, path in fetched} >= pages
+
+
+@pytest.mark.slow
+def test_ctrl_c_interrupts_a_crawl_that_the_next_run_resumes(web: Web, tmp_path: Path) -> None:
+    """It reaches the fetchers too: they end what is under way, and leave nothing behind."""
+    crawling = crawl(web, tmp_path, 2, DOWNLOAD_DELAY=0.3)
+    wait_for(web, 12, tmp_path)
+    fetchers = psutil.Process(crawling.pid).children()
+    os.killpg(crawling.pid, signal.SIGINT)
+    ended(crawling, tmp_path)
+    assert "the next run resumes it" in (tmp_path / "log").read_text()
+    assert not [one for one in fetchers if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    ended(crawl(web, tmp_path, 2), tmp_path)
+    cycle = visits_of(tmp_path)[0]
+    assert Counter(outcome for outcome, *_ in cycle.values()) == {"first": HOSTS * PAGES, "gone": HOSTS}
+
+
+@pytest.mark.slow
+def test_without_fetchers_to_be_had_every_page_is_an_error(web: Web, tmp_path: Path) -> None:
+    """A scheduler that is not there is one line, and the crawl ends."""
+    crawling = crawl(web, tmp_path, 0, GP4C_FETCHERS="tcp://127.0.0.1:9")
+    ended(crawling, tmp_path)
+    assert "No fetchers (GP4C_FETCHERS = 'tcp://127.0.0.1:9')" in (tmp_path / "log").read_text()
+    (cycle,) = visits_of(tmp_path)
+    assert {outcome for outcome, *_ in cycle.values()} == {"error"}

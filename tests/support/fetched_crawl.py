@@ -1,0 +1,89 @@
+"""A crawl in a process, with or without fetchers: ``python -m tests.support.fetched_crawl JSON``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+from scrapy.crawler import CrawlerProcess
+from scrapy.http import Response
+
+HOSTS = 3
+PAGES = 20
+
+
+class Pages(Spider):
+    """Follows all links; an item for each page."""
+
+    name = "pages"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the home page of every host."""
+        for host in range(1, HOSTS + 1):
+            yield Request(f"http://127.0.0.{host}:{self.port}/")
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Yield what the callback sees of the page, then its links."""
+        info = response.meta.get("gp4c") or {}
+        seen = [info.get(name) for name in ("outcome", "changed", "n", "X", "cycle", "kind")]
+        yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
+        if response.url.endswith("/p3"):
+            raise RuntimeError("the callback of page 3 fails")
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
+
+
+class Written:
+    """Pipeline that appends every item to a file, a line each."""
+
+    def __init__(self, path: str) -> None:
+        """Take the path of the file."""
+        self._path = path
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Written:
+        """Build the pipeline of a crawler."""
+        return cls(crawler.settings["ITEMS"])
+
+    def process_item(self, item: Any) -> Any:
+        """Write an item."""
+        with open(self._path, "a") as file:
+            file.write(json.dumps(item) + "\n")
+        return item
+
+
+class Noting(HTTP11DownloadHandler):
+    """Writes when each request is sent, a line each: on a busy machine a server notes it late."""
+
+    async def download_request(self, request: Request) -> Response:
+        """Note the time, and send."""
+        with open(self.crawler.settings["ITEMS"] + ".sent", "a") as file:
+            host, _, path = request.url.removeprefix("http://").partition("/")
+            file.write(json.dumps([time.monotonic(), host.partition(":")[0], "/" + path, os.getpid()]) + "\n")
+        return await super().download_request(request)
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    settings = {
+        "ADDONS": {"scrapy_gp4c.Addon": 500},
+        "ITEM_PIPELINES": {"tests.support.fetched_crawl.Written": 1},
+        "TELNETCONSOLE_ENABLED": False,
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+        "RETRY_ENABLED": False,
+        "LOG_LEVEL": "INFO",
+        "DOWNLOAD_HANDLERS": {"http": "tests.support.fetched_crawl.Noting"},
+        "GP4C_WARMUP_VISITS": 1,
+    }
+    process = CrawlerProcess({**settings, **given["settings"]})
+    # By its name in the module, which fetchers import: here the module is `__main__`.
+    from tests.support import fetched_crawl
+
+    process.crawl(fetched_crawl.Pages, port=given["port"])
+    process.start()
