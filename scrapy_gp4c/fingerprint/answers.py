@@ -35,6 +35,7 @@ MAX_TEXT_CHARACTERS: Final = 2**20
 """Longest compared text; of a longer one the head counts."""
 MAX_PDF_BYTES: Final = 2**24
 MAX_PDF_PAGES: Final = 500
+_TEXT_TYPE: Final = re.compile(rb"^text/|json|\bcsv|xml|yaml|javascript|x-sh\b|toml")
 _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
 _TRACE_KEY: Final = re.compile(
@@ -76,7 +77,10 @@ def answer(response: Response, root: str | None = None) -> Answer:
     if body[:5] == b"%PDF-":
         return _pdf(body)
     if not isinstance(response, TextResponse):
-        return Answer("bytes", Content("", (), bool(body)), body)
+        if _TEXT_TYPE.search(_content_type(response)) is None:
+            return Answer("bytes", Content("", (), bool(body)), body)
+        # Scrapy knows only some of the types that are text.
+        response = TextResponse(response.url, body=body, headers=response.headers)
     kind, content, is_cut = _text_content(response, root)
     if len(content.text) > MAX_TEXT_CHARACTERS:
         content, is_cut = content._replace(text=content.text[:MAX_TEXT_CHARACTERS]), True
@@ -97,18 +101,29 @@ def page_text(response: Response, root: str | None = None) -> str:
 def _text_content(response: TextResponse, root: str | None) -> tuple[str, Content, bool]:
     is_cut = len(response.body) > MAX_SOURCE_BYTES
     if isinstance(response, HtmlResponse):
-        return "html", html_content(html_source(response), root), is_cut
-    source = source_of(response, MAX_SOURCE_BYTES)
-    content_type = (response.headers.get(b"Content-Type") or b"").split(b";")[0].strip().lower()
+        source = html_source(response)
+        start = source[:400].lstrip()
+        is_json, is_xml = start[:1] in ("{", "["), start[:5] in ("<?xml", "<rss ", "<feed")
+        if not is_json and (not is_xml or "<html" in start.lower()):
+            return "html", html_content(source, root), is_cut
+        # Many servers send data as HTML.
+    else:
+        source = source_of(response, MAX_SOURCE_BYTES)
+        is_xml = isinstance(response, XmlResponse)
+    content_type = _content_type(response)
     kind, text = "text", source
-    if isinstance(response, XmlResponse):
+    if is_xml:
         kind, text = "xml", _xml(source)
-    elif content_type in (b"text/csv", b"text/tab-separated-values"):
+    elif b"csv" in content_type or content_type == b"text/tab-separated-values":
         kind, text = "csv", _csv(source, "\t" if b"tab" in content_type else None)
     elif (head := source[:200].lstrip()[:1]) and (head in "[{" or b"json" in content_type or head in ")wf/"):
         data = _json(source)
         kind, text = ("text", source) if data is None else ("json", data)
     return kind, Content(text, (), bool(text.strip())), is_cut
+
+
+def _content_type(response: Response) -> bytes:
+    return (response.headers.get(b"Content-Type") or b"").split(b";")[0].strip().lower()
 
 
 def _json(source: str) -> str | None:

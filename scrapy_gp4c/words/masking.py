@@ -125,7 +125,7 @@ _DIGIT_FIRST: Final = "|".join(
     (
         rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
-        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:yang\s)?{_AGO})(?!\w)",
+        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:y?ang\s)?{_AGO})(?!\w)",
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])",
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
@@ -145,7 +145,7 @@ _MARK_FIRST: Final = "|".join(
     )
 )
 _TOKEN: Final = (
-    r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf\w{0,64}+|xsrf\w{0,64}+|nonce|(?:ray|request|trace"
+    r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/-]{0,64}\d)[\w%+/-]{1,200}+)"
 )
@@ -171,7 +171,7 @@ _RANGE: Final = (
 )
 _RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?\d")
 _RANGE_BEFORE: Final = re.compile(rf"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h)?\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?$")
-_HAS_SECONDS: Final = re.compile(r":[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[+-]\d\d:?\d\d$|[秒초]")
+_HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
 _SAYS_TIME: Final = frozenset(_WORDS["time"].split())
 _TIME_SIGNS: Final = re.compile(
@@ -269,9 +269,10 @@ def mask_relative(window: str) -> str:
         bare = word.rstrip(".,;:!?)")
         if (last(1), bare) in _UNIT_AFTER:
             taken = 2 if last(2) in _NUMBER_WORDS or last(2)[:1].isdigit() else 1
-        elif (last(1), bare) in _BEFORE_UNIT:
+            taken += taken == 2 and last(3) in _NUMBER_WORDS  # a few minutes ago
+        elif (last(1), bare) in _BEFORE_UNIT and (last(1) != "a" or last(2) == "y"):
             taken = 1
-        elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT:
+        elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT and (last(2) != "a" or last(3) == "y"):
             taken = 2
         else:
             kept += (word, blanks)
@@ -341,8 +342,14 @@ class _Masks:
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "run":
-            is_short = not words or re.fullmatch(_SHORT_UNIT, words[-1]) is not None
-            return is_short and _says(before, _SAYS_RUN, _RUN_SIGNS, 9)
+            if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
+                return False
+            if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
+                return False
+            after = match.string[match.end() : match.end() + _CONTEXT]
+            return _says(before, _SAYS_RUN, _RUN_SIGNS, 9) or not _SAYS_RUN.isdisjoint(
+                _LAST_WORDS.findall(after)[:2]
+            )
         if kind == "hex":
             if self._is_about_checksums is None:
                 self._is_about_checksums = _CHECKSUMS.search(self._text) is not None

@@ -32,7 +32,9 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
-_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U0010ff00-\U0010ff7f]")
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u0640\U0010ff00-\U0010ff7f]"
+)
 
 
 _UNICODE_SPACE: Final = re.compile(r"[\s\x00-\x20\x7f-\xa0]+")
@@ -71,6 +73,8 @@ _TWINS: Final = (
     *(('"', quote) for quote in "“”„‟«»″〝〞"),
     *(("'", quote) for quote in "‘’‚‛‹›′ʼ"),
     *(("-", dash) for dash in "‐‑‒–—―−﹣"),
+    *(("/", slash) for slash in "⁄∕"),
+    ("x", "×"),
 )
 """Typographic signs and their plain twins."""
 
