@@ -35,7 +35,7 @@ _FULL_BYTES: Final = 2**20
 
 _DAMAGE: Final = (
     lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
-    lmdb.IncompatibleError, lmdb.NotFoundError,
+    lmdb.IncompatibleError, lmdb.NotFoundError, lmdb.BadTxnError,
 )  # fmt: skip
 
 

@@ -383,15 +383,15 @@ class Tables:
     ) -> Iterator[tuple[int, Array]]:
         """Yield rows of finished cycles part by part: (cycle, rows)."""
         last = self.last_cycle if last_cycle is None else min(last_cycle, self.last_cycle)
-        key, stop, goes_on = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0), False
+        first, stop = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0)
+        key: bytes | None = None
         while True:
             with self.transaction() as txn:  # one for each part: whoever takes them may take long
-                item = next(self.db[kind.table].items(txn, key, stop, goes_on=goes_on), None)
+                item = next(self.db[kind.table].items(txn, first, stop, after=key), None)
             if item is None:
                 return
-            cycle, number = U32_PAIR.unpack(item[0])
-            yield cycle, kind.unpack(item[1])
-            key, goes_on = U32_PAIR.pack(cycle, number + 1), True
+            key = item[0]
+            yield U32_PAIR.unpack(key)[0], kind.unpack(item[1])
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
