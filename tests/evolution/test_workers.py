@@ -394,3 +394,12 @@ def busy(number: int) -> tuple[int, int]:
     """The number and the process that was busy with it."""
     time.sleep(0.3)
     return number, os.getpid()
+
+
+def test_processes_leave_the_script_alone(tmp_path: Path) -> None:
+    """They do not import it: neither its time is lost, nor does it need a guard of its main part."""
+    script = tmp_path / "script.py"
+    script.write_text(f"print('begins')\n{PROGRAM.replace('time.sleep, 600', 'time.sleep, 0')}")
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("begins") == 1

@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from scrapy_gp4c.errors import LearningError
@@ -129,10 +131,9 @@ class SerialExecutor(Executor):
 def workers(jobs: int = 1, backend: str = "processes", scheduler: str | None = None) -> Iterator[Workers]:
     """Workers for an `Evaluator`.
 
-    ``jobs``: processes, 1: this one, -1: one per processor; a script that asks for more than one must guard
-    its main part (``if __name__ == "__main__":``). ``backend``: ``processes`` of this machine, or ``dask``
-    with ``scheduler``, the address of a cluster's scheduler. Raises LearningError when the backend or the
-    cluster is not there.
+    ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``processes`` of this machine, or
+    ``dask`` with ``scheduler``, the address of a cluster's scheduler. Raises LearningError when the backend
+    or the cluster is not there.
     """
     if jobs == 0:
         raise LearningError(
@@ -164,11 +165,24 @@ def processors() -> int:
         return count
 
 
+class _Processes(ProcessPoolExecutor):
+    """Processes that do not import the script that learns, which would take them a second each."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """As every executor's; a process is begun here where one is needed."""
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # without a file: nothing to import
+        try:
+            return super().submit(function, *args, **options)
+        finally:
+            sys.modules["__main__"] = script
+
+
 @contextmanager
 def _processes(n_jobs: int) -> Iterator[Workers]:
     context = multiprocessing.get_context("spawn")
     lifeline, kept_open = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(n_jobs, context, _begin_process, (lifeline,))
+    executor = _Processes(n_jobs, context, _begin_process, (lifeline,))
     try:
         yield Workers(executor, n_jobs, abandon=kept_open.close)
     except BaseException:
