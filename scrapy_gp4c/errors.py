@@ -21,7 +21,10 @@
     ├── NoticeError (OSError)
     ├── ClaimFileError (ValueError)
     ├── FetcherError (RuntimeError)
-    └── CallbackError (RuntimeError)
+    ├── CallbackError (RuntimeError)
+    ├── FetchError
+    ├── ForgetError
+    └── UnknownPageError
 
 A message names the thing that is wrong (a setting, a file and line, a part of an expression), says what was
 expected and what was found, and ends with the remedy.
@@ -113,3 +116,15 @@ class FetcherError(Gp4cError, RuntimeError):
 
 class CallbackError(Gp4cError, RuntimeError):
     """A callback of the spider failed on a fetcher."""
+
+
+class FetchError(Gp4cError):
+    """The page cannot be fetched."""
+
+
+class ForgetError(Gp4cError):
+    """`scrapy gp4c forget` lacks the pages that are to go, or the confirmation."""
+
+
+class UnknownPageError(Gp4cError):
+    """No page of the store has this URL."""

@@ -16,7 +16,7 @@ from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.crawling import expiry
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
 from scrapy_gp4c.store.protocols import PageReader
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 HELP = "take pages out of a spider's store, with their visits"
 SHOWN: Final = 10
 BATCH: Final = 16_384
-
-
-class ForgetError(Gp4cError):
-    """It is not said which pages are to go, or whether they are."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scrapy.utils.misc import load_object
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.crawling.messages import NO_TEXT
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import FetchError
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
 from scrapy_gp4c.fingerprint.sketches import has_text
@@ -58,10 +58,6 @@ class ComparedText:
 
 DOCUMENT = ComparedText
 """What ``--json`` prints."""
-
-
-class FetchError(Gp4cError):
-    """The page cannot be fetched."""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from scrapy_gp4c.commands.explanation import Compared, Known, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.messages import NO_TEXT
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import UnknownPageError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import TERMINALS
 
@@ -26,10 +26,6 @@ DOCUMENT = Why
 """What ``--json`` prints."""
 NEAREST: Final = 5
 _WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")
-
-
-class UnknownPageError(Gp4cError):
-    """No page of the store has this URL."""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -403,6 +403,7 @@ class Cycle:
         """Write a visit to the store, with its texts."""
         page, new = held.claim.page, held.visit
         self.held.pop(page, None)
+        held.info.held = None  # it has the page's texts, and responses may live long
         self.ended.append(page)
         if held.withdrawn is not None:
             new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)

@@ -167,7 +167,7 @@ class Feeder:
 
     def __len__(self) -> int:
         """Pages that are not in the queue yet."""
-        return len(self._frontier) + len(self._deferred) + sum(map(len, self._waiting.values()))
+        return len(self._frontier) + len(self._deferred) + len(self._waiting)
 
     @property
     def is_read(self) -> bool:

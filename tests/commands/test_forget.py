@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scrapy import Request, Spider
 
 from scrapy_gp4c.commands import forget, status
-from scrapy_gp4c.commands.forget import ForgetError
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.expiry import wildcard
-from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.errors import ForgetError, StoreDamagedError, StoreError
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, scrapy_gp4c
