@@ -73,9 +73,11 @@ NAMED: Final[dict[str, Named]] = {
     "oldest-neighbours": Named(
         "t * near", OURS, "long waits and changes nearby, whatever the page itself did"
     ),
-    "floor-0.02": Named("t * (rate + 0.02) * near", OURS, "a change is due, and nearby pages have changed"),
-    "floor-0.1": Named("t * (rate + 0.1) * near", OURS, "the same, quiet pages coming sooner"),
-    "floor-0.2": Named("t * (rate + 0.2) * near", OURS, "the same, quiet pages coming sooner still"),
+    "floor-0.02": Named(
+        "t * (hint_rate + 0.02) * near", OURS, "a change is due, and nearby pages have changed"
+    ),
+    "floor-0.1": Named("t * (hint_rate + 0.1) * near", OURS, "the same, quiet pages coming sooner"),
+    "floor-0.2": Named("t * (hint_rate + 0.2) * near", OURS, "the same, quiet pages coming sooner still"),
     "explore-last": Named(
         "t * (hint_rate + spent ** 2) * near * sqrt(surprise_site)",
         OURS,
