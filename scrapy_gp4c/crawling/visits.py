@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.body_sums import body_sum
-from scrapy_gp4c.fingerprint.copy_notes import compared, unpack
+from scrapy_gp4c.fingerprint.copy_notes import clock_positions, compared, pack, unpack
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 
 if TYPE_CHECKING:
@@ -240,9 +240,12 @@ class Visit:
         if packed is None:
             return None
         notes = unpack(packed)
-        # A page whose noise is being learned is read anyway: a clock that stopped counts again.
-        if notes.learned or notes.body_sum != body_sum(response, visits.features, row.fingerprint):
+        if notes.body_sum != body_sum(response, visits.features, row.fingerprint):
             return None
+        if notes.learned:
+            if clock_positions(notes.learned):
+                return None  # the page is read: its clock stopped, and counts again
+            visits.store.set_copy_notes(self._claim.page, pack(notes._replace(learned=b"")))
         archive = visits.cycle.archive
         if archive is not None and self._claim.page in visits.deliveries.pages:
             return None  # it is compared with another copy, word by word if need be
