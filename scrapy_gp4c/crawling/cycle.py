@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.archiving import Archive, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
+from scrapy_gp4c.crawling.doubt import Patience
 from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
@@ -116,6 +117,7 @@ class Cycle:
         """Pages that the spider itself has requested in this run."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
+        self.patience = Patience()
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -438,6 +440,12 @@ class Cycle:
             return
         if held.validators != self.store.validators(page):
             self.store.set_validators(page, *held.validators)
+
+    def leave_out(self, visit: Claim) -> None:
+        """Take back a visit whose site is left alone for the rest of the cycle."""
+        del self._under_way[visit.page]
+        self.ended.append(visit.page)
+        self._without_outcome -= self._plan.position(visit.page) is not None
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
@@ -251,6 +252,11 @@ class Run:
             if claimed is None:
                 return None
             claim = request.meta[META] = dataclasses.replace(claimed, host=None)
+        if urlsplit(request.url).netloc in self.cycle.patience.left_alone:
+            self.cycle.leave_out(claim)
+            if claim.host is not None:
+                self.feed(claim.host)
+            return None
         self.cycle.left_queue(claim)
         if claim.host is not None:
             self.feed(claim.host)

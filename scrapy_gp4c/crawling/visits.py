@@ -6,6 +6,7 @@ import logging
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import TextResponse
@@ -13,13 +14,16 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.doubt import REFUSALS, Answer, SharedTexts, reason_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, description_of, size_of
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.body_sums import body_sum
 from scrapy_gp4c.fingerprint.copy_notes import clock_positions, compared, pack, unpack
+from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -62,6 +66,8 @@ class Visits:
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
         self.describes = settings.asks_for_clusters
+        doubted = (record["doubted"] for record in reversed(self.store.cycles()) if "doubted" in record)
+        self.texts = SharedTexts(next(doubted, []), settings.distance_bits)
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> Visit | None:
@@ -139,6 +145,7 @@ class Visit:
             if response.status == 304:
                 self._read_hints(response)
             if (outcome := self._outcome(response)) is not None:
+                self._note_refusal(refuses=response.status in REFUSALS)
                 # The latency of a response from a cache says nothing of the server.
                 latency_s = 0.0 if outcome == "excluded" else self._latency_s
                 size_bytes = size_of(response)
@@ -271,6 +278,12 @@ class Visit:
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
+        if not is_known and (doubt := self._doubt(response, page)) is not None:
+            self._note_refusal(refuses=True)
+            info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
+            info["doubtful"] = doubt
+            return self._finish(response, info)
+        self._note_refusal(refuses=False)
         if not is_known and visits.cycle.failure is None:
             page = self._learn(response, page)
         read_hints = partial(self._read_hints, response)
@@ -278,6 +291,41 @@ class Visit:
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
+
+    def _doubt(self, response: Response, page: PageReading) -> str | None:
+        """Reason to doubt that an answer is the page; None: it is, or has been doubted often enough."""
+        visits, number = self._visits, self._claim.page
+        row = visits.store.page(number)
+        if row.outcome == DOUBTFUL and row.failures >= visits.cycle.settings.believe_after:
+            return None
+        headers = {
+            name.decode("latin-1").lower(): value[0].decode("latin-1")
+            for name, value in response.headers.items()
+            if value
+        }
+        packed = visits.store.copy_notes(number) if row.has_copy else None
+        copy = row.fingerprint if row.has_copy else None
+        if visits.features is not None or packed is None:
+            return reason_of(Answer(headers, 0, 0))
+        host = urlsplit(response.url).netloc
+        sharing, visited = visits.texts.note(host, page.fingerprint, copy)
+        is_change = is_changed(page.fingerprint, row.fingerprint, visits.cycle.settings.distance_bits)
+        is_known_block = is_change and page.fingerprint in visits.texts.doubted
+        words = unpack(packed).words
+        reason = reason_of(Answer(headers, page.words, words, sharing, visited, is_known_block))
+        if sharing and reason is not None and page.fingerprint not in visits.texts.doubted:
+            visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
+        return reason
+
+    def _note_refusal(self, *, refuses: bool) -> None:
+        """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
+        host = urlsplit(self._request.url).netloc
+        if self._visits.cycle.patience.note(host, refuses=refuses):
+            logger.warning(
+                "%s is left alone for the rest of the cycle: its last answers were blocks, challenges, 403, "
+                "429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT.",
+                host,
+            )
 
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""

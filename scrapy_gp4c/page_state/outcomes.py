@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "gone", "excluded")
+OUTCOMES: Final = ("first", "unchanged", "changed", "not_modified", "error", "gone", "excluded", "doubtful")
 """Outcomes of a visit; a visit and the page columns hold the position in this tuple."""
-FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED = range(len(OUTCOMES))
+FIRST, UNCHANGED, CHANGED, NOT_MODIFIED, ERROR, GONE, EXCLUDED, DOUBTFUL = range(len(OUTCOMES))
 
 JUDGED: Final = (UNCHANGED, CHANGED, NOT_MODIFIED)
 """Outcomes that show whether the page changed since the visit before."""
@@ -18,8 +18,8 @@ SAME: Final = (UNCHANGED, NOT_MODIFIED)
 """Outcomes that prove that the page did not change."""
 COPIED: Final = (FIRST, UNCHANGED, CHANGED)
 """Outcomes that brought a copy of the page, and its fingerprint."""
-FAILED: Final = (ERROR, GONE, EXCLUDED)
-"""Outcomes without any content of the page; all others are successes."""
+FAILED: Final = (ERROR, GONE, EXCLUDED, DOUBTFUL)
+"""Outcomes without content that is surely the page's; all others are successes."""
 
 
 KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour", "recheck")

@@ -62,6 +62,7 @@ class Settings:
     distance_bits: int
     skip_unchanged: bool
     gone_after: int
+    believe_after: int
     hints: bool
     features: Callable[[Response], list[str]] | None
     seed: int

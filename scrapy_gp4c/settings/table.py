@@ -90,6 +90,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 1, 255),
         "`gone` outcomes (404, 410) in a row after which a page is gone, and looked at ever more rarely",
     ),
+    "GP4C_BELIEVE_AFTER": values.Setting(
+        5,
+        "a count from 1 to 255",
+        lambda value: values.count(value, 1, 255),
+        "doubtful answers in a row, blocks and the like, after which the last one is the page",
+    ),
     "GP4C_HINTS": values.Setting(
         True,
         "True or False",

@@ -87,6 +87,8 @@ class CycleRecord(TypedDict, total=False):
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
     sitemaps: dict[str, list[str]]
     """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
+    doubted: list[int]
+    """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]
     """Names that ``GP4C_SECRET_PARAMS`` has beyond its default."""
     planned: int | None
