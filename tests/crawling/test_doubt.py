@@ -114,3 +114,28 @@ async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path
         found += outcomes(store_path, cycle).get("/", [])
     assert found[:3] == ["doubtful", "doubtful", "changed"]
     assert set(found[3:]) == {"unchanged"}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
+    site: Site, store_path: Path
+) -> None:
+    """Every 8th visit goes without validators, and finds what changed."""
+    text = {"now": text_of(1)}
+
+    def page(request: ServerRequest) -> bytes:
+        request.setHeader("ETag", '"always"')
+        if request.getHeader("If-None-Match"):
+            request.setResponseCode(304)
+            return b""
+        return html(text["now"]).encode()
+
+    site.pages["/"] = page
+    given = {**FULL, "GP4C_SKIP_UNCHANGED": True}
+    found = []
+    for cycle in range(1, 19):
+        await crawl(Pages, store_path, given, urls=(site.url(),))
+        text["now"] = text_of(2)
+        found += outcomes(store_path, cycle).get("/", [])
+    assert found.count("changed") == 1
+    assert found.count("not_modified") >= 14
