@@ -115,6 +115,7 @@ def write_score(path: Path, expression: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_errors_at_start_are_one_line_and_an_exit_code(project: Path) -> None:
     """A bad setting, score file or store: one readable line with setting and remedy; history intact."""
     assert end(begin(project, "crawl", "quiet", "-s", "GP4C_SCORE_FUNCTION=9**9**9**9 * t"))[0] == 0
@@ -164,6 +165,7 @@ def test_hostile_score_functions_are_one_short_error(expression: str, in_file: b
     assert not Path("pwned").exists()
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_shell_fetch_and_parse_fetch_only_what_was_asked(project: Path, site: Site) -> None:
     """With a plan waiting in the store, other commands leave it alone and open no store."""

@@ -21,6 +21,7 @@ SHORT = {
 """Trouble -> the share of its usual times."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_nothing_comes_of_some_trouble(name: str) -> None:
     """Each kind a few times, from a seed of its own."""

@@ -65,6 +65,7 @@ def test_weights_are_those_of_popularity_alone(contents: Path) -> None:
     assert sampling.WEIGHTED not in tried(bits, Row("rns"), crawl, 1).per_cycle
 
 
+@pytest.mark.slow
 def test_tables_have_the_means(contents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row for every policy, the lead over random visits, and what is varied; the file's text stays."""
     output = tmp_path / "tables.md"

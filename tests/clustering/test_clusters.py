@@ -341,6 +341,7 @@ def written(path: Path, versions: list[dict[str, str]]) -> ContentHistory:
     return read_contents(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     data=st.data(),

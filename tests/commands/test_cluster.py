@@ -54,6 +54,7 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
     return make_project(project_directory, store_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_topics_are_clusters_and_links_are_known(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:

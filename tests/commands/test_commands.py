@@ -90,6 +90,7 @@ def urls(count: int) -> list[str]:
     return [f"http://site{number % 3}.example/page/{number}" for number in range(count)]
 
 
+@pytest.mark.slow
 def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Path) -> None:
     """import, status, pages, export and import again, each a real ``scrapy gp4c`` process."""
     store, again = ("GP4C_STORE=" + str(tmp_path / name) for name in ("store", "again"))
@@ -131,6 +132,7 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
     assert result.stdout == gzip.decompress((tmp_path / "h.tsv.gz").read_bytes()).decode()
 
 
+@pytest.mark.slow
 def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None:
     """Bad input: exit code 1 or 2 and one message that names it, never a traceback."""
     store = f"GP4C_STORE={tmp_path / 'none'}"
@@ -545,6 +547,7 @@ def test_the_entry_point_leads_to_the_command() -> None:
     assert entry.load() is Command
 
 
+@pytest.mark.slow
 def test_an_output_without_room_is_one_message(project_directory: Path, tmp_path: Path) -> None:
     """A full disk behind the standard output or ``-o``: one line, exit code 1, and the device stays one."""
     store = f"GP4C_STORE={tmp_path / 'store'}"

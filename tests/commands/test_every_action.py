@@ -167,6 +167,7 @@ def tried(project: Any, words: str) -> str:
     return "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", OTHERS)
 def test_other_actions_on_every_kind_of_store(
     words: str, store_path: Path, project_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

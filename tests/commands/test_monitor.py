@@ -217,6 +217,7 @@ def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> s
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+@pytest.mark.slow
 def test_thirty_cycles_through_kills(tmp_path: Path) -> None:
     """Crawls and monitors die by kill -9, again and again: 30 cycles, each once, one at a time."""
     store, log = tmp_path / "store", tmp_path / "log"
@@ -286,6 +287,7 @@ class News(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_the_command_monitors_a_real_spider(tmp_path: Path) -> None:
     """``scrapy gp4c monitor``: two crawls, two lines of JSON by the schema; then a failure."""
     site = tmp_path / "site"

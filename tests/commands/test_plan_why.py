@@ -99,6 +99,7 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
     assert [told[url]["score"]["rank"] for url in urls] == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_plan_by_other_settings_and_an_unknown_page(
     site: Site,

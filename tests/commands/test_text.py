@@ -46,6 +46,7 @@ def address() -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path) -> None:
     """Compared text, masked parts in brackets, what is left out and why; nothing is recorded."""
     done = scrapy_gp4c(project_directory, "text", "news", f"{address}/page")

@@ -80,6 +80,7 @@ def write(path: Path, text: str, source: Path) -> None:
     ScoreFile(parse(text), "visits", "ndcg", values, "best", 1, learned_from, {}).write(path)
 
 
+@pytest.mark.slow
 def test_what_is_better_is_promoted_and_what_is_not_better_is_kept(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_what_is_better_is_promoted_and_what_is_not_better_is_kept(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_the_next_run_crawls_with_the_promoted_function(recorded: Path, tmp_path: Path) -> None:
     """Settings are read when a run starts; the digest, which the cycle record keeps, tells files apart."""
     path = tmp_path / "score.json"
@@ -234,6 +236,7 @@ def test_histories_without_keys_divide_by_position_and_tiny_ones_not_at_all() ->
         divide(history.take(slice(0, 2)), seed=1)
 
 
+@pytest.mark.slow
 def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
     """By replays on what learning may see, in each part; less by up to 0.01 does not count."""
     part, choices = models.generate("poisson", 1200, 40, 1), Choices()
@@ -300,6 +303,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> 
     assert len(found) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "left"), [("fsync", "random"), ("replace", "random")])
 def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, call: str, left: str) -> None:
     """Just before the new file is on the disk, and just before it takes the old one's place."""
@@ -315,6 +319,7 @@ def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, cal
     assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == PROMOTED
 
 
+@pytest.mark.slow
 def test_two_objectives_promote_what_is_better_in_one(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -441,6 +446,7 @@ def test_correlated_differences_do_not_raise_false_alarms() -> None:
         assert (alarms <= 50).all(), correlation
 
 
+@pytest.mark.slow
 def test_equals_are_seldom_promoted_and_better_ones_mostly() -> None:
     """At rates of 5% and 80%, other counts would have a chance of 1%; benchmarks/promotion.py does 400."""
     runs = 20

@@ -301,6 +301,7 @@ class FollowerTraps(Spider):
         yield from response.follow_all(css="a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turning", [False, True])
 @pytest_twisted.ensureDeferred
 async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(

@@ -322,6 +322,7 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
     return pairs, found
 
 
+@pytest.mark.slow
 def test_kill_9_never_pairs_a_text_with_another_version(web: Web, worker: Worker) -> None:
     """The site changes all the time; a crawl is killed again and again, between fetch and commit too."""
     moments = random.Random(2026)

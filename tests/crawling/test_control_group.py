@@ -165,6 +165,7 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
         copies = done.state["fingerprint"].tolist()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 1000), st.sampled_from(["top_k", "rounds(rounds=3)"]), st.booleans())
 def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
@@ -313,6 +314,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
         assert tally == Tally(1, 1, outdated)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_intervals_cover_the_truth(scenario: str) -> None:
     """Too few or too many of 60 runs would have a chance of 0.1% with a coverage of 93% to 97%."""
@@ -454,6 +456,7 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
         ]
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_crawl_shows_what_goes_on_elsewhere(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]

@@ -52,6 +52,7 @@ def grow(site: Site, cycle: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spider", "cycles"), [(FromSitemap, 30), (FromStart, 9)])
 @pytest_twisted.ensureDeferred
 async def test_every_new_page_is_fetched_in_the_cycle_in_which_it_appears(
@@ -83,6 +84,7 @@ class PlainList(Spider):
         """Want nothing."""
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_start_requests_that_bring_nothing_are_pages_like_any(site: Site, store_path: Path) -> None:
     """A list of 200 URLs, budget 5%: their warm-up tells that no share of it is for hubs."""

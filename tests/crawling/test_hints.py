@@ -372,6 +372,7 @@ def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
 GROWTH = ("brought_sum", "brought_cycles", "brought_cycle")
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker) -> None:
     """Two sitemaps, of which one lies, in crawls that are killed at random: claims, trust and growth
     agree."""

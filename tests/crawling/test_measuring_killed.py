@@ -129,6 +129,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_crawl_killed_anywhere_measures_what_it_would_have(tmp_path: Path, log: Path) -> None:
     """While staging, in the index's transaction, before the fold and in it, again and again or once."""
     undisturbed = Steps(np.inf)

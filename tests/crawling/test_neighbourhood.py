@@ -121,6 +121,7 @@ def web(site: Site) -> Site:
     return site
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_changed_sample_brings_its_cluster(
     web: Site, store_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
@@ -159,6 +160,7 @@ async def test_a_changed_sample_brings_its_cluster(
         assert store.verify() == []
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_links_and_popularity_come_from_the_store(web: Site, store_path: Path) -> None:
     """The next page of a topic is one hop away; all pages have one link, and are equally popular."""
@@ -178,6 +180,7 @@ async def test_links_and_popularity_come_from_the_store(web: Site, store_path: P
     assert len(near) >= 5
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_pages_that_come_later_are_in_no_cluster(web: Site, store_path: Path) -> None:
     """They are samples, when there is budget left; a page that changes is described anew."""

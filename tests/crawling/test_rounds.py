@@ -258,6 +258,7 @@ class Listed(Spider):
         """Want nothing of them."""
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: Path) -> None:
     """One page of the first round answers only when all pages of all rounds have been fetched."""
@@ -295,6 +296,7 @@ async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: 
     assert all(one["seen"] < 5 * number for number, one in enumerate(rounds) if number)
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_policy_that_fails_in_a_later_round_costs_no_visit(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture

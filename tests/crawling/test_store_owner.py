@@ -59,6 +59,7 @@ def with_config(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_the_path_has_spider_and_arguments(project: Path) -> None:
     """One store for each country, another for none; not for what is shared."""
     with_config(project)
@@ -70,6 +71,7 @@ def test_the_path_has_spider_and_arguments(project: Path) -> None:
     assert owner_of(project / ".scrapy" / "gp4c" / "shop,country=a%2Fb")["arguments"] == {"country": "a/b"}
 
 
+@pytest.mark.slow
 def test_without_a_project_it_is_in_the_state_of_the_user(project: Path) -> None:
     """As in a container or an egg of scrapyd; the log says where, and there is no traceback."""
     environment = {"SCRAPY_SETTINGS_MODULE": "shops.settings", "XDG_STATE_HOME": str(project / "state")}
@@ -83,6 +85,7 @@ def test_without_a_project_it_is_in_the_state_of_the_user(project: Path) -> None
     assert (project / ".scrapy" / "gp4c" / "shop" / "data.mdb").exists()
 
 
+@pytest.mark.slow
 def test_the_store_of_another_spider_is_one_line(project: Path) -> None:
     """Which names both; a template gives each its own."""
     with_config(project)

@@ -33,6 +33,7 @@ def wait(done):
         sleep(0.01)
 
 
+@pytest.mark.slow
 def test_the_file_comes_when_the_code_is_compiled(tmp_path, monkeypatch):
     """The process fills numba's cache, and the file that tells of it goes with the block."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
@@ -52,6 +53,7 @@ def test_the_same_is_compiled_once():
         assert done is not None
 
 
+@pytest.mark.slow
 def test_code_that_was_compiled_beside_is_used_by_workers(tmp_path, monkeypatch):
     """A process that unpickles the history finds the code, and so does one that arranges it itself."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))

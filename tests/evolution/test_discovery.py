@@ -91,6 +91,7 @@ def test_what_hangs_on_a_later_page_is_left_out() -> None:
     assert grown.until(5).finder.tolist() == [NO_FINDER, 0, 1, 2]
 
 
+@pytest.mark.slow
 def test_learning_is_never_worse_by_what_it_chooses_by() -> None:
     """The default stands for selection too; a second run learns the same; later cycles have no say."""
     grown, choices = random_web(3, pages=60, cycles=24), choices_of()

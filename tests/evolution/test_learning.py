@@ -166,6 +166,7 @@ def same(one: Learned, other: Learned) -> bool:
     return one.folds == other.folds and one.best == other.best and one.generations == other.generations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum")]
 )
@@ -174,6 +175,7 @@ def test_same_seed_same_result_whatever_the_jobs(choices):
     assert same(learned(choices, 1), learned(choices, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_several_rules_choose_of_one_evolution_what_each_chooses_alone(jobs):
     """Function, value and table of each rule are those of a search of its own."""
@@ -184,6 +186,7 @@ def test_several_rules_choose_of_one_evolution_what_each_chooses_alone(jobs):
     assert len({tuple(fold.text for fold in one.folds) for one in together}) > 1
 
 
+@pytest.mark.slow
 def test_different_seeds_differ():
     """Another seed divides the pages otherwise and evolves other functions."""
     assert not same(learned(), learned(dataclasses.replace(CHOICES, seed=2)))
@@ -500,6 +503,7 @@ def smoothing_matters() -> tuple[PreparedHistory, str]:
     return one_set(changed, 0.05, 2), "1 - pow((n - X + 4) / (n + 4.5), t)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [period_of_seven, waiting_counts, smoothing_matters])
 @pytest.mark.parametrize("fitness", ["change_rate", "ndcg"])
 def test_it_learns_a_known_rule(case, fitness):
@@ -561,6 +565,7 @@ FRONT = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_front_is_the_same_whatever_the_jobs():
     """One process or two."""
     assert same(learned(FRONT, 1), learned(FRONT, 2))

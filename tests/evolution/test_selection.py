@@ -217,6 +217,7 @@ CHOICES = Choices(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_workers_select_is_what_this_process_selects(jobs):
     """By every rule and in every fold: the same text, run and value; a second rule replays nothing anew."""

@@ -89,12 +89,14 @@ def test_in_this_process():
         assert evaluator.replays == replays, "nothing is evaluated twice"
 
 
+@pytest.mark.slow
 def test_two_processes_of_this_machine():
     """Two worker processes get each training set and give the same outcomes."""
     with workers(2) as pool:
         check(Evaluator(TRUTHS, "ndcg", "visits", pool))
 
 
+@pytest.mark.slow
 def test_dask_cluster_of_two_worker_processes():
     """A real Dask cluster on loopback: the same outcomes through `--backend dask --scheduler`."""
     with (
@@ -347,6 +349,7 @@ def kill_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_the_work_of_a_cluster_is_its_workers(cluster: LocalCluster) -> None:
     """Not the process that sends it, whose machine may be a small one; an error of a call is raised."""
@@ -371,6 +374,7 @@ def test_a_cluster_without_workers(cluster: LocalCluster, monkeypatch: pytest.Mo
         pass
 
 
+@pytest.mark.slow
 def test_workers_that_come_when_all_have_died_do_the_rest(tmp_path: Path) -> None:
     """Under other names; what the dead ones had under way is done anew, with its training set."""
     cluster = Cluster(tmp_path, 2, {})

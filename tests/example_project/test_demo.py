@@ -95,6 +95,7 @@ def rows(finished):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+@pytest.mark.slow
 def test_every_day_of_every_score_function(rows):
     """There is one row per day and crawl; the control begins at the switch."""
     every = [(day, score) for day in range(1, DAYS + 1) for score in ("default", "random", LEARNED)]
@@ -102,6 +103,7 @@ def test_every_day_of_every_score_function(rows):
     assert sorted((int(row["day"]), row["score"]) for row in rows) == sorted(every)
 
 
+@pytest.mark.slow
 def test_warm_up_sees_everything(rows):
     """While every page is visited, the crawl finds the model's changes, and all copies are current."""
     web = Web(1, HOSTS)
@@ -203,6 +205,7 @@ def collected(tmp_path_factory):
     return one
 
 
+@pytest.mark.slow
 def test_learn_and_switch(collected, monkeypatch):
     """What is learned from a store is promoted or not, as the file tells; the copy keeps the old function."""
     monkeypatch.setattr(program, "LEARNING", SMALL)
@@ -229,6 +232,7 @@ def test_learning_that_cannot_be(tmp_path):
         learn(web.store, tmp_path / "score.json", Console(file=StringIO()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(tmp_path, number):
     """Ctrl-C and SIGTERM end the demo, its crawls and its web, with one message."""

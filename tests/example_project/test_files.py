@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
 import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,6 +90,7 @@ def test_the_calendar_never_ends_and_never_changes():
 MOST, DAYS = 40, 7
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_crawl_reads_them(tmp_path: Path, monkeypatch) -> None:
     """Every new page is fetched on its day; the trap ends at the cap; the report tells of hubs and hints."""

@@ -20,6 +20,7 @@ def starter():
     started.stop()
 
 
+@pytest.mark.slow
 def test_commands_end_as_they_do_from_a_shell(starter, tmp_path):
     """Exit codes are Scrapy's; what goes wrong is in the file; the next command is none the wiser."""
     errors = tmp_path / "errors"
@@ -47,6 +48,7 @@ def test_it_imports_no_reactor():
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False True True\n"
 
 
+@pytest.mark.slow
 def test_stopped_it_leaves_no_process(tmp_path):
     """Neither by SIGTERM, which its crawl gets too, nor where the demo is gone."""
     for way in ("stop", "gone"):

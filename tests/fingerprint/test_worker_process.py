@@ -65,6 +65,7 @@ def pages() -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: FingerprintProcess) -> None:
     """For every class, encoding and text, in the order asked for, by one process."""
@@ -75,6 +76,7 @@ async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: Fin
     assert await made(beside, [last], main_features) == [fingerprint(last, main_features)]
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: FingerprintProcess) -> None:
     """The same as are read here, by either features, in any encoding."""

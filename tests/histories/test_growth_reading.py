@@ -104,6 +104,7 @@ def grow(site: Site, cycle: int) -> None:
     site.pages["/"] = html("all lists", [*LISTS, *steady])
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_the_replayed_delay_is_that_of_a_crawl(site: Site, tmp_path: Path) -> None:
     """Of a web of lists: a crawl of everything is exported, its replay finds pages as late as a crawl."""

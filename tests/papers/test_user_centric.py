@@ -136,6 +136,7 @@ def test_forecasts_look_back_as_the_terminals_do(tmp_path: Path) -> None:
     assert found.earlier.shape == found.later.shape == (10,)
 
 
+@pytest.mark.slow
 def test_the_command_writes_figures_tables_and_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -181,6 +181,7 @@ def visits(found: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[t
     return told
 
 
+@pytest.mark.slow
 @given(
     policy=st.sampled_from(POLICIES),
     seed=st.integers(0, 2**32),
@@ -195,6 +196,7 @@ def test_a_compiled_cycle_is_that_of_the_policy(policy: str, seed: int, pages: i
     assert visits(found, policy, k, by_rounds=False) == visits(found, policy, k, by_rounds=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["rns", "gsb(sample=50)", "db(d=2)", "cb(in_flight=5)"])
 def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> None:
     """Sorts of many numbers, and samples by sorting instead of inserting."""

@@ -35,6 +35,7 @@ SCORES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @example([0.0, 0.0, 0.0, 0.0, -0.0], 2, 1)
 @example([1.0, 2.0] * 60, 110, 1)
 @given(st.lists(SCORES, min_size=1, max_size=80), st.integers(0, 80), st.integers(0, 2**32))

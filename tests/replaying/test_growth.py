@@ -85,6 +85,7 @@ def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
     return told
 
 
+@pytest.mark.slow
 @example(14126220, "t * (X + 0.5)", True)
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(("hinted * t", "hint_age + t", "t * (X + 0.5)")), st.booleans())
@@ -148,6 +149,7 @@ def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: 
     return GrowthCrawl(budget, load(score), table.load(policy), load(HUBS), discovery, 2, seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     st.integers(0, 2**32),

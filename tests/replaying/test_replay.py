@@ -184,6 +184,7 @@ def assert_same(one, other, fields=FIELDS):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     case=cases(),
@@ -206,6 +207,7 @@ def test_grouped_equals_dense_equals_naive(case, text, ties, clock):
         np.testing.assert_array_equal(getattr(grouped, name), expected[name])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -225,6 +227,7 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     st.integers(0, 2**32),

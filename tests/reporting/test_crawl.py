@@ -124,6 +124,7 @@ def test_stores_without_a_story(what: str, store_path: Path) -> None:
     assert str(store_path) in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_command(project_directory: Path, tmp_path: Path) -> None:
     """``scrapy gp4c report`` writes the page; a store that is missing is one message and exit code 1."""
     store = make_store(tmp_path / "store")

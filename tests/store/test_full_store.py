@@ -42,6 +42,7 @@ class Cramped(RecrawlScheduler):
     open_run = staticmethod(partial(open_run, sizes=Sizes(map_size=300_000)))
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_full_store_stops_the_crawl(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
@@ -122,6 +123,7 @@ def scrapy_runspider(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_when_the_cycle_closes_is_seen_by_cron(tmp_path: Path) -> None:
     """One critical line, a finish reason, exit code 1, the queue closed; with room the fold is completed."""
     web = Web()
@@ -159,6 +161,7 @@ def test_a_store_that_cannot_be_opened_is_one_line_and_an_exit_code(tmp_path: Pa
     assert f"in use by process {os.getpid()}" in critical
 
 
+@pytest.mark.slow
 def test_a_store_fits_a_limit_of_address_space(tmp_path: Path) -> None:
     """Where the system refuses 1 TiB, the store takes less, and the crawl is as ever."""
     web = Web()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
@@ -69,6 +70,7 @@ def test_damage_is_found_by_the_visits_that_are_left(tmp_path: Path) -> None:
             assert any(f"page {page} has {name}" in problem for problem in store.verify())
 
 
+@pytest.mark.slow
 def test_a_store_that_drops_visits_stays_as_large_as_it_is(tmp_path: Path) -> None:
     """Its file grows until LMDB has room to reuse, and then no more but for records and new pages."""
     crawl(tmp_path / "some", 60, 4)

@@ -160,6 +160,7 @@ def kill_at(transactions: int, after_commit: bool) -> Iterator[None]:
     yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_commit", [False, True])
 def test_a_kill_in_any_transaction_changes_nothing(tmp_path: Path, after_commit: bool) -> None:
     """Killed in its every n-th write transaction, folds included, the crawl ends as if never killed."""
@@ -185,6 +186,7 @@ def test_a_kill_in_any_transaction_changes_nothing(tmp_path: Path, after_commit:
     assert content(killed) == expected
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_time_loses_no_committed_visit(tmp_path: Path) -> None:
     """Killed from outside at random moments: what a commit confirmed is there once; nothing else changes."""
     expected = uninterrupted(tmp_path / "whole")

@@ -270,6 +270,7 @@ def rates(contents: Path, output: Path, *more: str) -> list[float]:
     return rates
 
 
+@pytest.mark.slow
 def test_clusters_made_anew_change_later_cycles_alone(contents: Path, tmp_path: Path) -> None:
     """After four cycles other pages are visited; up to then the groups are those of the file."""
     groups = ["--groups", str(contents.with_suffix(".npz")), "--warmup", "0"]
@@ -280,6 +281,7 @@ def test_clusters_made_anew_change_later_cycles_alone(contents: Path, tmp_path: 
     assert anew == rates(contents, tmp_path / "again.json", *groups, "--recluster", "4")
 
 
+@pytest.mark.slow
 def test_without_a_file_the_clusters_are_of_cycle_0(contents: Path, tmp_path: Path) -> None:
     """As `training.cluster` makes them, in longer cycles and within a part of the cycles too."""
     npz = tmp_path / "groups.npz"

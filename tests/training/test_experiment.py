@@ -60,6 +60,7 @@ def done(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.mark.slow
 def test_all_artefacts_are_there(done: Path) -> None:
     """Results, tables, figures and report; nothing is left of the checkpoints."""
     expected = {"results.json", "report.html", "tables.md", *(f"{name}.csv" for name in TABLES)}
@@ -70,6 +71,7 @@ def test_all_artefacts_are_there(done: Path) -> None:
     assert {path.name for path in done.iterdir()} == expected
 
 
+@pytest.mark.slow
 def test_results_are_those_of_replays(done: Path, history: Path) -> None:
     """Every series is what a replay of the function on that fold's test set gives; the oracle is best."""
     content = json.loads((done / "results.json").read_text())
@@ -90,6 +92,7 @@ def test_results_are_those_of_replays(done: Path, history: Path) -> None:
     assert set(content["smaller_budgets"]) == {"0.02", "0.04", "0.06", "0.08"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_experiment_goes_on(
     done: Path, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +160,7 @@ def run_tan(history: Path, output: Path, *more: str) -> int:
     return experiment.main([str(history), "-o", str(output), "--protocol", "tan", "--quick", *more])
 
 
+@pytest.mark.slow
 def test_all_artefacts_of_tan_are_there(tan_done: Path) -> None:
     """JSON, CSV, tables, and every figure as PNG and SVG; PNGs are pictures, SVGs have their text."""
     expected = {"results.json", "cycles.csv", "tables.md"}
@@ -192,6 +196,7 @@ def test_tables_say_what_the_results_say(tan_done: Path) -> None:
     assert "| DB finds more in longer cycles | " in tables
 
 
+@pytest.mark.slow
 def test_the_same_command_gives_the_same_files(tan_done: Path, tmp_path: Path) -> None:
     """Byte for byte; another seed gives other results."""
     contents = tan_done.parent / "contents.jsonl"
@@ -221,6 +226,7 @@ def test_bad_input_of_tan_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "names of its pages" in capsys.readouterr().err.replace("\n", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "learned"),
     [

@@ -100,6 +100,7 @@ def killed_after_two_generations(arguments, output):
     return done
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_to_the_same_result(history, tmp_path):
     """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
     arguments = [str(history), *FAST, "--generations", "40"]
@@ -113,6 +114,7 @@ def test_killed_run_resumes_to_the_same_result(history, tmp_path):
     assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_writes_what_it_has(history, tmp_path):
     """SIGINT to the whole process group, workers included: exit 130, a usable score file, and the way on."""
     output = tmp_path / "score.json"
@@ -250,6 +252,7 @@ def test_a_front_is_a_directory_of_score_files(history, tmp_path, capsys):
     assert found["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
 
 
+@pytest.mark.slow
 def test_a_killed_front_resumes_to_the_same_files(history, tmp_path):
     """kill -9 in the middle of an evolution with two objectives, then --resume: all files are the same."""
     arguments = [str(history), *FAST, *FRONT, "--generations", "30"]

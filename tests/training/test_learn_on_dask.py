@@ -48,6 +48,7 @@ def generations(output: Path) -> int:
     return done
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """kill -9 of one of two workers in the middle: the score file is that of a run on one process."""
     history, output, alone = (tmp_path / name for name in ("history.npz", "dask.json", "alone.json"))
@@ -72,6 +73,7 @@ def test_a_worker_that_is_killed_costs_nothing(cluster: Cluster, tmp_path: Path)
     assert content(output) == content(alone)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_wants_certificates(cluster: Cluster, tmp_path: Path) -> None:
     """Without them nothing is learned, and one line says so."""
     history = tmp_path / "history.npz"
