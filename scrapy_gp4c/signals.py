@@ -14,3 +14,5 @@ page_back = object()
 """A page that was gone has answered again."""
 page_failing = object()
 """The first visit in a row to a page failed."""
+page_doubtful = object()
+"""The first answer in a row was not believed to be the page."""

@@ -254,7 +254,9 @@ def by_url(spider: Any) -> dict[str, list[dict[str, Any]]]:
     """Items of a finished crawl by the URL that they came from."""
     found: dict[str, list[dict[str, Any]]] = {}
     for collected in spider.collected:
-        found.setdefault(collected["url"], []).append(collected)
+        # Of several links to a page the first in a run counts, whose depth depends on the order of visits.
+        meta = {name: value for name, value in collected.get("meta", {}).items() if name != "depth"}
+        found.setdefault(collected["url"], []).append({**collected, "meta": meta})
     return found
 
 

@@ -65,11 +65,6 @@ RULES: Final = (
         "docs.aws.amazon.com: How the CAPTCHA and Challenge actions work",
     ),
     Rule(
-        "a challenge of DataDome",
-        lambda answer: answer.headers.get("x-dd-b", "") not in ("", "0"),
-        "docs.datadome.co: response headers of the protection API (X-DD-B)",
-    ),
-    Rule(
         "a text that a cycle before has doubted",
         lambda answer: answer.is_known_block,
         "the rule of shared texts, remembered",

@@ -20,6 +20,7 @@ SUMMARY: Final = {
     "gone": "gone",
     "back": "back again",
     "failing": "failing",
+    "doubtful": "doubtful",
 }
 """Kind of an event -> words for a message."""
 

@@ -1,4 +1,4 @@
-"""Events of pages: new, changed, gone, back and failing, by a visit and the state before it."""
+"""Events of pages: new, changed, gone, back, failing and doubtful, by a visit and the state before it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FAILED, FIRST, GONE, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, ERROR, FAILED, FIRST, GONE, among
 
 Array = npt.NDArray[Any]
 
-EVENTS: Final = ("new", "changed", "gone", "back", "failing")
+EVENTS: Final = ("new", "changed", "gone", "back", "failing", "doubtful")
 """Kinds of events, in the order of an event's number."""
 
 
@@ -35,7 +35,7 @@ def event_masks(outcome: Array, failures: Array, gone: Array, gone_after: int) -
 
     ``outcome``: of the visits; ``failures``, ``gone``: columns of their pages before the visits. A page is
     gone with its ``gone_after``-th 404 or 410 in a row and back with the next success; its first failure in a
-    row makes it failing.
+    row makes it failing, its first doubtful answer in a row doubtful.
     """
     failed = among(outcome, FAILED)
     return {
@@ -44,6 +44,7 @@ def event_masks(outcome: Array, failures: Array, gone: Array, gone_after: int) -
         "gone": (outcome == GONE) & (gone.astype(np.int64) + 1 == gone_after),
         "back": ~failed & (gone >= gone_after),
         "failing": among(outcome, (ERROR, GONE)) & (failures == 0),
+        "doubtful": (outcome == DOUBTFUL) & (failures == 0),
     }
 
 

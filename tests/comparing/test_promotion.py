@@ -133,7 +133,8 @@ def test_a_store_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     assert "in use:     random" in out
     assert "budget: 0.1" in out
-    assert functions.load(str(path)).formula in out
+    assert functions.load(str(path)).formula in ("t * X", "X * t")
+    assert "PROMOTED" in out
 
 
 def test_without_a_file_the_function_of_the_newest_cycle_is_in_use(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.cycle import PlannedPages
+from scrapy_gp4c.crawling.visits import Unchanged
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
@@ -198,7 +199,7 @@ class Validated:
 @pytest.mark.parametrize("skip", [True, False])
 @pytest_twisted.ensureDeferred
 async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
-    """Validators are sent and unchanged pages not handed to the spider, its errback neither: if so set."""
+    """Validators are sent, and of unchanged pages the errback hears alone, by `Unchanged`: if so set."""
     with_validators = Validated()
     site.pages = {"/validated": with_validators, "/plain": html(WORDS)}
     urls = tuple(site.url(path) for path in site.pages)
@@ -211,7 +212,7 @@ async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
             with_validators.text = "quite another text that has nothing to do with what was here " * 3
         crawler = await crawl(Pages, store_path, {"GP4C_SKIP_UNCHANGED": skip, "GP4C_BUDGET": 1.0}, urls=urls)
         called.append({url.rpartition("/")[2] for url in crawler.spider.visits})
-        assert crawler.spider.failures == []
+        assert all(isinstance(failure.value, Unchanged) for failure in crawler.spider.failures)
         ends.append(outcomes(store_path, cycle))
     assert [end["/plain"] for end in ends] == [["first"], *[["unchanged"]] * 4]
     if skip:

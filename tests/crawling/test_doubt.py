@@ -44,8 +44,6 @@ def text_of(number: int) -> str:
     [
         (Answer({"cf-mitigated": "challenge"}, 100, 100), True),
         (Answer({"x-amzn-waf-action": "captcha"}, 100, 0), True),
-        (Answer({"x-dd-b": "1"}, 100, 100), True),
-        (Answer({"x-dd-b": "0"}, 100, 100), False),
         (Answer({}, 9, 100), True),
         (Answer({}, 10, 100), False),
         (Answer({}, 0, 49), False),

@@ -371,6 +371,8 @@ async def test_a_function_learned_for_impact_crawls(
         "1",
         "--protocol",
         "simple",
+        "--selection",
+        "best",
     ]
     assert learn.main(given) == 0
     assert set(load(str(score)).terminals) & {"dq_rate", "dq_last"}

@@ -26,7 +26,7 @@ def plain_events(outcomes: list[list[str | None]]) -> list[tuple[int, int, str]]
                 events.append((cycle, page, "changed"))
             if OUTCOMES.index(outcome) in FAILED:
                 if failures == 0 and outcome != "excluded":
-                    events.append((cycle, page, "failing"))
+                    events.append((cycle, page, "doubtful" if outcome == "doubtful" else "failing"))
                 failures += 1
                 gone += outcome == "gone"
                 if outcome == "gone" and gone == GONE_AFTER:

@@ -22,7 +22,7 @@ from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
 
 JUDGED = ("unchanged", "changed", "not_modified")
-FAILED = ("error", "gone", "excluded")
+FAILED = ("error", "gone", "excluded", "doubtful")
 
 
 SMALL = Sizes(

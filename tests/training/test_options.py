@@ -32,8 +32,9 @@ def test_a_budget_is_a_share_or_a_count() -> None:
     """The point decides: 1.0 is everything, 1 is one page."""
     assert (parse_budget("1"), parse_budget("1.0"), parse_budget("0.05")) == (1, 1.0, 0.05)
     assert isinstance(parse_budget("1"), int)
+    assert parse_budget("5%") == 0.05
     with pytest.raises(HistoryError, match="--budget: expected a share such as"):
-        parse_budget("5%")
+        parse_budget("5 pages")
 
 
 @pytest.fixture

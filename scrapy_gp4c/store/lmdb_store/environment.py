@@ -185,6 +185,7 @@ ARCHIVE: Final = "texts.sqlite"
 OUR_FILES: Final = {
     *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
+    *("owner.json", "outbox"),  # a store that begins anew keeps its owner and the notices that wait
 }
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
