@@ -68,7 +68,7 @@ chaos: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or with the search: $(BIN)/python -m http.server -d build/site"
 
 clean:
