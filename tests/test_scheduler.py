@@ -253,10 +253,12 @@ STRANGERS = [quotes_site, rules_site, sitemap_site, api_site]
 def by_url(spider: Any) -> dict[str, list[dict[str, Any]]]:
     """Items of a finished crawl by the URL that they came from."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for collected in spider.collected:
-        # Of several links to a page the first in a run counts, whose depth depends on the order of visits.
-        meta = {name: value for name, value in collected.get("meta", {}).items() if name != "depth"}
-        found.setdefault(collected["url"], []).append({**collected, "meta": meta})
+    for collected in map(dict, spider.collected):
+        # Of several links to a page the first in a run counts: which one depends on the order of visits.
+        collected.pop("referer", None)
+        if "meta" in collected:
+            collected["meta"] = {name: value for name, value in collected["meta"].items() if name != "depth"}
+        found.setdefault(collected["url"], []).append(collected)
     return found
 
 
