@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scrapy.utils.defer import deferred_from_coro
@@ -18,18 +21,24 @@ from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.notices.events import PageEvent, page_events
-from scrapy_gp4c.notices.feeds import write_feed
+from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
 from scrapy_gp4c.notices.outbox import Outbox
+from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.notices.sending import deliver
-from scrapy_gp4c.page_state.events import CycleEvents, events_of, kinds_of_visit, recorded_events
+from scrapy_gp4c.page_state.events import (
+    EVENTS,
+    CycleEvents,
+    events_of,
+    kinds_of_visit,
+    last_events,
+    recorded_events,
+)
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
@@ -41,6 +50,9 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.records import NewVisit
 
 logger = logging.getLogger(__name__)
+
+SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
+"""Kind of an event -> its signal."""
 
 
 class Notifier:
@@ -120,10 +132,12 @@ class SignalSender:
         outcome = OUTCOMES.index(visit.outcome)
         if outcome in SAME and not row.gone:  # as most visits
             return
+        heard = {kind for kind, signal in SIGNALS.items() if has_receivers(self._crawler, signal)}
+        if not heard:  # as in most crawls: the arrays of one visit would cost more
+            return
         for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
-            signal = getattr(signals, f"page_{kind}")
-            if has_receivers(self._crawler, signal):
-                self._send(signal, self._event(kind, row, visit))
+            if kind in heard:
+                self._send(SIGNALS[kind], self._event(kind, row, visit))
 
     def _event(self, kind: str, row: PageRow, visit: NewVisit) -> PageEvent:
         spider, url = self._crawler.spider, self._cycle.store.request(visit.page)["url"]
@@ -164,31 +178,35 @@ def open_cycle_events(store: PageStore, gone_after: int) -> CycleEvents:
 
 
 def recent_events(
-    store: PageStore, settings: Settings, spider: str, diff: Diff | None, first_cycle: int = 2
+    store: PageStore, settings: Settings, spider: str, diff: Diff | None
 ) -> Iterator[PageEvent]:
-    """Yield the recorded events from a cycle on, oldest first, as far as visits are kept."""
-    credentials = Credentials(settings.secret_params)
-    for events in recorded_events(store.visits(), store.pages, settings.gone_after, first_cycle):
-        yield from page_events(events, spider, store.requests, credentials.url, diff)
+    """Yield the newest recorded events of a feed, oldest first, as far as visits are kept.
+
+    The first cycle has nothing but new pages and is left out. Differences are made of these events alone.
+    """
+    newest: deque[CycleEvents] = deque()
+    for events in recorded_events(store.visits(), store.pages, settings.gone_after, first_cycle=2):
+        newest.append(last_events(events, DEFAULT_EVENTS, ENTRIES))
+        while sum(len(one.kinds) for one in newest) - len(newest[0].kinds) >= ENTRIES:
+            newest.popleft()
+    public_url = Credentials(settings.secret_params).url
+    for events in newest:
+        yield from page_events(events, spider, store.requests, public_url, diff)
 
 
-class open_texts:  # noqa: N801
+@contextmanager
+def open_texts(store: PageStore) -> Iterator[Texts | None]:
     """Archive of a store, open for reading; None where there is none or it cannot be used."""
-
-    def __init__(self, store: PageStore) -> None:
-        self._path = Path(store.path) / ARCHIVE
-        self._texts: Texts | None = None
-
-    def __enter__(self) -> Texts | None:
-        try:
-            self._texts = Texts(self._path, readonly=True) if self._path.exists() else None
-        except ArchiveError:
-            self._texts = None
-        return self._texts
-
-    def __exit__(self, *error: object) -> None:
-        if self._texts is not None:
-            self._texts.close()
+    path = Path(store.path) / ARCHIVE
+    try:
+        texts = Texts(path, readonly=True) if path.exists() else None
+    except ArchiveError:
+        texts = None
+    try:
+        yield texts
+    finally:
+        if texts is not None:
+            texts.close()
 
 
 def diff_of(store: PageStore, texts: Texts | None) -> Diff | None:

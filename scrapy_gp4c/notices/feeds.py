@@ -13,7 +13,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
-from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.store.atomic_files import replacing
 
 ENTRIES: Final = 200
@@ -25,8 +24,7 @@ def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEven
 
     ``*.json`` is a JSON Feed, all else Atom. Raises SettingsError where feedgen is missing.
     """
-    wanted = [event for event in events if event.kind in DEFAULT_EVENTS]
-    entries = wanted[-ENTRIES:][::-1]
+    entries = list(events)[-ENTRIES:][::-1]
     text = _json_feed(spider, entries) if path.suffix == ".json" else _atom(spider, store_id, entries)
     with replacing(path) as file:
         file.write(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -70,6 +70,15 @@ def events_of(
     rows, kinds = rows[order], kinds[order]
     changes = before["X"].astype(np.int64)[rows] + (visits["outcome"][rows] == CHANGED)
     return CycleEvents(cycle, visits[rows], kinds, previous_s[rows], changes)
+
+
+def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> CycleEvents:
+    """The last events of some kinds, at most ``most``."""
+    numbers = [EVENTS.index(kind) for kind in kinds]
+    rows = np.flatnonzero(np.isin(events.kinds, numbers))[-most:]
+    return CycleEvents(
+        events.cycle, events.visits[rows], events.kinds[rows], events.previous_s[rows], events.changes[rows]
+    )
 
 
 class EventLog:

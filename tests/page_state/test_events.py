@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.events import EVENTS, recorded_events
+from scrapy_gp4c.page_state.events import EVENTS, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import FAILED, OUTCOMES, VISIT
 
 GONE_AFTER = 2
@@ -68,3 +68,14 @@ def test_events_are_those_of_a_loop_over_visits(outcomes: list[list[str | None]]
             earlier = [number for number, outcome in enumerate(past[:-1], 1) if outcome is not None]
             assert (previous_s == earlier[-1]) if earlier else np.isnan(previous_s)
     assert sorted(found) == plain_events(outcomes)
+
+
+def test_the_last_events_of_some_kinds_keep_their_order() -> None:
+    """Of three changes and a failure the last two changes stay, each with its visit."""
+    visits = np.zeros(4, VISIT)
+    visits["page"] = range(4)
+    visits["outcome"] = [OUTCOMES.index(name) for name in ("changed", "error", "changed", "changed")]
+    (events,) = recorded_events([(1, visits)], 4, GONE_AFTER)
+    assert last_events(events, ("changed", "gone"), 2).visits["page"].tolist() == [2, 3]
+    assert last_events(events, ("failing",), 2).visits["page"].tolist() == [1]
+    assert last_events(events, ("new",), 2).visits["page"].tolist() == []
