@@ -38,7 +38,7 @@ def response(path: Path) -> Response:
 
 
 def judge(folder: Path, extension: str) -> bool:
-    """Tell whether a page counts as changed between its two versions."""
+    """Whether a page counts as changed between its two versions."""
     before, after = (
         read(response(folder / f"{when}.{extension}")).fingerprint for when in ("before", "after")
     )

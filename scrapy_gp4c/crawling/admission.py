@@ -104,14 +104,14 @@ class SetupRequests:
         self._queued = 0
 
     def is_over(self) -> bool:
-        """Tell whether the plan may begin."""
+        """Whether the plan may begin."""
         if not self._over:
             self._sent.intersection_update(under_way(self._crawler))
             self._over = not self._queued and not self._sent
         return self._over
 
     def is_quiet(self) -> bool:
-        """Tell whether all requests of the spider are through, and its start too."""
+        """Whether all requests of the spider are through, and its start too."""
         return has_started(self._crawler) and not under_way(self._crawler)
 
 

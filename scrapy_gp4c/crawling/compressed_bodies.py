@@ -25,7 +25,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 def lacks_end(body: bytes, encodings: Sequence[bytes]) -> bool:
-    """Tell whether a body with one Content-Encoding is known to lack its end."""
+    """Whether a body with one Content-Encoding is known to lack its end."""
     names = [name.strip().lower() for value in encodings for name in value.split(b",")]
     if len(names) != 1 or not body:
         return False

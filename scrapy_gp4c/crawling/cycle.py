@@ -258,7 +258,7 @@ class Cycle:
         return self.store.visited(page) and page not in self.deliveries.again
 
     def is_queued(self, page: int) -> bool:
-        """Tell whether the request of a page's visit waits in the queue."""
+        """Whether the request of a page's visit waits in the queue."""
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any) -> bool:
@@ -273,7 +273,7 @@ class Cycle:
         return visit.run == self.run and visit.page in self._under_way
 
     def lacks_outcome(self, visit: Claim) -> bool:
-        """Tell whether this visit is under way, or waits for its callback."""
+        """Whether this visit is under way, or waits for its callback."""
         return visit.run == self.run and (visit.page in self._under_way or visit.page in self.held)
 
     def left_queue(self, visit: Claim) -> None:

@@ -63,7 +63,7 @@ class Downloads:
             for name, slot in settings.getdict("DOWNLOAD_SLOTS").items()
         }
         self.is_held: Callable[[Claim], bool] = lambda claim: False
-        """Tells whether a visit only waits for its callback."""
+        """Function that says whether a visit only waits for its callback."""
         self._counts: Counter[str] = Counter()
         self._awaited: dict[Claim, str | None] = {}
         """Visit that a policy may wait for -> slot; None: a delay keeps it behind another visit."""

@@ -24,7 +24,7 @@ from scrapy_gp4c.store.records import StoredRequest
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 IsOffsite = Callable[[str], bool]
-"""Tells whether the spider may not visit a host (without port)."""
+"""Function that says whether the spider may not visit a host (without port)."""
 
 _BATCH: Final = 16_384
 LOST_AFTER: Final = 3

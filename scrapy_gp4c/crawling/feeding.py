@@ -60,7 +60,7 @@ class Frontier:
 
     @property
     def is_read(self) -> bool:
-        """Tell whether the plan is read to its end, and only full windows hold pages back."""
+        """Whether the plan is read to its end, and only full windows hold pages back."""
         return self._next >= len(self._plan)
 
     def extend(self, pages: Iterable[int]) -> None:
