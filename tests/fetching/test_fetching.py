@@ -195,7 +195,8 @@ def test_ctrl_c_interrupts_a_crawl_that_the_next_run_resumes(web: Web, tmp_path:
     os.killpg(crawling.pid, signal.SIGINT)
     ended(crawling, tmp_path)
     assert "the next run resumes it" in (tmp_path / "log").read_text()
-    assert not [one for one in fetchers if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    _, running = psutil.wait_procs(fetchers, timeout=20)
+    assert not running
     ended(crawl(web, tmp_path, 2), tmp_path)
     cycle = visits_of(tmp_path)[0]
     assert Counter(outcome for outcome, *_ in cycle.values()) == {"first": HOSTS * PAGES, "gone": HOSTS}
