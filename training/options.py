@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -25,7 +25,9 @@ from training.evolution.variation import QUOTIENTS, RATES
 from training.histories import splits
 from training.histories.contents import read_contents
 from training.histories.formats import WRITERS
+from training.histories.git_history import parse_length
 from training.histories.history import ChangeHistory
+from training.histories.offset_history import MAX_PAGES
 from training.histories.reading import read_coarsened, read_history
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import TIES
@@ -154,7 +156,22 @@ def search(add: Add) -> None:
     importance = "site<TAB>page<TAB>number lines for --scoring inlinks (default: 1 + links at cycle 0)"
     add("--importance", type=Path, metavar="FILE", help=importance)
     add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")
+    irregular_visits(add)
     pages(add)
+
+
+def irregular_visits(add: Add) -> None:
+    """Cycles and pages of a directory of irregular visits."""
+    add("--cycle", type=_length, metavar="LENGTH", help="of irregular visits: length of a cycle (default 1d)")
+    what = f"of irregular visits: draw whole hosts, so many pages at most (default {MAX_PAGES:,})"
+    add("--max-pages", type=int, metavar="N", help=what)
+
+
+def _length(text: str) -> int:
+    try:
+        return parse_length(text)
+    except HistoryError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
@@ -165,7 +182,9 @@ def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
     if args.query_log is None:
         if args.site or args.changed_only or args.importance:
             raise HistoryError("--site, --changed-only and --importance go with --query-log: give a log too")
-        return read_history(args.history) if args.every == 1 else read_coarsened(args.history, args.every)
+        if args.every != 1 and args.cycle is None:
+            return read_coarsened(args.history, args.every)
+        return read_history(args.history, args.cycle, args.max_pages)
     if args.every != 1:
         raise HistoryError("--every goes without --query-log, which measures in the cycles recorded")
     workload = read_query_log(args.query_log)

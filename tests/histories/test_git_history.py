@@ -370,8 +370,8 @@ def test_git_that_fails_on_the_way_is_reported(repository):
     ("arguments", "said"),
     [
         (["--cycles", "0"], "--cycles: expected a number of at least 1; found 0"),
-        (["--cycles", "2", "--cycle-length", "1m"], "--cycle-length: .*found '1m'"),
-        (["--cycles", "2", "--cycle-length", "0d"], "--cycle-length: .*found '0d'"),
+        (["--cycles", "2", "--cycle-length", "1m"], "length of a cycle: .*found '1m'"),
+        (["--cycles", "2", "--cycle-length", "0d"], "length of a cycle: .*found '0d'"),
         (["--cycles", "2", "--end", "tomorrow"], "--end: expected a date such as 2026-07-31.*'tomorrow'"),
         (["--cycles", "2", "--mass-share", "20"], "--mass-share: .*found 20"),
     ],

@@ -220,7 +220,7 @@ def parse_length(text: str) -> int:
     """Seconds of a cycle length such as 12h, 1d or 1w; HistoryError for anything else."""
     match = re.fullmatch(r"(\d{1,6})([hdw])", text)
     if not match or not int(match[1]):
-        raise HistoryError(f"--cycle-length: expected a number with h, d or w, such as 1d; found {text!r}")
+        raise HistoryError(f"length of a cycle: expected a number with h, d or w, such as 1d; found {text!r}")
     return int(match[1]) * UNITS[match[2]]
 
 

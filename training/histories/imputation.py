@@ -86,7 +86,16 @@ def change_rates(
     count = np.bincount(page, minlength=pages)
     total = np.bincount(page, length, pages)
     quiet = np.bincount(page, length * ~changed, pages) + 0.5 * total / np.maximum(count, 1)
-    length, page = length[changed].astype(np.float64), page[changed]
+    return likeliest_rates(length[changed].astype(np.float64), page[changed], quiet)
+
+
+def likeliest_rates(length: Floats, page: npt.NDArray[np.int64], quiet: Floats) -> Floats:
+    """Poisson rates of maximum likelihood from intervals between visits: ``[P]``; 0 without a change.
+
+    ``length``, ``page``: one entry per interval that ended with a change. ``quiet``: summed length of the
+    other intervals, above 0, ``[P]``, in the same unit. See `change_rates`.
+    """
+    pages = len(quiet)
     low, high = (np.full(pages, np.log(value)) for value in RATE_RANGE)
     for _ in range(RATE_STEPS):
         middle = 0.5 * (low + high)
@@ -99,19 +108,23 @@ def change_rates(
     return rates
 
 
-def draw_between_visits(changed: Bits, observed: Bits, rng: np.random.Generator) -> Bits:
+def draw_between_visits(
+    changed: Bits, observed: Bits, rng: np.random.Generator, first_copy: npt.NDArray[np.int64] | None = None
+) -> Bits:
     """Draw the outcomes of pages visited now and then: bool ``[D, P]``.
 
     ``changed``: where ``observed``, whether the page changed at any time since its visit before (the
     first visit: since the cycle before the first row); bool ``[D, P]`` both. Up to a visit that found no
     change there is none. Up to a visit that found one, cycles are drawn independently with the page's own
     rate (`change_rates`), given that at least one of them changed; after the last visit, with that rate.
-    So what is drawn agrees with every visit.
+    So what is drawn agrees with every visit. ``first_copy``: row of the first copy that a page's visits are
+    compared with, ``[P]``; None: the one before the first row.
     """
     cycles, pages = changed.shape
     page, cycle = np.nonzero(observed.T)
     before = np.concatenate(([-1], cycle[:-1]))
-    before[np.flatnonzero(np.diff(page, prepend=-1))] = -1
+    first_visit = np.flatnonzero(np.diff(page, prepend=-1))
+    before[first_visit] = -1 if first_copy is None else first_copy[page[first_visit]]
     outcome = changed[cycle, page]
     rate = change_rates(cycle - before, outcome, page, pages)
     # Position of the first change: inverse of the geometric distribution cut off at the interval's end.

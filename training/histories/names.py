@@ -18,10 +18,10 @@ UNDECODED: Final = "surrogateescape"
 """Error handler: paths are bytes, and whatever they hold must survive a round trip."""
 
 
-def batches(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of at most `BATCH` items."""
+def batches(items: Iterable[Any], size: int = BATCH) -> Iterator[list[Any]]:
+    """Lists of at most ``size`` items."""
     iterator = iter(items)
-    while batch := list(itertools.islice(iterator, BATCH)):
+    while batch := list(itertools.islice(iterator, size)):
         yield batch
 
 

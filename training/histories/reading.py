@@ -14,12 +14,16 @@ from scrapy_gp4c.errors import HistoryError
 from training.histories.contents import ContentHistory, has_contents, read_contents
 from training.histories.formats import read_file
 from training.histories.history import ChangeHistory
+from training.histories.offset_history import DAY_S, MAX_PAGES, is_offset_history, read_offset_history
 
 logger = logging.getLogger(__name__)
 
 
-def read_history(path: str | Path) -> ChangeHistory:
-    """Read a history file (any format of `training.histories.formats`) or the store of a crawl (a directory).
+def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | None = None) -> ChangeHistory:
+    """Read a history file (any format of `training.histories.formats`) or a directory.
+
+    A directory is the store of a crawl, or has irregular visits (`training.histories.offset_history`), to
+    which alone ``cycle_s`` and ``max_pages`` belong.
 
     Of a file of contents (`training.histories.contents`) it takes which pages changed when.
 
@@ -30,6 +34,15 @@ def read_history(path: str | Path) -> ChangeHistory:
     Raises HistoryError, naming file, line, what was expected and what was found.
     """
     path = Path(path)
+    if is_offset_history(path):
+        return read_offset_history(
+            path, cycle_s or DAY_S, MAX_PAGES if max_pages is None else max_pages
+        ).history
+    if cycle_s is not None or max_pages is not None:
+        raise HistoryError(
+            f"--cycle and --max-pages go with directories of irregular visits, and {path} is none: it "
+            "has the cycles that were recorded (--every takes several as one)"
+        )
     if path.is_dir():
         from training.histories.from_store import read_store  # needs lmdb; a history file does not
 
