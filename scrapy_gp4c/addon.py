@@ -115,8 +115,8 @@ def delegate_downloads(settings: BaseSettings) -> None:
         for addon, position in settings.getdict("ADDONS").items()
         if load_object(addon) is not Addon
     }
-    own = {"DOWNLOADER_MIDDLEWARES": FingerprintMiddleware, "SPIDER_MIDDLEWARES": FinderMiddleware}
-    for name, middleware in own.items():
+    replacements = {"DOWNLOADER_MIDDLEWARES": FingerprintMiddleware, "SPIDER_MIDDLEWARES": FinderMiddleware}
+    for name, middleware in replacements.items():
         project[name] = {
             one: position
             for one, position in settings.getdict(name).items()

@@ -118,11 +118,11 @@ class Texts:
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
         """Return the compressed text of a version, by its cycle and the last visit's fingerprint."""
         with translated(self.path):
-            found = self._connection.execute(
+            row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
                 (key - _SIGN, cycle, latest - _SIGN),
             ).fetchone()
-        return None if found is None else found[0]
+        return None if row is None else row[0]
 
     def text(self, frame: bytes) -> str:
         """Return the text of a frame; raises ArchiveError if the frame is damaged."""
@@ -134,12 +134,12 @@ class Texts:
     def pair(self, key: int, cycle: int, fingerprint: int) -> TextPair | None:
         """Return the version of a visit, by the visit's cycle and fingerprint, and the previous version."""
         with translated(self.path):
-            found = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
                 "AND old.cycle = new.before WHERE new.key = ? AND new.cycle = ? AND new.fingerprint = ?",
                 (key - _SIGN, cycle, fingerprint - _SIGN),
             ).fetchone()
-        return None if found is None else TextPair(*map(self.text, found))
+        return None if rows is None else TextPair(*map(self.text, rows))
 
     def count(self) -> int:
         """Count the versions of all pages."""
@@ -181,8 +181,8 @@ class Texts:
 
     def remove(self, keys: Iterable[int]) -> None:
         """Remove all versions of pages, by their keys."""
-        rest = iter(keys)
-        while batch := [(key - _SIGN,) for key in islice(rest, 4096)]:
+        remaining = iter(keys)
+        while batch := [(key - _SIGN,) for key in islice(remaining, 4096)]:
             with self._transaction():
                 self._connection.executemany("DELETE FROM texts WHERE key = ?", batch)
 

@@ -107,8 +107,8 @@ class Command(ScrapyCommand):
             raise UsageError(f"unrecognised arguments: {' '.join(args)}", print_help=False)
         assert self.settings is not None
         for option, setting in IN_PLACE_OF_SETTINGS.items():
-            if (given := getattr(opts, option, None)) is not None:
-                self.settings.set(setting, given, "cmdline")
+            if (value := getattr(opts, option, None)) is not None:
+                self.settings.set(setting, value, "cmdline")
         try:
             project = None if opts.spider is None else Project(self.settings, opts.spider)
             ACTIONS[opts.action].run(project, opts)

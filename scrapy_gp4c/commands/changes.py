@@ -92,17 +92,17 @@ def run(project: Project, options: Namespace) -> None:
                 (one["cycle"] for one in store.cycles() if (one.get("finished") or np.inf) >= options.since),
                 newest + 1,
             )
-        found = list(_changes(project, store, first, last, options, texts))
+        changes = list(_changes(project, store, first, last, options, texts))
     if options.json:
-        print_json(Changes(first, last, found))
+        print_json(Changes(first, last, changes))
     elif options.csv:
         names = [field.name for field in fields(Change) if options.diff or field.name != "diff"]
         writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        rows_ = ({**asdict(one), "diff": "\n".join(one.diff or ())} for one in found)
+        rows_ = ({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
         writer.writerows(rows_)
     elif options.diff:
-        for one in found:
+        for one in changes:
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
             print(f"{one.url}  {found_at}, change {one.changes}, {one.distance} bits")
             for line in _in_colour(one.diff) if one.diff is not None else ("the archive has not both texts",):
@@ -110,7 +110,7 @@ def run(project: Project, options: Namespace) -> None:
     else:
         rows = [
             (str(one.cycle), local_time(one.time), str(one.distance), str(one.changes), one.url)
-            for one in found
+            for one in changes
         ]
         print_table([("cycle", "found", "bits", "changes", "URL"), *rows])
 
@@ -130,12 +130,12 @@ def _changes(
     texts: Texts | None,
 ) -> Iterator[Change]:
     """Yield the changes of cycles first..last; memory: the changes since the first."""
-    found = _found(store, first)
-    since = Counter(page for _, visits in found for page in visits["page"].tolist())
+    visits_of_cycles = _found(store, first)
+    since = Counter(page for _, visits in visits_of_cycles for page in visits["page"].tolist())
     is_open = store.open_cycle is not None and store.open_cycle >= first
-    in_open = Counter(found[-1][1]["page"].tolist()) if is_open else Counter()
+    in_open = Counter(visits_of_cycles[-1][1]["page"].tolist()) if is_open else Counter()
     so_far = {page: store.page(page).X + in_open[page] - count for page, count in since.items()}
-    for cycle, visits in found:
+    for cycle, visits in visits_of_cycles:
         requests = store.requests(visits["page"])
         names = ("time", "page", "distance", "fingerprint")
         columns = (visits[name].tolist() for name in names)

@@ -83,26 +83,35 @@ def run(project: Project, options: Namespace) -> None:
     with project.open_store(readonly=False) as store:
         store.put_clusters(StoredGroups(groups, groups.popularity(), about))
     clustered = int(groups.sizes.sum())
-    told = Clustered(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
+    result = Clustered(
+        clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source)
+    )
     if options.json:
-        print_json(told)
+        print_json(result)
         return
     print(
-        f"{told.pages:,} pages in {told.clusters:,} clusters, {told.links:,} links between pages; "
-        f"{told.unclustered:,} pages are in no cluster: sampled, never followed"
+        f"{result.pages:,} pages in {result.clusters:,} clusters, {result.links:,} links between pages; "
+        f"{result.unclustered:,} pages are in no cluster: sampled, never followed"
     )
 
 
 def _made(project: Project, options: Namespace, file: Path) -> PageGroups:
-    given = ["--clusters", str(options.clusters), "--features", options.features, "--seed", str(options.seed)]
-    command = [sys.executable, "-m", "training.cluster", str(project.store_path), "-o", str(file), *given]
+    arguments = [
+        "--clusters",
+        str(options.clusters),
+        "--features",
+        options.features,
+        "--seed",
+        str(options.seed),
+    ]
+    command = [sys.executable, "-m", "training.cluster", str(project.store_path), "-o", str(file), *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise StoreError(lines[-1].removeprefix("error: "))
     try:
-        with np.load(file, allow_pickle=False) as found:
-            links = Links(found["source"], found["target"], len(found["cluster"]))
-            return PageGroups(found["cluster"], found["order"], links, str(found["identity"]))
+        with np.load(file, allow_pickle=False) as arrays:
+            links = Links(arrays["source"], arrays["target"], len(arrays["cluster"]))
+            return PageGroups(arrays["cluster"], arrays["order"], links, str(arrays["identity"]))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise StoreError(f"the clusters that were made cannot be read: {error}") from error

@@ -200,14 +200,14 @@ def _next_visit(
     settings = project.settings
     ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
     panel = 0
-    for found in islice(forecasts(pages, cycle, settings), ahead):
-        number = found.round_of(page)
+    for planned in islice(forecasts(pages, cycle, settings), ahead):
+        number = planned.round_of(page)
         if number is not None:
-            return NextVisit(found.cycle, number, False, found.cycle), panel
-        if found.cycle == cycle:
-            panel = found.counts["panel"]
+            return NextVisit(planned.cycle, number, False, planned.cycle), panel
+        if planned.cycle == cycle:
+            panel = planned.counts["panel"]
             never = known.stage == "settled" and is_shut_out(
-                pages, page, cycle, settings, found.counts["budget"]
+                pages, page, cycle, settings, planned.counts["budget"]
             )
             if never:
                 return NextVisit(None, None, True, cycle), panel

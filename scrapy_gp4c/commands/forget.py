@@ -72,8 +72,8 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project, options: Namespace) -> None:
     """Take the pages out, and print how many; asks before. Raises ForgetError."""
-    given = (options.pattern, options.host, options.not_seen_since)
-    if all(one is None for one in given) and not (options.gone or options.excluded):
+    selection = (options.pattern, options.host, options.not_seen_since)
+    if all(one is None for one in selection) and not (options.gone or options.excluded):
         raise ForgetError(
             "expected a PATTERN, --host, --gone, --excluded or --not-seen-since DATE; found none. To begin "
             f"anew, move the directory {project.store_path} away."
@@ -81,19 +81,21 @@ def run(project: Project, options: Namespace) -> None:
     if options.json and not (options.yes or options.dry_run):
         raise ForgetError("--json does not ask: give --dry-run, or --yes to take the pages out.")
     with project.open_store() as store:
-        found = _told(project, store, _chosen(project, store, options), options.dry_run)
+        forgotten = _told(project, store, _chosen(project, store, options), options.dry_run)
     if not options.json:
-        for line in _lines(found):
+        for line in _lines(forgotten):
             print(line)
-    if found.forgotten and not options.dry_run:
+    if forgotten.forgotten and not options.dry_run:
         if not options.yes:
-            _ask(found)
+            _ask(forgotten)
         count = forget(project.store_path, project.sizes, lambda store: _leaving(project, store, options))
-        found = Forgotten(found.store, found.pages, count, found.hosts, found.examples, False)
+        forgotten = Forgotten(
+            forgotten.store, forgotten.pages, count, forgotten.hosts, forgotten.examples, False
+        )
         if not options.json:
             print(f"forgot {count:,} pages with their visits")
     if options.json:
-        print_json(found)
+        print_json(forgotten)
 
 
 def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
@@ -142,21 +144,21 @@ def _urls(store: PageReader, pages: npt.NDArray[np.intp]) -> Iterator[str]:
         yield from (request["url"] for request in store.requests(pages[start : start + BATCH]))
 
 
-def _lines(found: Forgotten) -> Iterator[str]:
-    yield f"{found.forgotten:,} of {found.pages:,} pages of {found.store} are to go"
-    for host, pages in list(found.hosts.items())[:SHOWN]:
+def _lines(forgotten: Forgotten) -> Iterator[str]:
+    yield f"{forgotten.forgotten:,} of {forgotten.pages:,} pages of {forgotten.store} are to go"
+    for host, pages in list(forgotten.hosts.items())[:SHOWN]:
         yield f"  {pages:,} of {host}"
-    if len(found.hosts) > SHOWN:
-        yield f"  and those of {len(found.hosts) - SHOWN:,} more hosts"
-    for url in found.examples:
+    if len(forgotten.hosts) > SHOWN:
+        yield f"  and those of {len(forgotten.hosts) - SHOWN:,} more hosts"
+    for url in forgotten.examples:
         yield f"  {url}"
-    if found.forgotten > len(found.examples):
-        yield f"  and {found.forgotten - len(found.examples):,} more"
+    if forgotten.forgotten > len(forgotten.examples):
+        yield f"  and {forgotten.forgotten - len(forgotten.examples):,} more"
 
 
-def _ask(found: Forgotten) -> None:
+def _ask(forgotten: Forgotten) -> None:
     """Raise ForgetError unless somebody says yes."""
-    print(f"Forget these {found.forgotten:,} pages and their visits for good? [y/N] ", end="", flush=True)
+    print(f"Forget these {forgotten.forgotten:,} pages and their visits for good? [y/N] ", end="", flush=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() not in ("y", "yes"):
         if not answer:

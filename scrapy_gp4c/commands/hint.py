@@ -58,7 +58,7 @@ def run(project: Project, options: Namespace) -> None:
         known = pages[pages >= 0]
         if len(known):
             store.hints.tell(known, time.time())
-    told = Hinted(len(known), len(set(keys)) - len(known))
-    print(f"{told.hinted:,} pages hinted, {told.unknown:,} URLs not known", file=sys.stderr)
+    result = Hinted(len(known), len(set(keys)) - len(known))
+    print(f"{result.hinted:,} pages hinted, {result.unknown:,} URLs not known", file=sys.stderr)
     if options.json:
-        print_json(told)
+        print_json(result)

@@ -98,9 +98,9 @@ def run(project: Project, options: Namespace) -> None:
     """Print the table: memory is bounded by one block and the pages shown, or by the groups."""
     with project.open_store() as store:
         groups = None if options.group_by is None else list(_groups(store, options))
-        found = list(_pages(project, store, options)) if groups is None else None
+        listed = list(_pages(project, store, options)) if groups is None else None
     if options.json:
-        print_json(Pages(options.sort, options.group_by, found, groups))
+        print_json(Pages(options.sort, options.group_by, listed, groups))
     elif groups is not None:
         counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in groups]
         shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in groups]
@@ -108,9 +108,9 @@ def run(project: Project, options: Namespace) -> None:
             [GROUPS_HEADER, *((share, *map(str, row)) for share, row in zip(shares, counts, strict=True))]
         )
     else:
-        measured = any(one.dq is not None for one in found or ())
+        measured = any(one.dq is not None for one in listed or ())
         header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")
-        print_table([header, *(_row(one) for one in found or ())])
+        print_table([header, *(_row(one) for one in listed or ())])
 
 
 def _row(page: Page) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
         if (dq := _gained(block, options.sort)) is not None:
             gained += np.bincount(group, dq, len(keys))
     related = Neighbourhood(store, store.last_cycle + 1, ("near",)).seen_by()
-    found, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
-    shares = share(found, visits)
+    change_sums, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
+    shares = share(change_sums, visits)
     by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"], "dq": gained}[options.sort]
     rows = np.flatnonzero(keys)  # no group: a path without so many segments
     if options.match is not None:
@@ -188,7 +188,7 @@ def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
     rows = rows[top_k(by[rows].astype(np.float64), first_page[rows], options.top)]
     for row, name in zip(rows.tolist(), _names(store, first_page[rows], options.group_by), strict=True):
         pages, n, changes = (int(sums[column][row]) for column in ("pages", "n", "X"))
-        recently = float(found[row] / visits[row]) if visits[row] else None
+        recently = float(change_sums[row] / visits[row]) if visits[row] else None
         yield Group(recently, int(visits[row]), pages, n, changes, name)
 
 

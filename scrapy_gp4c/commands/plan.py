@@ -98,7 +98,10 @@ def run(project: Project, options: Namespace) -> None:
     if plan.rounds > 1:
         print("Rounds after the first are planned as if every visit before found its page unchanged.")
     print()
-    print_table([("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())], left=1)
+    print_table(
+        [("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())],
+        text_column_count=1,
+    )
     print()
     counted = [tuple(f"{getattr(site, name):,}" for name in ("pages", *PLANNED)) for site in plan.sites]
     rows = [(*counts, site.site) for counts, site in zip(counted, plan.sites, strict=True)]
@@ -119,9 +122,9 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
     settings = project.settings
     with project.open_store() as store:
         pages, cycle = pages_before(store)
-        found = forecast(pages, cycle, settings)
-        rows = found.plan
-        rounds = np.repeat(np.arange(1, len(found.rounds) + 1), [len(one) for one in found.rounds])
+        expected = forecast(pages, cycle, settings)
+        rows = expected.plan
+        rounds = np.repeat(np.arange(1, len(expected.rounds) + 1), [len(one) for one in expected.rounds])
         sites: dict[str, Counter[str]] = {}
         urls = []
         for url, row, number in zip(_urls(project, store, rows), rows, rounds.tolist(), strict=True):
@@ -136,11 +139,11 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         cycle,
         pages.merged_pages,
         settings.budget,
-        found.counts["budget"] + found.counts["panel"] + found.counts["hub"],
+        expected.counts["budget"] + expected.counts["panel"] + expected.counts["hub"],
         settings.score_function.text,
         settings.score_function.formula,
         settings.policy.text,
-        len(found.rounds),
+        len(expected.rounds),
         len(rows),
         {kind: kinds[KINDS.index(kind)] for kind in PLANNED},
         sorted(counts, key=lambda site: (-site.pages, site.site)),

@@ -74,8 +74,8 @@ class Project:
         """Key and normalised form of a stored request, with no secret; raises ValueError for what is none."""
         check_stored(stored)
         url = Request(stored["url"]).url
-        scheme, _, rest = url.partition("://")
-        if scheme not in ("http", "https") or not rest.partition("/")[0]:
+        scheme, _, address = url.partition("://")
+        if scheme not in ("http", "https") or not address.partition("/")[0]:
             raise ValueError(f"expected an http or https URL; found {stored['url']!r}")
         stored = self.credentials.stripped({**stored, "url": url})
         names = [name for name in (*IDENTIFYING, "headers") if name in stored]

@@ -38,7 +38,7 @@ class Search:
     scoring: str
     indexed: int
     """Pages that were searched."""
-    found: int
+    matches: int
     hits: list[Hit]
     """The best, best first."""
 
@@ -64,7 +64,7 @@ def run(project: Project, options: Namespace) -> None:
         for rank, (hit, request) in enumerate(zip(answer.hits, requests, strict=True), 1)
     ]
     if options.json:
-        print_json(Search(options.query, list(answer.terms), SCORING, answer.pages, answer.found, hits))
+        print_json(Search(options.query, list(answer.terms), SCORING, answer.pages, answer.matches, hits))
         return
-    print(f"{answer.found:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {SCORING}:")
+    print(f"{answer.matches:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {SCORING}:")
     print_table([("rank", "score", "URL"), *((f"{h.rank}", f"{h.score:.4g}", h.url) for h in hits)])

@@ -51,12 +51,12 @@ def hubs(store: PageReader) -> list[Hub]:
         rate = discovery.rate(block, cycle)[rows]
         best = np.argsort(-rate, kind="stable")[:MOST]
         parts.append(np.stack((rows[best] + first, rate[best], block["brought_cycle"][rows[best]]), axis=1))
-    found = np.concatenate(parts)
-    found = found[np.argsort(-found[:, 1], kind="stable")][:MOST]
-    requests = store.requests(found[:, 0].astype(np.int64))
+    finds = np.concatenate(parts)
+    finds = finds[np.argsort(-finds[:, 1], kind="stable")][:MOST]
+    requests = store.requests(finds[:, 0].astype(np.int64))
     return [
         Hub(stored["url"], round(float(row[1]), 3), int(row[2]))
-        for stored, row in zip(requests, found, strict=True)
+        for stored, row in zip(requests, finds, strict=True)
     ]
 
 
@@ -67,20 +67,22 @@ def trusted_sites(store: PageReader) -> list[TrustedSite]:
     weight = rows["counts"][where, kind].sum(axis=(1, 2))
     best = np.argsort(-weight, kind="stable")[:MOST]
     names = site_names(store, rows["site"][where[best]].tolist())
-    found = []
+    trusted = []
     for row, number in zip(where[best], kind[best], strict=True):
         (silent, silent_changed), (claimed, claimed_changed) = rows["counts"][row, number].round(1).tolist()
         name = names.get(int(rows["site"][row]), "?")
-        found.append(TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent))
-    return found
+        trusted.append(
+            TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent)
+        )
+    return trusted
 
 
-def print_sources(found: list[Hub], trusted: list[TrustedSite]) -> None:
+def print_sources(hubs_found: list[Hub], trusted: list[TrustedSite]) -> None:
     """Print both as tables, if there is anything in them."""
-    if found:
+    if hubs_found:
         print()
         head = ("hub", "new pages per cycle", "last in cycle")
-        print_table([head, *((hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in found)])
+        print_table([head, *((hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in hubs_found)])
     if trusted:
         print()
         columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")

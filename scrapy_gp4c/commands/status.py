@@ -157,9 +157,9 @@ def run(project: Project, options: Namespace) -> None:
     if status.cycles:
         print()
         print_table([HEADER, *map(_row, status.cycles)])
-    if shown and (told := samples_of(shown[-1])):
+    if shown and (samples := samples_of(shown[-1])):
         policy = printable(str(shown[-1].get("policy", "-")))
-        print(f"cycle {shown[-1]['cycle']} by {policy}: {told}")
+        print(f"cycle {shown[-1]['cycle']} by {policy}: {samples}")
     _print_leavers(status, project.spider_class.name)
 
 

@@ -45,9 +45,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project | None, opts: Namespace) -> None:
     """Print the stores, by path."""
-    found = sorted(path.parent for path in Path(data_path("gp4c")).glob(f"*/{DATA}"))
+    paths = sorted(path.parent for path in Path(data_path("gp4c")).glob(f"*/{DATA}"))
     lines = []
-    for path in found:
+    for path in paths:
         owner = owner_of(path)
         size_bytes = (path / DATA).stat().st_size
         lines.append(StoreLine(str(path), owner.get("spider"), owner.get("arguments", {}), size_bytes))
@@ -58,4 +58,4 @@ def run(project: Project | None, opts: Namespace) -> None:
     for line in lines:
         arguments = " ".join(f"{name}={value}" for name, value in line.arguments.items())
         rows.append((line.spider or "?", arguments, f"{line.size_bytes / 2**20:.1f}", line.path))
-    print_table(rows, left=2)
+    print_table(rows, text_column_count=2)

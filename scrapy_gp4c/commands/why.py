@@ -56,8 +56,8 @@ def find_page(project: Project, store: PageReader, url: str) -> int:
     page = store.find(key)
     if page is None:
         near = nearest(project, store, url)
-        told = "the nearest are:\n  " + "\n  ".join(near) if near else "the store has no pages yet"
-        raise UnknownPageError(f"no page of the store has the URL {url}; {told}")
+        suggestion = "the nearest are:\n  " + "\n  ".join(near) if near else "the store has no pages yet"
+        raise UnknownPageError(f"no page of the store has the URL {url}; {suggestion}")
     if page >= store.merged_pages:
         raise UnknownPageError(
             f"{url} was found in cycle {store.last_cycle + 1}, under way: ask again when that is over"
@@ -91,7 +91,7 @@ def _show(why: Why) -> None:
     meanings = TERMINALS["cycles" if why.score.clock == "cycles" else "visits"]
     # Minus zero is zero to people.
     rows = [(name, f"{value + 0.0:.6g}", meanings[name].meaning) for name, value in why.terminals.items()]
-    print_table([("terminal", "value", "meaning"), *rows], left=1)
+    print_table([("terminal", "value", "meaning"), *rows], text_column_count=1)
     print()
     score = why.score
     parts = [score.formula, *([] if score.filled is None else [whole_numbers(score.filled)])]
@@ -109,7 +109,7 @@ def _show(why: Why) -> None:
     if why.past:
         print()
         rows = [(str(one.cycle), one.outcome or "not visited", one.why) for one in why.past]
-        print_table([("cycle", "outcome", "why"), *rows], left=1)
+        print_table([("cycle", "outcome", "why"), *rows], text_column_count=1)
 
 
 def _about(known: Known) -> Iterator[str]:

@@ -73,15 +73,15 @@ class Interval(NamedTuple):
     high: float
 
 
-def predict(found: int, sampled: int, others: int) -> Interval | None:
-    """Share of `others` pages that are like `found` of the `sampled` ones, drawn at random with them.
+def predict(changed: int, sampled: int, others: int) -> Interval | None:
+    """Share of `others` pages that are like `changed` of the `sampled` ones, drawn at random with them.
 
     The sample's share p and that of the others differ with variance p (1 - p) (1 / m + 1 / M): Wilson's
     interval with the effective size m * M / (m + M). None without a sample or without others.
     """
     if not sampled or not others:
         return None
-    share = found / sampled
+    share = changed / sampled
     n = sampled * others / (sampled + others)
     centre = (share + Z_95**2 / (2.0 * n)) / (1.0 + Z_95**2 / n)
     half = Z_95 / (1.0 + Z_95**2 / n) * math.sqrt(share * (1.0 - share) / n + (Z_95 / (2.0 * n)) ** 2)
@@ -175,12 +175,12 @@ def panel_visits(
     place_of = np.argsort(order)
     state = {name: column[place_of] for name, column in pages.columns_of(ids[order]).items()}
     places = np.flatnonzero(among(visits["outcome"], JUDGED))
-    _, rows, found = np.intersect1d(ids, visits["page"][places], assume_unique=True, return_indices=True)
+    _, rows, visit_rows = np.intersect1d(ids, visits["page"][places], assume_unique=True, return_indices=True)
     judged, changed = np.zeros((2, len(ids)), np.bool_)
     judged[rows] = True
-    changed[rows] = visits["outcome"][places[found]] == CHANGED
+    changed[rows] = visits["outcome"][places[visit_rows]] == CHANGED
     position = np.full(len(ids), len(visits))
-    position[rows] = places[found]
+    position[rows] = places[visit_rows]
     predicted = rates.whole_units(terminals.change_probability(state, cycle)) * judged
     return PanelVisits(state, judged, changed, predicted), position
 
@@ -188,11 +188,11 @@ def panel_visits(
 class LeaveOneOut:
     """Columns of related pages for shadows in a round: without the visits to their own pages."""
 
-    def __init__(self, related: Related, shadows: Array, own: PanelVisits, cycle: int) -> None:
+    def __init__(self, related: Related, shadows: Array, panel: PanelVisits, cycle: int) -> None:
         """Take the columns of ordinary pages, and the visits to the shadows' pages that a round has seen."""
         self._related = related
         self._shadows = shadows
-        self._own = own
+        self._panel = panel
         self._cycle = cycle
 
     @property
@@ -217,7 +217,7 @@ class LeaveOneOut:
         if name in ("site_now", "directory_now"):
             return self._so_far("site" if name == "site_now" else "directory", groups)
         if name in terminals.CLUSTERED:
-            return self._of_clusters(state["cluster"], begun=name == "cluster_now")
+            return self._of_clusters(state["cluster"], including_now=name == "cluster_now")
         if name == "site_rate":
             return self._site_rate(groups)
         return self._related.column(name, state, rows)
@@ -228,20 +228,20 @@ class LeaveOneOut:
     def _window(self, level: Level | None, groups: Array) -> Sums:
         """Changes and visits of the last cycles, with the shadows' in place of their pages'."""
         if level is None:
-            found, visits = self._related.crawl
+            changes, visits = self._related.crawl
         else:
             rows = self._rows(level, groups)
-            found, visits = (one[rows] for one in self._related.window(level))
-        found = found + self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)
+            changes, visits = (one[rows] for one in self._related.window(level))
+        changes = changes + self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)
         visits = visits + self._last("visited", WINDOW_CYCLES) - self._last("judged", WINDOW_CYCLES)
-        return Sums(found - self._own.changed, visits - self._own.judged)
+        return Sums(changes - self._panel.changed, visits - self._panel.judged)
 
     def _so_far(self, level: Level, groups: Array) -> Floats:
-        begun, rows = self._related.begun(level), self._rows(level, groups)
-        now = Sums(begun.found[rows] - self._own.changed, begun.tried[rows] - self._own.judged)
+        sums, rows = self._related.this_cycle(level), self._rows(level, groups)
+        now = Sums(sums.changes[rows] - self._panel.changed, sums.visits[rows] - self._panel.judged)
         return so_far(now, self._window(level, groups))
 
-    def _of_clusters(self, clusters: Array, begun: bool) -> Floats:
+    def _of_clusters(self, clusters: Array, including_now: bool) -> Floats:
         """Shares of clusters, with the shadows' visits in place of their pages'."""
         now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
         counted = clusters != NOWHERE
@@ -249,11 +249,11 @@ class LeaveOneOut:
             counted * self._last(name, WINDOW_CYCLES).astype(np.float64)
             for name in ("outdated", "changed", "visited", "judged")
         )
-        recent = Sums(recent.found + outdated - changed, recent.tried + visited - judged)
-        if not begun:
+        recent = Sums(recent.changes + outdated - changed, recent.visits + visited - judged)
+        if not including_now:
             return share(*recent)
-        now = Sums(now.found - counted * self._own.changed, now.tried - counted * self._own.judged)
-        return so_far(now, Sums(now.found + recent.found, now.tried + recent.tried))
+        now = Sums(now.changes - counted * self._panel.changed, now.visits - counted * self._panel.judged)
+        return so_far(now, Sums(now.changes + recent.changes, now.visits + recent.visits))
 
     def _last(self, name: str, cycles: int | Array) -> Array:
         """Set bits of the last finished cycles, ``[S]``."""
@@ -263,41 +263,42 @@ class LeaveOneOut:
     def _since(self, level: Level, state: Mapping[str, Array]) -> Sums:
         """Changes since the last visit, without the pages' own visits; shadows have none since their last."""
         sums = self._related.since(level)
-        cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.found.shape[1] - 1)
+        cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.changes.shape[1] - 1)
         at = self._rows(level, state["group"]), cycles
-        predicted = self._own.predicted.copy()
+        predicted = self._panel.predicted.copy()
         for n in range(1, KEPT_CYCLES + 1):
             predicted += self._shadows[f"predicted_{n}"] * (cycles >= n)
         return Sums(
-            sums.found[at] - self._last("changed", cycles) - self._own.changed, sums.tried[at] - predicted
+            sums.changes[at] - self._last("changed", cycles) - self._panel.changed,
+            sums.visits[at] - predicted,
         )
 
     def _site_rate(self, groups: Array) -> Array:
         sums, rows = self._related.site_sums(), self._related.sites_of(groups)
-        own = self._own.state
+        state = self._panel.state
         return rates.rate_of_group(
-            sums.expected[rows] - own["E"] + self._shadows["E"],
-            sums.cycles[rows] - own["T"] + self._shadows["T"],
+            sums.expected[rows] - state["E"] + self._shadows["E"],
+            sums.cycles[rows] - state["T"] + self._shadows["T"],
         )
 
 
-def remember_cycle(shadows: Array, own: PanelVisits | None, visited: Array, outdated: Array) -> None:
+def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, outdated: Array) -> None:
     """Add a cycle to the shadows' bits of the last cycles, in place.
 
-    ``own``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows that
-    the cycle would have visited, and of those of them that it would have found changed.
+    ``panel``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows
+    that the cycle would have visited, and of those of them that it would have found changed.
     """
     for name in ("judged", "changed", "visited", "outdated"):
         shadows[name] <<= 1
     for n in range(KEPT_CYCLES, 1, -1):
         shadows[f"predicted_{n}"] = shadows[f"predicted_{n - 1}"]
     shadows["predicted_1"] = 0.0
-    if own is not None:
-        shadows["judged"] |= own.judged
-        shadows["changed"] |= own.changed
+    if panel is not None:
+        shadows["judged"] |= panel.judged
+        shadows["changed"] |= panel.changed
         shadows["visited"][visited] |= 1
         shadows["outdated"][outdated] |= 1
-        shadows["predicted_1"] = own.predicted
+        shadows["predicted_1"] = panel.predicted
 
 
 class ShadowChoice(NamedTuple):
@@ -305,7 +306,7 @@ class ShadowChoice(NamedTuple):
 
     visited: Bools
     """``[S]``."""
-    own: PanelVisits | None = None
+    panel: PanelVisits | None = None
     """Visits to their pages; None: the score depends on no related page."""
 
 
@@ -315,14 +316,14 @@ def choose_shadows(
     shadows: Array,
     record: CycleRecord,
     warmup_visits: int,
-    own: ScoreFunction | None = None,
+    function_in_use: ScoreFunction | None = None,
 ) -> ShadowChoice:
     """Choose the shadows that the open cycle, of `record` and not yet folded, would have visited.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
     left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
-    if settings have changed since the cycle was planned. ``own``: see `functions.recorded`, as for what it
-    raises.
+    if settings have changed since the cycle was planned. ``function_in_use``: see `functions.recorded`,
+    also for errors.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
@@ -330,7 +331,7 @@ def choose_shadows(
         return ShadowChoice(np.ones(len(shadows), np.bool_))
     if not plan["ranked"]:
         return ShadowChoice(visited)
-    function = functions.recorded(record["formula"], own).on_clock(record["clock"])
+    function = functions.recorded(record["formula"], function_in_use).on_clock(record["clock"])
     needed = ("n", *columns_read(function, TOP_K))
     neighbourhood = Neighbourhood(pages, cycle, needed)
     columns = {name: np.ascontiguousarray(shadows[name]) for name in terminals.STATE if name in needed}
@@ -340,14 +341,14 @@ def choose_shadows(
         columns["group"] = own_pages.state["group"]
         columns = dict(neighbourhood.columns(columns, shadows["page"]))
     columns |= _growth(pages, shadows["page"], needed)
-    found = CycleVisits.of(visits)
+    cycle_visits = CycleVisits.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     for (score, tie), seen, spent in _rounds(record):
-        related = neighbourhood.seen_by(found.first(seen), spent)
-        told: RoundColumns = related
+        related = neighbourhood.seen_by(cycle_visits.first(seen), spent)
+        round_columns: RoundColumns = related
         if own_pages is not None:
-            told = LeaveOneOut(related, shadows, own_pages.only(position < seen), cycle)
-        state = RoundState(columns, slice(None), told, draw)
+            round_columns = LeaveOneOut(related, shadows, own_pages.only(position < seen), cycle)
+        state = RoundState(columns, slice(None), round_columns, draw)
         scores = function.scores(state, cycle)
         visited |= (scores > score) | ((scores == score) & (state["draw"] <= np.uint64(tie)))
     return ShadowChoice(visited, own_pages)
@@ -396,12 +397,12 @@ def advance(
     record: CycleRecord,
     warmup_visits: int,
     distance_bits: int,
-    own: ScoreFunction | None = None,
+    function_in_use: ScoreFunction | None = None,
 ) -> tuple[Array, Tally]:
     """Take the shadows through a cycle that is over and not yet folded, whose record has all rounds.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]`` as the cycle before
-    left them; ``own``: as for `choose`.
+    left them; ``function_in_use``: as for `choose_shadows`.
     A page that is not judged in this cycle (an error, a rest after errors) tells nothing and its shadow
     stays as it is; the next judged visit covers the time since.
     """
@@ -413,13 +414,13 @@ def advance(
     compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
     current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
     outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
-    choice = choose_shadows(pages, visits, shadows, record, warmup_visits, own)
+    choice = choose_shadows(pages, visits, shadows, record, warmup_visits, function_in_use)
     visited = choice.visited[rows]
     tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
 
     shadows = shadows.copy()
     shadows["current"] = current
-    remember_cycle(shadows, choice.own, rows[visited], rows[visited & outdated])
+    remember_cycle(shadows, choice.panel, rows[visited], rows[visited & outdated])
     rows, outdated = rows[visited], outdated[visited]
     state = {name: shadows[name][rows] for name in terminals.STATE}
     terminals.observe(state, outdated, record["cycle"])
@@ -435,7 +436,7 @@ def close_cycle(
     share: float,
     warmup_visits: int,
     distance_bits: int,
-    own: ScoreFunction | None = None,
+    function_in_use: ScoreFunction | None = None,
 ) -> dict[str, Any] | None:
     """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
 
@@ -453,17 +454,19 @@ def close_cycle(
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
     shadows = np.concatenate((shadows, new_shadows(entering, store.columns_of(entering))))
     try:
-        shadows, tally = advance(store, visits, shadows, record, warmup_visits, distance_bits, own)
+        shadows, tally = advance(
+            store, visits, shadows, record, warmup_visits, distance_bits, function_in_use
+        )
     except (ScoreError, ExpressionError):
         return None
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
-    found = estimates(tally, plan["copies"], judged, changed, first)
+    estimated = estimates(tally, plan["copies"], judged, changed, first)
     freshness = weighted_freshness(store, shadows, distance_bits)
-    if found is not None and freshness is not None:
-        found["weighted_freshness"] = freshness
-    return found
+    if estimated is not None and freshness is not None:
+        estimated["weighted_freshness"] = freshness
+    return estimated
 
 
 def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:

@@ -62,9 +62,9 @@ class PlannedPages:
     def position(self, page: int) -> int | None:
         """Place of a page in the plan; None: it is not planned."""
         # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
-        found = int(self._ordered.searchsorted(np.uint32(page)))
-        if found < len(self._ordered) and self._ordered[found] == page:
-            return int(self._by_page[found])
+        row = int(self._ordered.searchsorted(np.uint32(page)))
+        if row < len(self._ordered) and self._ordered[row] == page:
+            return int(self._by_page[row])
         return None
 
     def kind_and_score(self, position: int) -> tuple[str, float]:
@@ -101,8 +101,8 @@ class Cycle:
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
         self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
-        own = recorded_settings(settings, self.record) if self.resumed else settings
-        self._planner = Planner.of(store, own)
+        in_force = recorded_settings(settings, self.record) if self.resumed else settings
+        self._planner = Planner.of(store, in_force)
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit], None] = lambda row, visit: None
         """Called with each delivered visit, and its page before the visit."""
@@ -199,12 +199,12 @@ class Cycle:
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
-        found = array("Q", self.deliveries.due_pages(self._plan.pages.tolist()))
-        found.extend(pages.tolist())
+        left_over = array("Q", self.deliveries.due_pages(self._plan.pages.tolist()))
+        left_over.extend(pages.tolist())
         if self.resumed:
             new = (page for page in self.store.new_pages() if not self.store.visited(page))
-            found.extend(page for page in new if self._new.takes(page))
-        return found
+            left_over.extend(page for page in new if self._new.takes(page))
+        return left_over
 
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
         """Finders of pages that are to be visited before them, as the column ``found_by`` has them.
@@ -449,8 +449,8 @@ class Cycle:
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""
-        pages = [page for page, left in self._under_way.items() if not left]
-        self._under_way = {page: True for page, left in self._under_way.items() if left}
+        pages = [page for page, requests in self._under_way.items() if not requests]
+        self._under_way = {page: True for page, requests in self._under_way.items() if requests}
         return pages
 
     def end_lost(self) -> None:
@@ -459,7 +459,7 @@ class Cycle:
         Exceptions raised inside other middlewares' ``process_response`` (too many redirects, a
         decompression bomb) reach no middleware; the request is simply over.
         """
-        for page in [page for page, left in self._under_way.items() if left]:
+        for page in [page for page, requests in self._under_way.items() if requests]:
             position = self._plan.position(page)
             kind = "new" if position is None else self._plan.kind_and_score(position)[0]
             self.end(Claim(page, kind, math.nan, None, self.run), "error")
@@ -479,8 +479,8 @@ class Cycle:
         record.update(report_of(self.store, self.settings))
         if gained is not None:
             record["gained"] = gained
-        if (told := sampled_counts(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
-            record["sampled"] = told
+        if (samples := sampled_counts(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
+            record["sampled"] = samples
         note_recovery(self.store)
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:

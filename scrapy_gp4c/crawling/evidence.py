@@ -33,25 +33,25 @@ class LiveEvidence:
         rankable: npt.NDArray[np.bool_],
         salt: tuple[int, int],
         planned: Planned,
-        found: CycleVisits,
+        visits: CycleVisits,
         neighbourhood: Neighbourhood,
         related: Related,
     ) -> None:
         """Take what the cycle knows before the round.
 
         ``rankable``: of every page of `blocks`, whether it may be ranked in this cycle; ``salt``: seed and
-        cycle of the draws; ``planned``: pages of the plan so far, whatever for; ``found``: the visits so far;
+        cycle of the draws; ``planned``: pages of the plan so far, whatever for; ``visits``: those so far;
         ``related``: what related pages tell the round.
         """
         self._store = store
         self._salt = draw_salt(*salt)
-        self._found = found
+        self._visits = visits
         self._neighbourhood = neighbourhood
         self._related = related
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
         self._open = rankable.copy()
-        for taken in (planned.pages, found.pages):
+        for taken in (planned.pages, visits.pages):
             self._open[taken[taken < len(self._open)]] = False
 
     def candidates(self) -> Iterator[Block]:
@@ -100,7 +100,7 @@ class LiveEvidence:
 
     def visits(self) -> CycleVisits:
         """Return the visits that had an outcome when the round was planned."""
-        return self._found
+        return self._visits
 
     def planned(self) -> Planned:
         """Return the pages that the policy has chosen in earlier rounds."""

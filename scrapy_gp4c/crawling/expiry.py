@@ -49,11 +49,11 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bools:
     """Tell the pages whose URL, as it is `shown`, is of a pattern: bool ``[P]``."""
     fits = wildcard(pattern).fullmatch
-    found = np.zeros(store.merged_pages, np.bool_)
+    matches = np.zeros(store.merged_pages, np.bool_)
     for first, block in store.blocks():
         pages = np.arange(first, first + len(block["n"]))
-        found[pages] = [fits(shown(request["url"])) is not None for request in store.requests(pages)]
-    return found
+        matches[pages] = [fits(shown(request["url"])) is not None for request in store.requests(pages)]
+    return matches
 
 
 def of_host(store: PageReader, host: str) -> Bools:
@@ -90,21 +90,21 @@ def kept_out(store: PageReader, is_offsite: IsOffsite) -> Bools:
 
     What came from a cache counts as excluded too, and is none of these: it has a body.
     """
-    found = _by_block(store, lambda block: (block["outcome"] == EXCLUDED) & (block["failures"] > 0))
-    if found.any():
+    excluded = _by_block(store, lambda block: (block["outcome"] == EXCLUDED) & (block["failures"] > 0))
+    if excluded.any():
         attempt = _by_block(store, lambda block: block["last_attempt"], np.int32)
-        refused = np.zeros_like(found)
-        for cycle, visits in store.visits(int(attempt[found].min())):
+        refused = np.zeros_like(excluded)
+        for cycle, visits in store.visits(int(attempt[excluded].min())):
             empty = visits["page"][(visits["outcome"] == EXCLUDED) & (visits["bytes"] == 0)]
             refused[empty[attempt[empty] == cycle]] = True
-        found &= refused
+        excluded &= refused
     sites, number = _sites(store)
     offsite = np.array([is_offsite(urlsplit(f"//{host}").hostname or "") for host in sites], np.bool_)
-    pages = np.flatnonzero(offsite[number] & ~found)
+    pages = np.flatnonzero(offsite[number] & ~excluded)
     for start in range(0, len(pages), _BATCH):
         batch = pages[start : start + _BATCH]
-        found[batch] = [not _goes_anywhere(request) for request in store.requests(batch)]
-    return found
+        excluded[batch] = [not _goes_anywhere(request) for request in store.requests(batch)]
+    return excluded
 
 
 def _goes_anywhere(request: StoredRequest) -> bool:
@@ -120,13 +120,13 @@ def removable_hosts(store: PageReader, is_offsite: IsOffsite) -> list[RemovableH
     lost = _by_block(store, lambda block: (block["failures"] >= LOST_AFTER) & (block["outcome"] == ERROR))
     visited, failing = (np.bincount(number[pages], minlength=len(sites)) for pages in (tried, lost))
     pages = np.bincount(number, minlength=len(sites))
-    found = []
+    hosts = []
     for site, host in enumerate(sites):
         if visited[site] and failing[site] == visited[site]:
-            found.append(RemovableHost(host, int(pages[site]), "vanished"))
+            hosts.append(RemovableHost(host, int(pages[site]), "vanished"))
         elif excluded[site]:
-            found.append(RemovableHost(host, int(excluded[site]), "excluded"))
-    return sorted(found, key=lambda one: (-one.pages, one.host))
+            hosts.append(RemovableHost(host, int(excluded[site]), "excluded"))
+    return sorted(hosts, key=lambda one: (-one.pages, one.host))
 
 
 def _by_block(

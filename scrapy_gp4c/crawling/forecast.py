@@ -88,8 +88,8 @@ class PagesInMemory:
         parts = [block for _, block in pages.blocks()]
         parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
         state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        kept = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
-        visits = {cycle: pages.group_visits(cycle) for cycle in kept}
+        cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
+        visits = {cycle: pages.group_visits(cycle) for cycle in cycles}
         return cls(state, pages.directories(), visits, pages.requests, pages)
 
     @property
@@ -163,8 +163,8 @@ class Forecast(NamedTuple):
 
     def round_of(self, page: int) -> int | None:
         """Round that visits a page, from 1; None: none does."""
-        found = (number for number, one in enumerate(self.rounds, 1) if (one["page"] == page).any())
-        return next(found, None)
+        rounds = (number for number, one in enumerate(self.rounds, 1) if (one["page"] == page).any())
+        return next(rounds, None)
 
 
 class RankOfPage(NamedTuple):
@@ -192,8 +192,8 @@ def pages_before(store: PageStore) -> tuple[KnownPages, int]:
     pages = PagesInMemory.of(store, store.last_cycle)
     visited = store.open_visits()
     planned = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
-    rest = np.setdiff1d(planned, visited["page"])
-    visits = np.concatenate((visited, _found(pages, rest)))
+    unvisited = np.setdiff1d(planned, visited["page"])
+    visits = np.concatenate((visited, _found(pages, unvisited)))
     pages.fold(visits[visits["page"] < pages.merged_pages], cycle)
     return pages, cycle + 1
 
@@ -208,9 +208,9 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
         counts = planned.counts
         plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
         rounds.append(plan)
-        found = _found(pages, plan["page"])
-        found["kind"] = plan["kind"]
-        visits = np.concatenate((visits, found))
+        position = _found(pages, plan["page"])
+        position["kind"] = plan["kind"]
+        visits = np.concatenate((visits, position))
         planned = None
         if not planner.is_over:
             planned = planner.plan_next(counts, Planned.of(visits), CycleVisits.of(visits))
@@ -221,9 +221,9 @@ def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[For
     """The plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
     known = PagesInMemory.of(pages, cycle - 1)
     while True:
-        found = forecast(known, cycle, settings)
-        yield found
-        known.fold(found.visits, cycle)
+        expected = forecast(known, cycle, settings)
+        yield expected
+        known.fold(expected.visits, cycle)
         cycle += 1
 
 
@@ -317,28 +317,28 @@ def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) 
     state = columns.new_columns(store.columns_of(np.array([page], np.uint32))["key"])
     visits = _visits(store, page)
     records = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
-    found = []
+    history = []
     for record in records:
         cycle = record["cycle"]
         visit = visits.get(cycle)
         if cycle > store.last_cycle - cycles:
             if visit is None:
-                found.append(PastCycle(cycle, None, _why_not(state, page, record, settings)))
+                history.append(PastCycle(cycle, None, _why_not(state, page, record, settings)))
             else:
-                found.append(PastCycle(cycle, OUTCOMES[visit["outcome"][0]], KINDS[visit["kind"][0]]))
+                history.append(PastCycle(cycle, OUTCOMES[visit["outcome"][0]], KINDS[visit["kind"][0]]))
         if visit is not None:
             columns.apply_visits(state, np.zeros(1, np.intp), visit, cycle)
-    return found[::-1]
+    return history[::-1]
 
 
 def _visits(store: PageStore, page: int) -> dict[int, Array]:
     """Cycle -> the page's visit, dtype `VISIT` ``[1]``."""
-    found: dict[int, Array] = {}
+    by_cycle: dict[int, Array] = {}
     for cycle, visits in store.visits():
         rows = np.flatnonzero(visits["page"] == page)
         if len(rows):
-            found[cycle] = np.asarray(visits[rows[:1]], VISIT)
-    return found
+            by_cycle[cycle] = np.asarray(visits[rows[:1]], VISIT)
+    return by_cycle
 
 
 def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings) -> str:

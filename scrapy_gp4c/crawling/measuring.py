@@ -95,8 +95,8 @@ class Measuring:
         copied = visits["page"][among(visits["outcome"], COPIED)]
         gone = visits["page"][visits["outcome"] == GONE]
         leaving = [page for page in gone.tolist() if store.page(page).gone + 1 >= self._settings.gone_after]
-        found = self.index.apply(cycle, copied.tolist(), leaving, REFIT_CYCLES)
-        gains = self._gains(visits, np.asarray(found.page), np.asarray(found.ppm), cycle)
+        measured = self.index.apply(cycle, copied.tolist(), leaving, REFIT_CYCLES)
+        gains = self._gains(visits, np.asarray(measured.page), np.asarray(measured.ppm), cycle)
         store.gains.keep(gains)
         counted = gains["gap_cycles"] > 0
         return Gained(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))

@@ -103,8 +103,8 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
 
 def _sampled(record: CycleRecord) -> str:
     """Return what the policy has sampled and followed, if anything."""
-    told = samples_of(record)
-    return f"; {told}" if told else ""
+    samples = samples_of(record)
+    return f"; {samples}" if samples else ""
 
 
 def _found(record: CycleRecord) -> str:

@@ -328,9 +328,9 @@ def without_sites_of(
     rows = np.flatnonzero(is_hub).astype(np.uint32)
     if not len(waiting) or not len(rows):
         return is_hub
-    left = is_hub.copy()
-    left[rows] = ~np.isin(sites_of(pages, rows), sites_of(pages, waiting))
-    return left
+    unclaimed = is_hub.copy()
+    unclaimed[rows] = ~np.isin(sites_of(pages, rows), sites_of(pages, waiting))
+    return unclaimed
 
 
 def sites_of(pages: KnownPages, some: Pages) -> npt.NDArray[np.uint64]:

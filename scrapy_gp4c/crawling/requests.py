@@ -227,9 +227,9 @@ def to_stored(request: Request, spider: Spider) -> StoredRequest:
         del meta["rule"]
     for name, value in (("cb_kwargs", request.cb_kwargs), ("meta", meta)):
         if value:
-            kept = _storable(name, value, unstorable)
-            if kept:
-                stored[name] = kept
+            storable = _storable(name, value, unstorable)
+            if storable:
+                stored[name] = storable
     if request.cookies:
         try:
             stored["cookies"] = _through_json(request.cookies)
@@ -259,9 +259,9 @@ def _store_class(request: Request, stored: dict[str, Any], unstorable: list[str]
     kind = type(request)
     stored["_class"] = f"{kind.__module__}.{kind.__qualname__}"
     names = [name for name in kind.attributes if name not in Request.attributes]
-    kept = _storable("attribute", {name: getattr(request, name) for name in names}, unstorable)
-    if kept:
-        stored["attributes"] = kept
+    attributes = _storable("attribute", {name: getattr(request, name) for name in names}, unstorable)
+    if attributes:
+        stored["attributes"] = attributes
 
 
 def method_name(spider: Spider, function: Any) -> str | None:
@@ -353,13 +353,13 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
     """Return the entries that JSON can hold; names of the others are added to ``unstorable``."""
     if all(type(key) is str and type(value) in _JSON_SCALARS for key, value in values.items()):
         return dict(values)  # as it is nearly always, and three times as fast
-    kept = {}
+    storable = {}
     for key, value in values.items():
         try:
-            kept.update(_through_json({key: value}))
+            storable.update(_through_json({key: value}))
         except ValueError:
             unstorable.append(f"{name} {key}")
-    return kept
+    return storable
 
 
 def _through_json(value: Any) -> Any:
@@ -608,9 +608,9 @@ def _missing_values(stored: StoredRequest, request: Request) -> list[str]:
     """Names of what could not be stored of a request and what the rebuilt one has not."""
     missing = []
     for name in stored.get("unstorable", ()):
-        place, _, key = name.partition(" ")
-        values: Any = {"meta": request.meta, "cb_kwargs": request.cb_kwargs}.get(place)
-        has_it = key in values if values is not None else getattr(request, key or place, None)
+        field, _, key = name.partition(" ")
+        values: Any = {"meta": request.meta, "cb_kwargs": request.cb_kwargs}.get(field)
+        has_it = key in values if values is not None else getattr(request, key or field, None)
         if not has_it:
             missing.append(name)
     return missing

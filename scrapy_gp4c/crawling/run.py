@@ -370,8 +370,8 @@ class Run:
 
 def run_of(crawler: Crawler) -> Run | None:
     """The run of a crawler; None: it has none."""
-    found = runs.get(crawler)
-    return None if found is None else found()
+    run = runs.get(crawler)
+    return None if run is None else run()
 
 
 def open_run(

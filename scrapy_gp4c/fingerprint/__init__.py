@@ -117,9 +117,9 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
     """Return the fingerprint of a response and what it is made of, with the texts if they are wanted."""
     if features is None:
-        found = answer(response)
-        reading, normal = _reading(found)
-        return reading._replace(normal=normal, text=found.content.text) if with_text else reading
+        content = answer(response)
+        reading, normal = _reading(content)
+        return reading._replace(normal=normal, text=content.content.text) if with_text else reading
     names = [name.encode("utf-8", "replace").decode() for name in features(response)]  # lone surrogates
     value = (_simhash(names) or 1) << 32 | odd_half(feature_hashes(names)) if names else 0
     reading = PageReading(value, kind="features", words=len(names))
@@ -172,8 +172,8 @@ def _without_relative_times(words: Words, places: list[int]) -> str | None:
     return b"".join((*pieces, text[done:])).decode("utf-8", "surrogatepass").rstrip()
 
 
-def _reading(found: Answer) -> tuple[PageReading, str]:
-    kind, content, data, is_cut = found
+def _reading(page_content: Answer) -> tuple[PageReading, str]:
+    kind, content, data, is_cut = page_content
     if data is not None:
         value = (xxhash.xxh64_intdigest(data) or 1) if data else 0
         return PageReading(value, kind=kind), ""

@@ -155,14 +155,14 @@ def learn(learned: bytes, blocks: Sequence[Block], *, is_changed: bool) -> bytes
     elif learned[:1] == bytes([_SOME]):
         now = set(hashes.values())
         # A text that moved to another block is news: a list whose newest entry comes first.
-        found = {
+        noisy = {
             at: hashes[at]
             for at, old_hash in _rows(learned).items()
             if at in hashes and hashes[at] != old_hash and old_hash not in now
         }
         words = {block.position: len(block.text.split()) for block in blocks}
-        if found and 3 * sum(words[at] for at in found) < sum(words.values()):
-            return _packed_rows(_CLOCK, found)
+        if noisy and 3 * sum(words[at] for at in noisy) < sum(words.values()):
+            return _packed_rows(_CLOCK, noisy)
     return _sums(hashes)
 
 

@@ -112,8 +112,8 @@ class Content(NamedTuple):
 
 def without_markup(text: str) -> str:
     """Return the text between the tags, without a parser, in time linear in the length of any text."""
-    head, *rest = text.split("<!--")
-    return _MARKUP.sub(" ", head + " ".join(piece.partition("-->")[2] for piece in rest))
+    head, *comments = text.split("<!--")
+    return _MARKUP.sub(" ", head + " ".join(piece.partition("-->")[2] for piece in comments))
 
 
 def is_too_deep(html: str) -> bool:
@@ -238,17 +238,17 @@ def _words(text: str) -> int:
     return len(text.split())
 
 
-def _is_much(reason: str, left_out: list[LeftOut], rest: str) -> bool:
+def _is_much(reason: str, left_out: list[LeftOut], remaining: str) -> bool:
     """Tell whether the texts of one reason are a third of the page's words, or the rest says nothing."""
     of_reason = sum(one.words for one in left_out if one.reason == reason)
     if not of_reason:
         return False
     others = sum(one.words for one in left_out) - of_reason
     enough = max(2 * of_reason - others, 0)  # more words than these in the rest
-    return len(rest.split(None, enough)) <= enough
+    return len(remaining.split(None, enough)) <= enough
 
 
-def _take_out(document: LexborNode, kept: frozenset[str]) -> Iterator[LeftOut]:
+def _take_out(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
     """Take the outermost elements that are not compared off the tree."""
     taken: set[int] = set()
     inside: dict[int, bool] = {}
@@ -256,7 +256,7 @@ def _take_out(document: LexborNode, kept: frozenset[str]) -> Iterator[LeftOut]:
     nodes = []
     for node in _SELECTOR.find(_CANDIDATES, document):
         reason = _reason(node)
-        if reason is None or reason in kept or (reason == SIDEBAR and in_main.has(node)):
+        if reason is None or reason in kept_reasons or (reason == SIDEBAR and in_main.has(node)):
             continue
         if not (taken and _is_inside(node, taken, inside)):
             taken.add(node.mem_id)

@@ -76,10 +76,10 @@ def _layout_of(block: bytes | memoryview) -> _Layout:
 
 def _width(numbers: Array) -> int:
     """Bytes that each number of a column needs, 0 where all are the same, bit for bit."""
-    whole = numbers.view(f"u{numbers.itemsize}")
-    if len(whole) and (whole == whole[0]).all():
+    unsigned = numbers.view(f"u{numbers.itemsize}")
+    if len(unsigned) and (unsigned == unsigned[0]).all():
         return 0
-    if len(whole) and numbers.dtype.kind != "f" and numbers.min() >= 0:
+    if len(unsigned) and numbers.dtype.kind != "f" and numbers.min() >= 0:
         highest = int(numbers.max())
         return next((width for width in _NARROW if highest >> 8 * width == 0), numbers.itemsize)
     return numbers.itemsize
@@ -87,11 +87,11 @@ def _width(numbers: Array) -> int:
 
 def pack(columns: Mapping[str, Array]) -> bytes:
     """Bytes of a block of columns ``[P]``."""
-    kept = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
-    widths = list(map(_width, kept))
-    parts = [HEAD.pack(len(kept[0]), *widths)]
-    for place in sorted(range(len(kept)), key=lambda place: -widths[place]):
-        numbers, width = kept[place], widths[place]
+    arrays = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
+    widths = list(map(_width, arrays))
+    parts = [HEAD.pack(len(arrays[0]), *widths)]
+    for place in sorted(range(len(arrays)), key=lambda place: -widths[place]):
+        numbers, width = arrays[place], widths[place]
         if 0 < width < numbers.itemsize:
             numbers = numbers.astype(f"<u{width}")
         parts.append(numbers[: None if width else 1].tobytes())
@@ -166,14 +166,14 @@ EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
 EXTRA_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in EXTRAS.values())
 
 
-def unpack_extras(kept: bytes | memoryview | None, rows: int) -> Columns:
-    """Columns `EXTRAS` of a block, each ``[rows]``, writable; ``kept``: their bytes, None: all zeros.
+def unpack_extras(packed: bytes | memoryview | None, rows: int) -> Columns:
+    """Columns `EXTRAS` of a block, each ``[rows]``, writable; ``packed``: their bytes, None: all zeros.
 
     Pages that were added since the bytes were written have zeros.
     """
     columns = {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}
-    if kept is not None:
-        for name, column in read_columns(kept, EXTRAS).items():
+    if packed is not None:
+        for name, column in read_columns(packed, EXTRAS).items():
             columns[name][: len(column)] = column
     return columns
 

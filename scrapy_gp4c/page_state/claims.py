@@ -67,8 +67,8 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
     """Page -> weight by the last note of the page; ``parts``: dtype `NOTE`, in order."""
     said: dict[int, float] = {}
     for notes in parts:
-        own = notes[of_weights(notes)]
-        said.update(zip(own["page"].tolist(), own["value"].tolist(), strict=True))
+        weights = notes[of_weights(notes)]
+        said.update(zip(weights["page"].tolist(), weights["value"].tolist(), strict=True))
     return said
 
 
@@ -135,28 +135,30 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
     newest = np.append((kind[1:] != kind[:-1]) | (row[1:] != row[:-1]), True)
     kind, row, value, page = kind[newest], row[newest], value[newest], page[newest]
     dated = kind < len(CLAIMED)
-    found = np.zeros(len(kind), CLAIM)
-    found["page"], found["kind"] = page, kind
-    found["value"][dated] = _due(value[dated], row[dated], columns, times)
+    claims = np.zeros(len(kind), CLAIM)
+    claims["page"], claims["kind"] = page, kind
+    claims["value"][dated] = _due(value[dated], row[dated], columns, times)
     length_s = _cycle_s(times.starts_s)
     spans = np.floor(value[~dated] / length_s) if length_s else value[~dated]
-    found["value"][~dated] = np.clip(spans, 0, LONGEST)
-    news = _is_new(found, row, columns)
-    return found[news if length_s else news & dated]
+    claims["value"][~dated] = np.clip(spans, 0, LONGEST)
+    news = _is_new(claims, row, columns)
+    return claims[news if length_s else news & dated]
 
 
 def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
     """The first cycle whose visit of the page could see what changed at a time."""
     starts, cycle = times.starts_s, len(times.starts_s)
-    begun = np.searchsorted(starts, time_s, side="left") + 1
+    first_cycle = np.searchsorted(starts, time_s, side="left") + 1
     length_s = _cycle_s(starts)
     if length_s and np.isfinite(starts[0]):  # before the crawl cycles are as long as its last ones
         early_cycles = np.ceil(np.maximum(starts[0] - time_s, 0.0) / length_s)
-        begun -= np.minimum(early_cycles, EARLIEST_CYCLES).astype(begun.dtype)
+        first_cycle -= np.minimum(early_cycles, EARLIEST_CYCLES).astype(first_cycle.dtype)
     last = columns["last_cycle"][row]
     last_s = np.where(last > 0, starts[np.maximum(last, 1) - 1], -np.inf)
     last_s = last_s + columns["seen_min"][row].astype(np.float64) * 60.0
-    due = np.minimum(np.where(time_s <= last_s, np.minimum(begun, last), np.maximum(begun, last + 1)), cycle)
+    due = np.minimum(
+        np.where(time_s <= last_s, np.minimum(first_cycle, last), np.maximum(first_cycle, last + 1)), cycle
+    )
     return np.where(time_s > times.visit_s[row], cycle + 1, due)
 
 
@@ -166,14 +168,14 @@ def _cycle_s(starts_s: Floats) -> float:
     return float(starts_s[-1] - starts_s[0]) / (len(starts_s) - 1) if len(starts_s) > 1 else 0.0
 
 
-def _is_new(found: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.NDArray[np.bool_]:
+def _is_new(claimed: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.NDArray[np.bool_]:
     """Claims that change the columns of their pages."""
-    news = np.zeros(len(found), np.bool_)
+    news = np.zeros(len(claimed), np.bool_)
     for kind in range(len(KINDS)):
-        of_kind = np.flatnonzero(found["kind"] == kind)
+        of_kind = np.flatnonzero(claimed["kind"] == kind)
         state = {name: columns[name][row[of_kind]] for name in (*hints.COLUMNS, *_CYCLES)}
         before = {name: column.copy() for name, column in state.items()}
-        hints.claim(state, np.arange(len(of_kind)), found["kind"][of_kind], found["value"][of_kind])
+        hints.claim(state, np.arange(len(of_kind)), claimed["kind"][of_kind], claimed["value"][of_kind])
         for name in hints.COLUMNS:
             news[of_kind] |= state[name] != before[name]
     return news
@@ -273,15 +275,15 @@ def pages_with_claims(
 
     ``parts``: site of each page and its columns, some pages at a time.
     """
-    found = np.zeros((sites, len(hints.KINDS), 2), np.int64)
+    counts = np.zeros((sites, len(hints.KINDS), 2), np.int64)
     for site, state in parts:
         for kind in range(len(hints.KINDS)):
             known = hints.has_claims(state, kind)
             if known.any():
                 claimed = hints.is_claimed(state, kind, cycle)
                 for one in (0, 1):
-                    found[:, kind, one] += np.bincount(site[known & (claimed == one)], minlength=sites)
-    return found
+                    counts[:, kind, one] += np.bincount(site[known & (claimed == one)], minlength=sites)
+    return counts
 
 
 def evidence_of_ages(

@@ -98,8 +98,8 @@ def apply_visits(
     columns["last_attempt"][rows] = cycle
     columns["outcome"][rows] = outcome
 
-    found = np.zeros(len(visits), np.int64) if brought is None else brought
-    observe_growth(columns, rows, outcome, found, cycle)
+    new_pages = np.zeros(len(visits), np.int64) if brought is None else brought
+    observe_growth(columns, rows, outcome, new_pages, cycle)
     copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1

@@ -109,14 +109,14 @@ class Tree:
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
         """Yield the directories 0, 1, ..., abs(d) steps away: no lower ones if d >= 0, else lower ones."""
-        found: list[list[int]] = [[] for _ in range(abs(d) + 1)]
-        found[0].append(group)
+        rings: list[list[int]] = [[] for _ in range(abs(d) + 1)]
+        rings[0].append(group)
         came, ancestor = -1, group
         for up in range(abs(d) + 1):
             nodes = [ancestor]
             for down in range(abs(d) - up + 1):
                 if (down > up) == (d < 0) and up + down:
-                    found[up + down] += nodes
+                    rings[up + down] += nodes
                 if d >= 0 and down == up:
                     break
                 nodes = [child for node in nodes for child in self._below(node) if child != came]
@@ -125,7 +125,7 @@ class Tree:
             came, ancestor = ancestor, self._parent[ancestor]
             if ancestor < 0:
                 break
-        for ring in found:
+        for ring in rings:
             yield np.array(ring, np.intp)
 
     def _below(self, node: int) -> Sequence[int]:

@@ -58,14 +58,14 @@ class Place(NamedTuple):
 
 def place_of_url(url: str) -> Place:
     """The place of a URL: by host and port, without what else stands before the path."""
-    found = _URL.match(url)
-    if found is None:
+    match = _URL.match(url)
+    if match is None:
         return Place("", directory_of(url))
-    scheme, host, rest = found.groups()
+    scheme, host, path = match.groups()
     site = host.rpartition("@")[2].lower()
     if ":" in site:
         site = site.removesuffix(_DEFAULT_PORTS.get(scheme.lower(), "\n"))
-    return Place(site, directory_of(rest))
+    return Place(site, directory_of(path))
 
 
 def place_of_page(site: str, page: str) -> Place:
@@ -102,7 +102,7 @@ GROUP_VISITS: Final = np.dtype(
     [
         ("group", "<u4"),  # number of the directory
         ("visits", "<u4"),  # judged
-        ("found", "<u4"),  # changes
+        ("changes", "<u4"),  # changes
         ("predicted", "<f8"),  # changes expected, whole units of `scrapy_gp4c.scoring.rates.UNIT`
     ]
 )
@@ -139,10 +139,10 @@ def count_visits(groups: Array, changed: Array, predicted: Array | None) -> npt.
     if not len(groups):
         return NO_VISITS
     visits = np.bincount(groups)
-    found = np.bincount(groups[changed], minlength=len(visits))
+    changes = np.bincount(groups[changed], minlength=len(visits))
     numbers = np.flatnonzero(visits > 0)
     expected = 0.0 if predicted is None else np.bincount(groups, whole_units(predicted))[numbers]
-    return _table(numbers, visits[numbers], found[numbers], expected)
+    return _table(numbers, visits[numbers], changes[numbers], expected)
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
@@ -159,11 +159,16 @@ def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     group = joined["group"]
     numbers = np.flatnonzero(np.bincount(group) > 0)
     return _table(
-        numbers, *(np.bincount(group, joined[name])[numbers] for name in ("visits", "found", "predicted"))
+        numbers, *(np.bincount(group, joined[name])[numbers] for name in ("visits", "changes", "predicted"))
     )
 
 
-def _table(numbers: Array, visits: Array, found: Array, predicted: Array | float) -> npt.NDArray[Any]:
+def _table(numbers: Array, visits: Array, changes: Array, predicted: Array | float) -> npt.NDArray[Any]:
     table = np.empty(len(numbers), GROUP_VISITS)
-    table["group"], table["visits"], table["found"], table["predicted"] = numbers, visits, found, predicted
+    table["group"], table["visits"], table["changes"], table["predicted"] = (
+        numbers,
+        visits,
+        changes,
+        predicted,
+    )
     return table

@@ -55,7 +55,7 @@ PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 
 def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
     """Which outcomes are in a set: bool, shaped as `outcome`, of uint8."""
-    found = np.zeros(outcome.shape, np.bool_)
+    matches = np.zeros(outcome.shape, np.bool_)
     for code in codes:  # np.isin takes ten times as long
-        found |= outcome == code
-    return found
+        matches |= outcome == code
+    return matches

@@ -61,9 +61,9 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
         return head
     query, hash_mark, fragment = query.partition("#")
     parts = query.split("&")
-    kept = [part for part in parts if not _is_ignored(part, _pattern(ignored))]
-    if len(kept) < len(parts):
-        query = "&".join(kept)
+    parameters = [part for part in parts if not _is_ignored(part, _pattern(ignored))]
+    if len(parameters) < len(parts):
+        query = "&".join(parameters)
     return head + (mark + query if query else "") + hash_mark + fragment
 
 

@@ -30,23 +30,23 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 
-def share(found: Array, visits: Array) -> Floats:
+def share(changes: Array, visits: Array) -> Floats:
     """Share of visits to groups that found changes, ``[G]``: ``near_dir`` and ``near_site``."""
-    return np.asarray((found + 0.1) / (visits + 1.0))
+    return np.asarray((changes + 0.1) / (visits + 1.0))
 
 
 class Sums(NamedTuple):
     """Sums over the visits to groups."""
 
-    found: Floats
+    changes: Floats
     """Changes."""
-    tried: Floats
+    visits: Floats
     """Visits, or expected changes."""
 
 
 def shrunk(group: Sums, above: Floats) -> Floats:
     """Share of the visits to a group that found changes; the share `above` counts as one visit."""
-    return np.asarray((group.found + above) / (group.tried + 1.0))
+    return np.asarray((group.changes + above) / (group.visits + 1.0))
 
 
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
@@ -59,13 +59,13 @@ def so_far(now: Sums, window: Sums) -> Floats:
 
     ``now``: visits of this cycle; ``window``: these and the visits before.
     """
-    before = share(window.found - now.found, window.tried - now.tried)
-    return np.asarray((now.found + before) / (now.tried + 1.0))
+    before = share(window.changes - now.changes, window.visits - now.visits)
+    return np.asarray((now.changes + before) / (now.visits + 1.0))
 
 
 def surprise(expected: Sums) -> Floats:
     """Changes found by changes expected."""
-    return np.asarray((expected.found + 1.0) / (expected.tried + 1.0))
+    return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
 
 
 WINDOW_CYCLES: Final = 3
@@ -129,7 +129,7 @@ class GroupSums(Protocol):
     def window(self, level: Level) -> Sums:
         """Over the last cycles and this one so far."""
 
-    def begun(self, level: Level) -> Sums:
+    def this_cycle(self, level: Level) -> Sums:
         """Over this cycle so far."""
 
 
@@ -143,11 +143,11 @@ class Related:
         site_sums: Callable[[], SiteSums],
         clustered: Clustered | None = None,
         claims: Callable[[], SiteClaims] | None = None,
-        kept: GroupSums | None = None,
+        kept_sums: GroupSums | None = None,
     ) -> None:
         """Take visits and groups; ``site_sums`` and ``claims``: called when a column needs them.
 
-        ``kept``: source of the sums of ``recent.window`` and ``recent.now``; None: they are computed.
+        ``kept_sums``: source of the sums of ``recent.window`` and ``recent.now``; None: they are computed.
         """
         self._clustered = clustered
         self._claims = claims
@@ -156,7 +156,7 @@ class Related:
         self._site_sums = site_sums
         self._tables: dict[str, Floats] = {}
         self._window: dict[Level, Sums] = {}
-        self._kept = kept
+        self._kept_sums = kept_sums
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,16 +208,16 @@ class Related:
         """Changes and visits of the last cycles and of this one so far, by directory or site."""
         known = self._window.get(level)
         if known is None:
-            if self._kept is not None:
-                known = self._kept.window(level)
+            if self._kept_sums is not None:
+                known = self._kept_sums.window(level)
             elif level == "directory":
-                known = Sums(*self._sums(("found", "visits"), self._recent.window, level))
+                known = Sums(*self._sums(("changes", "visits"), self._recent.window, level))
             else:
                 number, sites = self._directories.site, self._directories.sites
-                found, visits = (
+                changes, visits = (
                     np.bincount(number, one, sites).astype(np.float64) for one in self.window("directory")
                 )
-                known = Sums(found, visits)
+                known = Sums(changes, visits)
             self._window[level] = known
         return known
 
@@ -231,14 +231,14 @@ class Related:
 
         ``[G or S, finished cycles + 1]``.
         """
-        found, predicted = self._sums(("found", "predicted"), [self._recent.now], level)
-        columns = [(found, predicted)]
+        changes, predicted = self._sums(("changes", "predicted"), [self._recent.now], level)
+        columns = [(changes, predicted)]
         number = self._directories.site if level == "site" else np.arange(len(self._directories))
         for visits in self._recent.finished[:KEPT_CYCLES]:
             of_group = number[visits["group"]]
-            found = found + np.bincount(of_group, visits["found"], len(found))
-            predicted = predicted + np.bincount(of_group, visits["predicted"], len(found))
-            columns.append((found, predicted))
+            changes = changes + np.bincount(of_group, visits["changes"], len(changes))
+            predicted = predicted + np.bincount(of_group, visits["predicted"], len(changes))
+            columns.append((changes, predicted))
         return Sums(*(np.stack(one, axis=1) for one in zip(*columns, strict=True)))
 
     def sites_of(self, groups: Array) -> Array:
@@ -254,7 +254,7 @@ class Related:
         return np.asarray(table[self._directories.site])
 
     def _near(self) -> Floats:
-        # As `shares.near`, that of the sites told once for all their directories.
+        # As `shares.near`, that of the sites computed once for all their directories.
         of_site = shrunk(self.window("site"), share(*self.crawl))
         return shrunk(self.window("directory"), self._by_directory(of_site))
 
@@ -262,21 +262,21 @@ class Related:
         table = share(*self.window(level))
         return table if level == "directory" else self._by_directory(table)
 
-    def begun(self, level: Level) -> Sums:
+    def this_cycle(self, level: Level) -> Sums:
         """Changes and visits of this cycle so far, by directory or site."""
-        if self._kept is not None:
-            return self._kept.begun(level)
-        return Sums(*self._sums(("found", "visits"), [self._recent.now], level))
+        if self._kept_sums is not None:
+            return self._kept_sums.this_cycle(level)
+        return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))
 
     def _now(self, level: Level) -> Floats:
-        table = so_far(self.begun(level), self.window(level))
+        table = so_far(self.this_cycle(level), self.window(level))
         return table if level == "directory" else self._by_directory(table)
 
-    def _clusters(self, begun: bool) -> Floats:
+    def _clusters(self, including_now: bool) -> Floats:
         """By cluster: this cycle so far, or the cycles before alone; the last is of pages in none."""
         now, recent = self.of_clusters()
-        both = Sums(now.found + recent.found, now.tried + recent.tried)
-        return so_far(now, both) if begun else share(*recent)
+        both = Sums(now.changes + recent.changes, now.visits + recent.visits)
+        return so_far(now, both) if including_now else share(*recent)
 
     def of_clusters(self) -> tuple[Sums, Sums]:
         """Changes and visits of this cycle so far, and of the window's finished ones, ``[C + 1]``.
@@ -288,10 +288,10 @@ class Related:
 
         def count(parts: Sequence[Array]) -> Sums:
             joined = np.concatenate([NO_VISITS, *parts])
-            found, visits = (
-                np.bincount(joined["group"], joined[name], clusters + 1) for name in ("found", "visits")
+            changes, visits = (
+                np.bincount(joined["group"], joined[name], clusters + 1) for name in ("changes", "visits")
             )
-            return Sums(found.astype(np.float64), visits.astype(np.float64))
+            return Sums(changes.astype(np.float64), visits.astype(np.float64))
 
         return count([now]), count(finished[:WINDOW_CYCLES])
 

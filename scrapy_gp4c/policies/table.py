@@ -263,8 +263,8 @@ def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[
     """Columns that a policy reads, and its score function: all where either is a user's own code."""
     if policy.columns is None or (function is not None and function.callable is not None):
         return (*terminals.STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *terminals.ROUND)
-    own = () if function is None or not policy.scored else function.columns
-    return tuple(dict.fromkeys((*policy.columns, *own)))
+    function_columns = () if function is None or not policy.scored else function.columns
+    return tuple(dict.fromkeys((*policy.columns, *function_columns)))
 
 
 def _from_path(path: str) -> Callable[[PolicySettings], Policy]:

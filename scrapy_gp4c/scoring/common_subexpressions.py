@@ -53,7 +53,7 @@ class Divided(NamedTuple):
 
     parts: dict[Level, dict[str, Expression]]
     """Level of `PARTS` -> name -> subexpression."""
-    rest: Expression
+    remainder: Expression
     """The expression with names in place of the parts."""
     reads: tuple[str, ...]
     """Terminals of the rest."""
@@ -85,7 +85,7 @@ class Divided(NamedTuple):
         with np.errstate(all="ignore"):
             computed = terminals.compute(self.reads, state, cycle, self.clock)
             values = {name: finite(column) for name, column in computed.items()}
-        self.rest.evaluate(values | dict(parts), out)
+        self.remainder.evaluate(values | dict(parts), out)
 
 
 def divided(function: ScoreFunction) -> Divided | None:
@@ -110,14 +110,14 @@ def divided(function: ScoreFunction) -> Divided | None:
         level = Level.NUMBER
         for _, other in arguments:
             level = _joined(level, other)
-        own = [named(*one) if level is Level.PAGE else one[0] for one in arguments]
-        stack.append(((token, *(one for part in own for one in part)), level))
-    rest = Expression(named(*stack.pop()))
-    found = {
+        operands = [named(*one) if level is Level.PAGE else one[0] for one in arguments]
+        stack.append(((token, *(one for part in operands for one in part)), level))
+    page_level = Expression(named(*stack.pop()))
+    by_level = {
         level: {name: Expression(part) for part, name in names.items()} for level, names in parts.items()
     }
-    names = {name for own in found.values() for name in own}
-    return Divided(found, rest, tuple(sorted({*rest.terminals} - names)), function.clock)
+    names = {name for operands in by_level.values() for name in operands}
+    return Divided(by_level, page_level, tuple(sorted({*page_level.terminals} - names)), function.clock)
 
 
 def _level_of(name: str, clock: Clock) -> Level:

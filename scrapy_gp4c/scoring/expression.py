@@ -271,10 +271,10 @@ def check_terminals(expression: Expression, known: Collection[str]) -> None:
     """Raise ExpressionError for the first unknown terminal, with a list of those that exist."""
     for name in expression.terminals:
         if name not in known:
-            found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression.text)
+            match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression.text)
             raise _fault(
                 expression.text,
-                found.start() if found else 0,
+                match.start() if match else 0,
                 f"there is no terminal {name!r}; there are: {', '.join(known)}; "
                 f"and the functions {', '.join(_FUNCTIONS)}",
             )

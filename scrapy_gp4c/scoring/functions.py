@@ -197,9 +197,9 @@ def _load_file(path: str) -> ScoreFunction:
     except (ValueError, RecursionError) as error:
         raise ScoreError(f"the score file {path!r} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        found = content.get("format") if isinstance(content, dict) else type(content).__name__
+        format_name = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise ScoreError(
-            f'the score file {path!r} must have "format": {FORMAT!r}; found {found!r}. '
+            f'the score file {path!r} must have "format": {FORMAT!r}; found {format_name!r}. '
             "Write it anew with `python -m training.learn`."
         )
     clock = content.get("clock", "visits")

@@ -105,8 +105,8 @@ def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: 
     age_cycles = state["first_cycle"][at[before]].astype(np.int64) - due[before]
     state["age_first"][at[before]] = np.minimum(age_cycles, np.iinfo(np.uint16).max)
     for kind in (CHANGEFREQ, EXPIRES):
-        own = kinds == kind
-        at, span_cycles = rows[own], np.clip(values[own], 0, LONGEST)
+        of_kind = kinds == kind
+        at, span_cycles = rows[of_kind], np.clip(values[of_kind], 0, LONGEST)
         if kind == CHANGEFREQ:
             silent = (state["fresh"][at] == 0) | (state["fresh"][at] >= _FREQUENCY)
             at, span_cycles = at[silent], span_cycles[silent] + _FREQUENCY
@@ -136,8 +136,8 @@ def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDA
     """Sums of tallies by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``; ``site``: ``[V]``."""
     shape = (sites, len(KINDS), 4)
     row, kind = np.nonzero(outcomes >= 0)
-    place = (site[row] * len(KINDS) + kind) * 4 + outcomes[row, kind]
-    return np.bincount(place, minlength=int(np.prod(shape))).reshape(sites, len(KINDS), 2, 2)
+    cell = (site[row] * len(KINDS) + kind) * 4 + outcomes[row, kind]
+    return np.bincount(cell, minlength=int(np.prod(shape))).reshape(sites, len(KINDS), 2, 2)
 
 
 def decayed(counts: Array, new: Array) -> Floats:
@@ -183,12 +183,12 @@ def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Flo
     base = _base(counts, of_all)
     prior = 1.0 / (1.0 + np.exp(-(_log_odds(base)[..., None] + lift)))
     visits = counts.sum(axis=-1) + PRIOR_VISITS
-    found = counts[..., 1] + PRIOR_VISITS * prior
+    changes = counts[..., 1] + PRIOR_VISITS * prior
     # Half a visit more of each kind (Anscombe 1956): where no page ever changed in silence, the variance of
     # the log-odds would be the larger, the more visits have shown it.
-    odds = (found + 0.5) / (visits - found + 0.5)
-    variance = (1.0 / (found + 0.5) + 1.0 / (visits - found + 0.5)).sum(axis=-1)
-    return found / visits, np.log(odds[..., 1]) - np.log(odds[..., 0]), variance
+    odds = (changes + 0.5) / (visits - changes + 0.5)
+    variance = (1.0 / (changes + 0.5) + 1.0 / (visits - changes + 0.5)).sum(axis=-1)
+    return changes / visits, np.log(odds[..., 1]) - np.log(odds[..., 0]), variance
 
 
 def _base(counts: Floats, prior: Floats) -> Floats:
@@ -259,12 +259,14 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
     """Probability of a change: no claim tells of the last cycle, one tells of all since the last visit."""
     gap_cycles = cycle - s["last_cycle"]
-    own = rates.probability(rate, gap_cycles)
+    claimed = rates.probability(rate, gap_cycles)
     unseen = (s["claims"] >> 4) & sum(1 << kind for kind in LISTED) > 0
     by_claims = rates.probability(rate, np.where(unseen, gap_cycles, gap_cycles - 1))
-    rest = np.where(unseen, 0.0, rates.probability(rate, np.ones(len(rate))))
-    listed = 1.0 - (1.0 - _lifted(by_claims, s["hint_listed"])) * (1.0 - rest)
-    return np.where((s["hint_listed"] == 0.0) & (s["hint_span"] == 0.0), own, _lifted(listed, s["hint_span"]))
+    unclaimed = np.where(unseen, 0.0, rates.probability(rate, np.ones(len(rate))))
+    listed = 1.0 - (1.0 - _lifted(by_claims, s["hint_listed"])) * (1.0 - unclaimed)
+    return np.where(
+        (s["hint_listed"] == 0.0) & (s["hint_span"] == 0.0), claimed, _lifted(listed, s["hint_span"])
+    )
 
 
 def _hint_rate(s: Mapping[str, Array], cycle: int) -> Array:

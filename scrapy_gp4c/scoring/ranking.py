@@ -34,8 +34,8 @@ def places_in_order(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArra
         is_alike = keys[1:] == keys[:-1]
         rows = np.flatnonzero(np.append(is_alike, False) | np.append(False, is_alike))
         group = np.append(True, ~is_alike).cumsum(dtype=np.uint64)[rows]
-        rest = ordered[rows].astype(np.uint64) - lowest & _ones(low_bits)
-        order[rows] = order[rows[places_in_order(group << low_bits | rest)]]
+        low = ordered[rows].astype(np.uint64) - lowest & _ones(low_bits)
+        order[rows] = order[rows[places_in_order(group << low_bits | low)]]
     return order
 
 
@@ -77,11 +77,11 @@ def cut_of_sample(sample: npt.NDArray[np.float64], likely: float) -> float | Non
 
     ``sample``: float64 ``[S]``, not NaN, whose order may change. None where it has too few for that.
     """
-    place = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
-    if place < 0:
+    rank = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
+    if rank < 0:
         return None
-    sample.partition(place)
-    return float(sample[place])
+    sample.partition(rank)
+    return float(sample[rank])
 
 
 def spread_rows(rows: int) -> npt.NDArray[np.intp]:
@@ -104,17 +104,17 @@ def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> n
     if k >= len(scores):
         return np.arange(len(scores))
     cut = np.partition(scores, len(scores) - k)[len(scores) - k]
-    kept = scores >= cut
-    surplus = np.count_nonzero(kept) - k
+    above = scores >= cut
+    surplus = np.count_nonzero(above) - k
     if surplus:
         equal = np.flatnonzero(scores == cut)
-        own = ties[equal]
-        tie_cut = np.partition(own, len(own) - surplus - 1)[len(own) - surplus - 1]
-        kept[equal[own > tie_cut]] = False
+        tied = ties[equal]
+        tie_cut = np.partition(tied, len(tied) - surplus - 1)[len(tied) - surplus - 1]
+        above[equal[tied > tie_cut]] = False
         # Ties may hold equal values too (hash collisions): position decides then.
-        last = equal[own == tie_cut]
-        kept[last[len(last) - (np.count_nonzero(kept) - k) :]] = False
-    return np.flatnonzero(kept)
+        last = equal[tied == tie_cut]
+        above[last[len(last) - (np.count_nonzero(above) - k) :]] = False
+    return np.flatnonzero(above)
 
 
 def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -140,10 +140,10 @@ def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDA
         return _sorted(scores, ties)
     sample = np.sort(scores[:: max(1, len(scores) // SAMPLE)])
     cuts = np.unique(sample[np.arange(1, parts) * len(sample) // parts])[::-1].tolist()
-    order, rest = [], np.ones(len(scores), np.bool_)
+    order, unplaced = [], np.ones(len(scores), np.bool_)
     for cut in (*cuts, -math.inf):
-        rows = np.flatnonzero(rest & (scores >= cut))
-        rest[rows] = False
+        rows = np.flatnonzero(unplaced & (scores >= cut))
+        unplaced[rows] = False
         order.append(rows[_sorted(scores[rows], ties[rows])])
     return np.concatenate(order)
 
@@ -221,24 +221,26 @@ class Best:
     def _compact(self) -> None:
         cut = likely_cut([part.scores for part in self._parts], self._k)
         if cut is not None:
-            kept = [np.flatnonzero(part.scores >= cut) for part in self._parts]
-            rows = sum(map(len, kept))
+            above = [np.flatnonzero(part.scores >= cut) for part in self._parts]
+            rows = sum(map(len, above))
             if self._k <= rows <= 3 * self._k // 2 + self._slack_rows:
                 # Part by part: arrays of all rows would be memory that the system has to find and clear.
-                self._parts = [part.only(own) for part, own in zip(self._parts, kept, strict=True)]
+                self._parts = [
+                    part.only(rows_above) for part, rows_above in zip(self._parts, above, strict=True)
+                ]
                 self._rows = rows
                 self._cut = _all_from(cut)
                 return
-        found = self._joined()
-        found = found.only(best_k(found.scores, found.ties, self._k))
-        if len(found.pages) == self._k > 0:
-            lowest = found.scores.min()
-            self._cut = float(lowest), found.ties[found.scores == lowest].max()
-        self._parts, self._rows = [found], len(found.pages)
+        ranked = self._joined()
+        ranked = ranked.only(best_k(ranked.scores, ranked.ties, self._k))
+        if len(ranked.pages) == self._k > 0:
+            lowest = ranked.scores.min()
+            self._cut = float(lowest), ranked.ties[ranked.scores == lowest].max()
+        self._parts, self._rows = [ranked], len(ranked.pages)
 
     def result(self, k: int) -> Ranked:
         """Return the k best, best first."""
         if not self._parts:
             return Ranked(np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint64))
-        found = self._joined()
-        return found.only(top_k(found.scores, found.ties, k))
+        ranked = self._joined()
+        return ranked.only(top_k(ranked.scores, ranked.ties, k))

@@ -58,14 +58,14 @@ class Terms:
         """Term counts of a text; ``words``: its tokens in UTF-8, blanks between."""
         padded, starts, sizes, heads = words_in(words)
         longer = (sizes > _HEAD_BYTES).nonzero()[0]
-        found = self._found(heads if not longer.size else heads[sizes <= _HEAD_BYTES])
+        known = self._found(heads if not longer.size else heads[sizes <= _HEAD_BYTES])
         if longer.size and self._longer:
             first = starts[longer]
             spans = zip(first.tolist(), (first + sizes[longer]).tolist(), strict=True)
             text = padded.tobytes()
             numbers = [self._longer.get(text[start:end], -1) for start, end in spans]
-            found = np.concatenate((found, [number for number in numbers if number >= 0])).astype(np.int32)
-        tf = np.bincount(found).astype(np.int32)
+            known = np.concatenate((known, [number for number in numbers if number >= 0])).astype(np.int32)
+        tf = np.bincount(known).astype(np.int32)
         term = tf.nonzero()[0].astype(np.int32)
         return Counts(term, tf[term], len(sizes))
 
@@ -74,9 +74,9 @@ class Terms:
         heads = heads[self._perhaps.take(_sieved(heads))]
         if not (heads.size and self._heads.size):
             return np.empty(0, np.int32)
-        place = self._heads.searchsorted(heads)
-        np.minimum(place, len(self._heads) - 1, out=place)
-        numbers: Ints = self._number[place[self._heads[place] == heads]]
+        row = self._heads.searchsorted(heads)
+        np.minimum(row, len(self._heads) - 1, out=row)
+        numbers: Ints = self._number[row[self._heads[row] == heads]]
         return numbers
 
 
@@ -106,13 +106,15 @@ def compared(
 
     A pair has each term of either text once, terms ascending; tf is 0 in the one that lacks it.
     """
-    terms = 1 + max((int(own.term[-1]) for both in pairs for own in both if len(own.term)), default=0)
+    terms = 1 + max(
+        (int(counts.term[-1]) for both in pairs for counts in both if len(counts.term)), default=0
+    )
     keys, tfs = [], []
     for side in (0, 1):
-        own = [both[side] for both in pairs]
-        number = np.repeat(np.arange(len(pairs)), [len(one.term) for one in own])
-        keys.append(number * terms + np.concatenate([np.empty(0, np.int32), *(one.term for one in own)]))
-        tfs.append(np.concatenate([np.empty(0, np.int32), *(one.tf for one in own)]))
+        counts = [both[side] for both in pairs]
+        number = np.repeat(np.arange(len(pairs)), [len(one.term) for one in counts])
+        keys.append(number * terms + np.concatenate([np.empty(0, np.int32), *(one.term for one in counts)]))
+        tfs.append(np.concatenate([np.empty(0, np.int32), *(one.tf for one in counts)]))
     either = np.union1d(*keys)
     pair, term = np.divmod(either, terms)
     columns = []

@@ -35,8 +35,8 @@ class Curves(NamedTuple):
     def knots(self) -> Floats:
         """Ranks that the scores belong to: ``[T, pieces + 1]``."""
         parts = np.linspace(0.0, 1.0, self.score.shape[1])
-        found: Floats = np.maximum(self.results, 1)[:, None] ** parts
-        return found
+        knots: Floats = np.maximum(self.results, 1)[:, None] ** parts
+        return knots
 
 
 def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
@@ -91,15 +91,15 @@ class Results:
             self._knots, self._scores, wanted, 1.0, np.where(self._some, np.exp(self._scores[:, -1]), 0.0)
         )
 
-    def _along(self, of: Floats, to: Floats, wanted: Floats, sign: float, found: Floats) -> Floats:
-        """From one log scale to the other; ``found``: beyond the last knot; ``sign``: -1 where `of` falls."""
+    def _along(self, of: Floats, to: Floats, wanted: Floats, sign: float, beyond: Floats) -> Floats:
+        """Values on the other log scale; ``beyond``: after the last knot; ``sign``: -1 where `of` falls."""
         for piece in range(of.shape[1] - 2, -1, -1):
             width = of[:, piece + 1] - of[:, piece]
             part = np.divide(wanted - of[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
             value = np.exp(to[:, piece] + np.clip(part, 0.0, 1.0) * (to[:, piece + 1] - to[:, piece]))
             inside = self._some & (sign * wanted <= sign * of[:, piece + 1])
-            found = np.where(inside, value, found)
-        return found
+            beyond = np.where(inside, value, beyond)
+        return beyond
 
     def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
         """What users lose, or win, where the pages at ranks first..last move: ``[E]``, 0 for none.
@@ -188,10 +188,10 @@ def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> F
     r2 = np.where(here, np.where(after > before, up, down), entering)
     rising = there & (~here | (after > before))
     sinking = here & (~there | (after < before))
-    own = (np.where(there, inspection(r2), 0.0) - np.where(here, inspection(r1), 0.0)) * after
+    impacts = (np.where(there, inspection(r2), 0.0) - np.where(here, inspection(r1), 0.0)) * after
     lost = results.shifted(np.where(rising, r2, 2), np.where(rising, np.where(here, r1 - 1, n), 1), 1)
     won = results.shifted(np.where(sinking, r1 + 1, 2), np.where(sinking, np.where(there, r2, n), 1), 0)
-    total = np.where(rising, own - lost, np.where(sinking, own + won, 0.0))
+    total = np.where(rising, impacts - lost, np.where(sinking, impacts + won, 0.0))
     return np.maximum(total, 0.0)  # but for rounding, none is below
 
 

@@ -290,10 +290,10 @@ class SearchIndex:
     def stage(self, arrival: Arrival) -> None:
         """Stage the text of a visit; it is durable when `commit` has returned."""
         page, key, fingerprint, known, words = arrival
-        own = self._terms.count(words)
+        counts = self._terms.count(words)
         before = None if known is None else known - SIGN
         self._staged.append(
-            (page, key - SIGN, fingerprint - SIGN, before, words.decode(), own.length, own.packed())
+            (page, key - SIGN, fingerprint - SIGN, before, words.decode(), counts.length, counts.packed())
         )
 
     def commit(self, cycle: int) -> None:
@@ -328,8 +328,8 @@ class SearchIndex:
             if last is None or cycle - last >= refit_cycles:
                 self._learn(cycle)
             self._put(cycle=cycle)
-            found = self._connection.execute("SELECT page, ppm FROM gains ORDER BY page").fetchall()
-        return Gained(np.array([one[0] for one in found], np.int64), np.array([one[1] for one in found]))
+            rows = self._connection.execute("SELECT page, ppm FROM gains ORDER BY page").fetchall()
+        return Gained(np.array([one[0] for one in rows], np.int64), np.array([one[1] for one in rows]))
 
     def forget_gone(self, gone: Iterable[int]) -> None:
         """Remove pages that are gone, without measuring."""
@@ -350,12 +350,12 @@ class SearchIndex:
 
     def _held(self, pages: Iterable[int]) -> list[tuple[int, Counts]]:
         """Pages that have texts, with these."""
-        found = [
+        held = [
             (page, row)
             for page in pages
             for row in self._connection.execute("SELECT counts, length FROM pages WHERE page = ?", (page,))
         ]
-        return [(page, counts.unpacked(*row)) for page, row in found if row[1] is not None]
+        return [(page, counts.unpacked(*row)) for page, row in held if row[1] is not None]
 
     def _before(self, page: int, key: int, known: int | None) -> Counts | None:
         """Text that a new one replaces; None: not the text of the page's copy, so nothing can be measured."""
@@ -372,7 +372,9 @@ class SearchIndex:
     def _drop(self, pages: Sequence[int], cycle: int) -> None:
         """Remove pages, and measure the loss."""
         held = self._held(pages)
-        self._measure([page for page, _ in held], [own for _, own in held], [NOTHING] * len(held), cycle)
+        self._measure(
+            [page for page, _ in held], [counts for _, counts in held], [NOTHING] * len(held), cycle
+        )
         self._leave([page for page, _ in held])
 
     def _leave(self, pages: Sequence[int]) -> None:
@@ -404,8 +406,8 @@ class SearchIndex:
         for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
             texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
             while batch := texts.fetchmany(BATCH):
-                found = [(self._terms.count(words.encode()), row) for row, words in batch]
-                rows = [(own.packed(), row) for own, row in found]
+                counted = [(self._terms.count(words.encode()), row) for row, words in batch]
+                rows = [(counts.packed(), row) for counts, row in counted]
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 
     def _learn(self, cycle: int) -> None:
@@ -472,7 +474,7 @@ class Answer(NamedTuple):
     terms: tuple[str, ...]
     pages: int
     """Indexed pages."""
-    found: int
+    matches: int
     """Pages that have every term."""
     hits: list[Hit]
     """Best pages, best first, equal ones by page number."""
@@ -500,12 +502,12 @@ def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str
     pages, mean_length = connection.execute(
         "SELECT count(*), avg(length) FROM pages WHERE length IS NOT NULL"
     ).fetchone()
-    found: list[dict[int, int]] = [
+    numbers: list[dict[int, int]] = [
         dict(connection.execute("SELECT doc, count(*) FROM temp.words WHERE term = ? GROUP BY doc", (term,)))
         for term in terms
     ]
-    statistics = Statistics(pages, np.array([len(one) for one in found]), mean_length or 0.0)
-    both = sorted(set.intersection(*map(set, found)))
+    statistics = Statistics(pages, np.array([len(one) for one in numbers]), mean_length or 0.0)
+    both = sorted(set.intersection(*map(set, numbers)))
     if not both:
         return Answer(terms, pages, 0, [])
     lengths = {
@@ -514,7 +516,7 @@ def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str
         for (length,) in connection.execute("SELECT length FROM pages WHERE page = ?", (page,))
     }
     number = np.repeat(np.arange(len(terms)), len(both))
-    tf = np.array([one[page] for one in found for page in both])
+    tf = np.array([one[page] for one in numbers for page in both])
     length = np.tile(np.array([lengths[page] for page in both]), len(terms))
     function = SCORINGS[scoring]
     single = function.single(Postings(number, tf, length), statistics).reshape(len(terms), -1)

@@ -52,39 +52,39 @@ class Postings(NamedTuple):
 
 
 def _tfidf_idf(statistics: Statistics) -> Floats:
-    found: Floats = 1.0 + np.log(max(statistics.pages, 1) / (statistics.document_frequency + 1.0))
-    return found
+    idf: Floats = 1.0 + np.log(max(statistics.pages, 1) / (statistics.document_frequency + 1.0))
+    return idf
 
 
 def _bm25_idf(statistics: Statistics) -> Floats:
     df = statistics.document_frequency.astype(np.float64)
-    found: Floats = np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
-    return found
+    idf: Floats = np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
+    return idf
 
 
 def _tfidf(postings: Postings, statistics: Statistics) -> Floats:
     length = np.maximum(postings.length, 1)
-    found: Floats = _tfidf_idf(statistics)[postings.term] * np.sqrt(postings.tf) / np.sqrt(length)
-    return found
+    scores: Floats = _tfidf_idf(statistics)[postings.term] * np.sqrt(postings.tf) / np.sqrt(length)
+    return scores
 
 
 def _bm25(postings: Postings, statistics: Statistics) -> Floats:
     relative = postings.length / max(statistics.mean_length, 1.0)
     tf = postings.tf.astype(np.float64)
     saturated = tf * (K1 + 1.0) / (tf + K1 * (1.0 - B + B * relative))
-    found: Floats = _bm25_idf(statistics)[postings.term] * saturated
-    return found
+    scores: Floats = _bm25_idf(statistics)[postings.term] * saturated
+    return scores
 
 
 def _inlinks(postings: Postings, statistics: Statistics) -> Floats:
-    found: Floats = np.where(postings.tf > 0, postings.importance, 0.0)
-    return found
+    scores: Floats = np.where(postings.tf > 0, postings.importance, 0.0)
+    return scores
 
 
 def _lengthwise(terms: Ints, statistics: Statistics) -> Floats:
     idf = _tfidf_idf(statistics)[terms]
-    found: Floats = idf / np.sqrt(np.square(idf).sum())
-    return found
+    normalized: Floats = idf / np.sqrt(np.square(idf).sum())
+    return normalized
 
 
 def _summed(terms: Ints, statistics: Statistics) -> Floats:
@@ -122,8 +122,8 @@ _SUMS: Final = np.concatenate(([0.0], np.cumsum(np.arange(1, _TABLE + 1, dtype=n
 
 def inspection(rank: npt.NDArray[Any]) -> Floats:
     """I(r) = r^-3/2 / zeta(3/2): how likely users look at rank r, from 1 (eq. 2); I(inf) = 0."""
-    found: Floats = np.asarray(rank, np.float64) ** -1.5 / ZETA
-    return found
+    probability: Floats = np.asarray(rank, np.float64) ** -1.5 / ZETA
+    return probability
 
 
 def inspection_sum(last: npt.NDArray[Any]) -> Floats:
@@ -132,10 +132,10 @@ def inspection_sum(last: npt.NDArray[Any]) -> Floats:
     To 10,000 from a table, beyond by the integral (section 5.1.2): sum of r^-3/2 from i to j is
     2 (1 / sqrt(i - 1/2) - 1 / sqrt(j + 1/2)), its relative error there below 1e-9.
     """
-    whole = np.maximum(np.asarray(last, np.int64), 0)
-    beyond = 2.0 * (_TABLE + 0.5) ** -0.5 - 2.0 * (np.maximum(whole, _TABLE) + 0.5) ** -0.5
-    found: Floats = (_SUMS[np.minimum(whole, _TABLE)] + beyond) / ZETA
-    return found
+    ranks = np.maximum(np.asarray(last, np.int64), 0)
+    beyond = 2.0 * (_TABLE + 0.5) ** -0.5 - 2.0 * (np.maximum(ranks, _TABLE) + 0.5) ** -0.5
+    probability: Floats = (_SUMS[np.minimum(ranks, _TABLE)] + beyond) / ZETA
+    return probability
 
 
 def ranks(copies: Floats) -> Floats:
@@ -145,10 +145,10 @@ def ranks(copies: Floats) -> Floats:
     score, the highest first, equal ones by page number.
     """
     order = np.argsort(-copies, axis=1, kind="stable")
-    found = np.empty(copies.shape)
-    np.put_along_axis(found, order, np.arange(1.0, copies.shape[1] + 1)[None, :], axis=1)
-    found[copies <= 0.0] = np.inf
-    return found
+    average = np.empty(copies.shape)
+    np.put_along_axis(average, order, np.arange(1.0, copies.shape[1] + 1)[None, :], axis=1)
+    average[copies <= 0.0] = np.inf
+    return average
 
 
 def usefulness(copies: Floats, live: Floats, frequency: Floats) -> float:

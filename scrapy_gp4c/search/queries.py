@@ -47,11 +47,11 @@ class Workload:
             summed[list(terms)] += frequency
         return summed
 
-    def take(self, kept: npt.NDArray[np.intp]) -> Workload:
+    def take(self, queries: npt.NDArray[np.intp]) -> Workload:
         """A part of the queries, with frequencies scaled to sum 1."""
         weights = {
             tuple(self.terms[term] for term in self.queries[query]): float(self.frequency[query])
-            for query in kept.tolist()
+            for query in queries.tolist()
         }
         return workload(weights)
 
@@ -64,11 +64,11 @@ def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workl
     """Number queries and terms; ``counts``: how often the query of these terms is asked, above 0."""
     merged: defaultdict[tuple[str, ...], float] = defaultdict(float)
     order = {term: None for query in counts for term in query}
-    place = {term: number for number, term in enumerate(order)}
+    number_of = {term: number for number, term in enumerate(order)}
     for query, count in counts.items():
-        merged[tuple(sorted(set(query), key=place.__getitem__))] += count
+        merged[tuple(sorted(set(query), key=number_of.__getitem__))] += count
     frequency = np.array(list(merged.values()), np.float64)
-    queries = tuple(tuple(place[term] for term in query) for query in merged)
+    queries = tuple(tuple(number_of[term] for term in query) for query in merged)
     return Workload(queries, frequency / frequency.sum(), tuple(order), dropped)
 
 
@@ -99,8 +99,8 @@ def parse_query_log(lines: Iterable[str], source: str) -> Workload:
         except ValueError:
             times = 0.0
         if not 0.0 < times < np.inf:
-            found = f"no count above 0, {count[:40]!r}" if tab else f"no tab in {line[:60]!r}"
-            raise QueryLogError(f"{source}, line {number}: expected {LAYOUT}; found {found}")
+            problem = f"no count above 0, {count[:40]!r}" if tab else f"no tab in {line[:60]!r}"
+            raise QueryLogError(f"{source}, line {number}: expected {LAYOUT}; found {problem}")
         terms = tuple(dict.fromkeys(tokens(query)))
         if terms:
             counts[terms] += times

@@ -41,7 +41,7 @@ def _escaped(value: object) -> str:
 
 def _meant(unknown: Iterable[str]) -> str:
     """Question for the names that are nearest to unknown ones."""
-    near = [name for given in sorted(unknown) for name in get_close_matches(given, TABLE, 1)]
+    near = [name for unknown_name in sorted(unknown) for name in get_close_matches(unknown_name, TABLE, 1)]
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
@@ -88,15 +88,15 @@ class Settings:
         """Read and check every setting; raises SettingsError that names the setting and the remedy."""
         values = []
         for name, setting in TABLE.items():
-            given = settings.get(name, setting.default)
+            value = settings.get(name, setting.default)
             try:
-                values.append(setting.read(given))
+                values.append(setting.read(value))
             except Gp4cError as error:
                 raise SettingsError(f"{name}: {error}") from None
             except (ValueError, TypeError, LookupError, OverflowError, *LOADING) as error:
                 reason = f" ({error})" if isinstance(error, LOADING) else ""
                 raise SettingsError(
-                    f"{name} must be {setting.expected}; found {given!r}{reason}. "
+                    f"{name} must be {setting.expected}; found {value!r}{reason}. "
                     f"Correct it in the settings, or remove it for the default {setting.default!r}."
                 ) from None
         unknown = {name for name in settings if name.startswith("GP4C_")} - TABLE.keys()
@@ -107,8 +107,8 @@ class Settings:
             )
         loaded = cls(*values)
         if loaded.policy is None:
-            own = loaded.score_function.policy or policies.DEFAULT
-            loaded = replace(loaded, policy=policies.load(own))
+            policy = loaded.score_function.policy or policies.DEFAULT
+            loaded = replace(loaded, policy=policies.load(policy))
         loaded._check_measured()
         return loaded
 

@@ -54,10 +54,10 @@ def budget(value: Any) -> int | float:
     budget = read_budget(value) if isinstance(value, str) else value
     if isinstance(budget, int):
         return count(budget, 1)
-    part = share(budget)
-    if part == 0.0:
+    budget_share = share(budget)
+    if budget_share == 0.0:
         raise ValueError
-    return part
+    return budget_share
 
 
 def flag(value: Any) -> bool:

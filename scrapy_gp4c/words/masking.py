@@ -259,10 +259,10 @@ def mask(text: str) -> str:
 def mask_relative(window: str) -> str:
     """Mask relative times without digits in some words: "an hour ago", "vor einer Stunde", "час назад"."""
     pieces = _BLANKS.split(window)  # words, and the blanks behind each
-    kept: list[str] = []
+    masked: list[str] = []
 
     def last(number: int) -> str:
-        return kept[-2 * number] if 2 * number <= len(kept) else ""
+        return masked[-2 * number] if 2 * number <= len(masked) else ""
 
     for index in range(0, len(pieces), 2):
         word, blanks = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else ""
@@ -275,11 +275,11 @@ def mask_relative(window: str) -> str:
         elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT and (last(2) != "a" or last(3) == "y"):
             taken = 2
         else:
-            kept += (word, blanks)
+            masked += (word, blanks)
             continue
-        del kept[len(kept) - 2 * taken :]
-        kept += (MASK + word[len(bare) :], blanks)
-    return "".join(kept)
+        del masked[len(masked) - 2 * taken :]
+        masked += (MASK + word[len(bare) :], blanks)
+    return "".join(masked)
 
 
 class _Masks:

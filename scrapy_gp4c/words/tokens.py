@@ -27,9 +27,9 @@ def spaced(normal: str) -> bytes:
     if not normal.isascii():
         return " ".join(_TOKEN.findall(normal)).encode()
     letters = np.frombuffer(normal.encode().translate(_ASCII_BYTES), np.uint8)
-    kept = letters != 32
-    kept[:-1] |= kept[1:]  # the last of the blanks before a token
-    joined: bytes = letters[kept].tobytes()
+    is_letter = letters != 32
+    is_letter[:-1] |= is_letter[1:]  # the last of the blanks before a token
+    joined: bytes = letters[is_letter].tobytes()
     return joined.lstrip()
 
 

@@ -58,7 +58,7 @@ def test_search_shows_what_users_would_see(project: Project, capsys: pytest.Capt
     assert [line.split()[0::2] for line in lines[2:]] == [["1", "http://h/0/1"], ["2", "http://h/0/0"]]
     in_process(project, search, "wave heat", "--json", "--top", 1)
     found = checked("search", capsys.readouterr().out)
-    assert (found["terms"], found["found"], found["indexed"]) == (["wave", "heat"], 1, 4)
+    assert (found["terms"], found["matches"], found["indexed"]) == (["wave", "heat"], 1, 4)
     assert [hit["url"] for hit in found["hits"]] == ["http://h/0/0"]
     in_process(project, search, "heat", "--json", "--top", 1)
     assert [hit["rank"] for hit in checked("search", capsys.readouterr().out)["hits"]] == [1]

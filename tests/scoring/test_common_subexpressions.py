@@ -76,10 +76,10 @@ def test_the_largest_parts_are_told_once():
     assert own == {"own_0": "t * (X + 0.5)"}
     assert of_directories == {"directory_0": "max(site_now, 2.0 * 3.0)", "directory_1": "near"}
     assert still == {}
-    assert found.rest.text == "own_0 * directory_1 + own_0 / directory_0"
+    assert found.remainder.text == "own_0 * directory_1 + own_0 / directory_0"
     assert found.reads == ()
     alone = divided(functions.load("t * X"))
-    assert (alone.rest.text, alone.reads) == ("own_0", ())
+    assert (alone.remainder.text, alone.reads) == ("own_0", ())
 
 
 def test_a_callable_has_no_parts():

@@ -208,7 +208,7 @@ def test_a_log_is_known_by_its_content() -> None:
 def test_answers_have_all_words_best_first(index: SearchIndex, tmp_path: Path) -> None:
     """By the scoring functions; words of no query of the log too; equal scores by page."""
     answer = search(tmp_path / FILE, "Red!", "tfidf", 10)
-    assert (answer.terms, answer.pages, answer.found) == (("red",), 5, 2)
+    assert (answer.terms, answer.pages, answer.matches) == (("red",), 5, 2)
     idf = 1 + np.log(5 / 3)
     scores = {0: idf * np.sqrt(2) / np.sqrt(3), 2: idf / np.sqrt(2)}
     assert {hit.page: hit.score for hit in answer.hits} == pytest.approx(scores)

@@ -115,7 +115,7 @@ def test_the_last_eight_cycles_are_kept(tmp_path: Path) -> None:
         store.commit()
         kept = [store.group_visits(cycle) for cycle in range(14)]
         assert [len(visits) for visits in kept] == [*[0] * 4, *[2] * 8, 0, 0]
-        assert kept[5][["group", "visits", "found"]].tolist() == [(0, 1, 1), (1, 2, 0)]
+        assert kept[5][["group", "visits", "changes"]].tolist() == [(0, 1, 1), (1, 2, 0)]
         whole = add_up(kept)
-        assert whole[["group", "visits", "found"]].tolist() == [(0, 8, 8), (1, 16, 0)]
+        assert whole[["group", "visits", "changes"]].tolist() == [(0, 8, 8), (1, 16, 0)]
         assert store.verify() == []

@@ -243,7 +243,7 @@ def _no_directory(txn: lmdb.Transaction, db: Table) -> None:
 def _find_more(txn: lmdb.Transaction, db: Table) -> None:
     key, value = list(db.items(txn))[1]
     visits = np.frombuffer(value, GROUP_VISITS).copy()
-    visits["found"][1] += 1
+    visits["changes"][1] += 1
     db.put(txn, key, visits.tobytes())
 
 

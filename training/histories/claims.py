@@ -37,8 +37,8 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
         for line_number, line in enumerate(text.decode().splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
-            site, _, rest = line.partition("\t")
-            page, *fields = rest.split("\t")
+            site, _, remainder = line.partition("\t")
+            page, *fields = remainder.split("\t")
             claim = _claim(fields)
             if claim is None:
                 raise HistoryError(

@@ -146,15 +146,15 @@ def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow)
 
 def _mass_commits(
     path: Path,
-    part: RepositoryPages,
+    repository_pages: RepositoryPages,
     line: git_log.FirstParentLine,
     seen: npt.NDArray[np.intp],
     mass_share: float,
 ) -> list[MassCommit]:
     """Commits that changed at least `mass_share` of the pages, in the cycles that show so many changes."""
-    pages = set(part.paths)
+    pages = set(repository_pages.paths)
     least = max(1, mass_share * len(pages))
-    busy = np.flatnonzero(part.changed.sum(axis=1) >= least)
+    busy = np.flatnonzero(repository_pages.changed.sum(axis=1) >= least)
     places = [place for cycle in busy for place in range(int(seen[cycle]), int(seen[cycle + 1]))]
     touched = np.zeros(len(places), np.int64)
     pairs = [(line.commits[place], line.commits[place - 1]) for place in places]
@@ -164,7 +164,7 @@ def _mass_commits(
     subjects = git_log.subjects(path, [pairs[at][0] for at in mass]) if mass else []
     return [
         MassCommit(
-            part.name,
+            repository_pages.name,
             pairs[at][0],
             int(line.times[places[at]]),
             int(touched[at]),
@@ -201,7 +201,7 @@ def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
 
 def printable(path: bytes) -> bytes:
     """`path` with the characters that TSV cannot hold percent-encoded."""
-    return re.sub(rb"[\t\n\r]", lambda found: b"%%%02X" % found[0][0], path)
+    return re.sub(rb"[\t\n\r]", lambda match: b"%%%02X" % match[0][0], path)
 
 
 def _text(path: bytes) -> str:

@@ -177,10 +177,10 @@ def imputation_effect(
 
 def _carried(changed: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """What visits find: the changes since the last visit that did not fail, bool ``[D, P]``."""
-    found = np.zeros_like(changed)
+    carried = np.zeros_like(changed)
     pending = np.zeros(changed.shape[1], np.bool_)
     for cycle in range(len(changed)):
         pending |= changed[cycle]
-        found[cycle] = pending & ~lost[cycle]
+        carried[cycle] = pending & ~lost[cycle]
         pending &= lost[cycle]
-    return found
+    return carried

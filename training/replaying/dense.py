@@ -381,7 +381,7 @@ def replay_dense(
         pending = copies.outdated
         evidence.begin(cycle, salt)
         _visit(planner, sampled, Round(cycle, 0, prepared.k), evidence, copies)
-        visited, is_changed = evidence.visited_pages(), evidence.found()
+        visited, is_changed = evidence.visited_pages(), evidence.is_changed()
         last = evidence.states["last_cycle"][visited] if {"new", "idle"} & {*tallies} else visited[:0]
         changed = visited[is_changed]
         row = {

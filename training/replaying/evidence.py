@@ -197,7 +197,7 @@ class RoundScores:
         self, divided_function: Divided, tables: Mapping[str, tuple[Floats, npt.NDArray[Any]]], out: Floats
     ) -> bool:
         """Score by the product of two tables; False: it is not one, or not always finite."""
-        tokens = divided_function.rest.tokens
+        tokens = divided_function.remainder.tokens
         if len(tokens) != 3 or tokens[0] != "*" or len(tables) != 2 or not tables.keys() >= {*tokens[1:]}:
             return False
         (one, of_one), (other, of_other) = tables.values()
@@ -368,8 +368,8 @@ class _VisitSums(NamedTuple):
     """Visits, or sums of visits by directory: each ``[V]``."""
 
     group: npt.NDArray[np.intp]
-    found: Floats
-    tried: Floats
+    changes: Floats
+    visits: Floats
 
 
 class GroupWindow:
@@ -382,12 +382,12 @@ class GroupWindow:
         self._now: list[_VisitSums] = []
         self._finished: list[list[_VisitSums]] = []
         for visits in finished[:WINDOW_CYCLES]:
-            changes, attempts = (visits[name].astype(np.float64) for name in ("found", "visits"))
+            changes, attempts = (visits[name].astype(np.float64) for name in ("changes", "visits"))
             self._finished.append([_VisitSums(visits["group"].astype(np.intp), changes, attempts)])
             self._add(self._sums, self._finished[-1])
 
     def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
-        """Add visits of the current cycle: their directories, and whether each found a change."""
+        """Add visits of the current cycle: their directories, and whether each is a change."""
         self._now.append(_VisitSums(group, changed.astype(np.float64), np.ones(len(group))))
         self._add(self._sums, self._now[-1:])
 
@@ -402,7 +402,7 @@ class GroupWindow:
         """Sums over all cycles of the window, ``[G or S]``; read-only, valid until the next visits."""
         return self._sums[level]
 
-    def begun(self, level: GroupLevel) -> Sums:
+    def this_cycle(self, level: GroupLevel) -> Sums:
         """Sums over the current cycle, ``[G or S]``."""
         sums = self._zeros()
         self._add(sums, self._now)
@@ -537,12 +537,12 @@ class ReplayEvidence:
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
         return Related(
-            self._directories, recent, self._site_sums, clustered, self._site_claims, kept=self._window
+            self._directories, recent, self._site_sums, clustered, self._site_claims, kept_sums=self._window
         )
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         assert self._clusters is not None
-        return count_changes(self._clusters.number[self.visited_pages()], self.found())
+        return count_changes(self._clusters.number[self.visited_pages()], self.is_changed())
 
     def _counted(self) -> npt.NDArray[np.void]:
         """Visits of this cycle by group, where terminals read more than `GroupWindow` has."""
@@ -551,7 +551,7 @@ class ReplayEvidence:
             return NO_VISITS
         state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
         predicted = terminals.change_probability(state, self._cycle)
-        return count_visits(self._group[visited], self.found(), predicted)
+        return count_visits(self._group[visited], self.is_changed(), predicted)
 
     def _site_sums(self) -> SiteSums:
         site = self._directories.site[self._group]
@@ -648,7 +648,7 @@ class ReplayEvidence:
         """Pages visited in this cycle, in order of visit."""
         return self.visits().pages.astype(np.int64)
 
-    def found(self) -> npt.NDArray[np.bool_]:
+    def is_changed(self) -> npt.NDArray[np.bool_]:
         """Whether each page visited in this cycle had changed."""
         return np.asarray(self.visits().outcomes == CHANGED)
 
@@ -661,7 +661,7 @@ class ReplayEvidence:
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
             self._recent_visits = [
-                (self.visited_pages(), self.found()),
+                (self.visited_pages(), self.is_changed()),
                 *self._recent_visits[: WINDOW_CYCLES - 1],
             ]
         visited = self.visited_pages()
@@ -672,5 +672,5 @@ class ReplayEvidence:
             for name, values in self._worth.state.items():
                 values[visited] = seen[name]
         if self._claims is not None:
-            self._claims.observe(visited, self.found(), self._cycle)
-        self._ranked.observe(visited, self.found(), self._cycle)
+            self._claims.observe(visited, self.is_changed(), self._cycle)
+        self._ranked.observe(visited, self.is_changed(), self._cycle)

@@ -238,7 +238,7 @@ def _less(sums: Array, gone_sums: Array) -> Array:
     at = np.searchsorted(staying["group"], gone_sums["group"])
     known = at < len(staying)
     known[known] = staying["group"][at[known]] == gone_sums["group"][known]
-    for name in ("visits", "found", "predicted"):
+    for name in ("visits", "changes", "predicted"):
         staying[name][at[known]] -= gone_sums[name][known]
     # Where visits were dropped, the expected changes of the others are not those that were summed up.
     np.maximum(staying["predicted"], 0, out=staying["predicted"])

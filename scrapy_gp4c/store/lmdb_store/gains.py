@@ -66,8 +66,8 @@ class Gains:
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
         parts = self._tables.rows_of_cycles(GAINS, first, last)
-        for cycle, own in groupby(parts, lambda part: part[0]):
-            if len(gains := np.concatenate([rows for _, rows in own])):
+        for cycle, cycle_parts in groupby(parts, lambda part: part[0]):
+            if len(gains := np.concatenate([rows for _, rows in cycle_parts])):
                 yield cycle, gains
 
     def of(self, cycle: int) -> Array:

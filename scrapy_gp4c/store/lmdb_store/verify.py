@@ -423,7 +423,7 @@ class Replay:
         if cycle <= self._tables.dropped or np.array_equal(expected, stored):
             return
         if self._tables.dropped:  # the expected changes follow from dropped visits
-            names = ["group", "visits", "found"]
+            names = ["group", "visits", "changes"]
             if np.array_equal(expected[names], stored[names]):
                 return
         sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, stored)]
