@@ -130,7 +130,7 @@ def test_gone_pages_leave_and_may_come_back(index: SearchIndex, tmp_path: Path) 
     """Others rise; coming back is measured from nothing."""
     assert index.apply(2, [], [2, 8], 7).ppm.tolist() == [expected("red blue", None)]
     assert not index.holds(2, 2**63 + 2, fingerprint("red blue"))
-    assert search(tmp_path / FILE, "red", "tfidf", 9).found == 1
+    assert search(tmp_path / FILE, "red", "tfidf", 9).matches == 1
     index.stage(arrival(2, "red blue", fingerprint("red blue")))
     index.commit(3)
     assert index.apply(3, [2], [], 7).ppm.tolist() == [expected(None, "red blue")]
@@ -216,7 +216,7 @@ def test_answers_have_all_words_best_first(index: SearchIndex, tmp_path: Path) -
     assert [hit.page for hit in search(tmp_path / FILE, "green blue", "bm25", 10).hits] == [1]
     assert [hit.page for hit in search(tmp_path / FILE, "yellow", "bm25", 10).hits] == [3]
     assert search(tmp_path / FILE, "yellow red", "tfidf", 10).hits == []
-    assert search(tmp_path / FILE, "purple", "tfidf", 10).found == 0
+    assert search(tmp_path / FILE, "purple", "tfidf", 10).matches == 0
     assert len(search(tmp_path / FILE, "blue", "tfidf", 1).hits) == 1
 
 
