@@ -5,7 +5,8 @@ selection rules choose beside every baseline and the oracle on the test folds, a
 the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables and figures
 (`training.papers.journal_report`); and ``report.html`` (`training.report`).
 
-``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies.
+``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies; ``--preset
+lambdacrawl`` those of Kolobov et al. 2019.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from typing import Final
 
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.clustering.clusters import CLUSTERS, group_pages
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
 from training.histories.contents import ContentHistory
+from training.histories.offset_history import DAY_S, MAX_PAGES, is_offset_history, read_offset_history
 from training.histories.reading import read_contents_or_history, read_history
+from training.papers import lambdacrawl
 from training.papers.journal import NAME, PRESETS, Experiment, difference_of
 from training.papers.journal_report import (
     compared_function,
@@ -84,6 +87,24 @@ def _run_tan(args: Namespace, console: Console) -> None:
     print(f"Seed {args.seed}. Tables, figures and results.json: {args.output}")
 
 
+def _run_lambdacrawl(args: Namespace) -> None:
+    """Run the preset lambdacrawl. Raises Gp4cError or OSError."""
+    path = Path(args.history)
+    if not is_offset_history(path):
+        raise HistoryError(
+            f"--preset {lambdacrawl.NAME} needs a directory of irregular visits (docs/histories.md); {path} "
+            "is none"
+        )
+    max_pages = MAX_PAGES if args.max_pages is None else args.max_pages
+    data = read_offset_history(path, args.cycle or DAY_S, max_pages)
+    args.output.mkdir(parents=True, exist_ok=True)
+    check_writable(args.output / NAME)
+    results = lambdacrawl.run(data, QUICK_SEEDS if args.quick else args.seeds, args.seed)
+    results.write(args.output)
+    print(results.tables())
+    print(f"Seed {args.seed}. Tables and {NAME}: {args.output}")
+
+
 QUICK: Final = {"population": 20, "generations": 3}
 QUICK_SEEDS: Final = 2
 
@@ -101,9 +122,10 @@ def parser() -> argparse.ArgumentParser:
     options.output(add, "directory for results, tables, figures and report")
     preset_help = (
         "everything as in one paper: protocol, operators, protected division, depths, clock, warm-up, "
-        "budget, fitnesses and terminals; other options overrule it"
+        "budget, fitnesses and terminals; other options overrule it. lambdacrawl: the experiments of Kolobov "
+        "et al. 2019 on a directory of irregular visits, of --seeds runs"
     )
-    add("--preset", choices=tuple(PRESETS), help=preset_help)
+    add("--preset", choices=(*PRESETS, lambdacrawl.NAME), help=preset_help)
     options.protocol(add, "journal", PROTOCOL)
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
     options.warmup(add, choices.warmup)
@@ -111,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
     options.process(add)
     options.operators(add)
     options.jobs(add)
+    options.irregular_visits(add)
     add("--quick", action="store_true", help=f"a small size to try it: {QUICK}, {QUICK_SEEDS} seeds")
     return command
 
@@ -119,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
     command = parser()
     args = command.parse_args(arguments)
-    if args.preset is not None:
+    if args.preset in PRESETS:
         preset = PRESETS[args.preset]._asdict()
         ((fitness, _), *_) = preset.pop("searches")  # the experiment's, not an option
         command.set_defaults(**preset, fitness=fitness)
@@ -131,10 +154,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _check_tan(args, command)
             _run_tan(args, console)
             return 0
+        if args.preset == lambdacrawl.NAME:
+            _run_lambdacrawl(args)
+            return 0
         if args.quick:
             vars(args).update(QUICK, seeds=QUICK_SEEDS)
         choices = options.choices_of(args)
-        history = read_history(args.history)
+        history = read_history(args.history, args.cycle, args.max_pages)
         directory.mkdir(parents=True, exist_ok=True)
         check_writable(directory / NAME)
         results = Experiment(history, choices, directory, console, partial(bars, console), args.preset).run(

@@ -33,15 +33,15 @@ class Objective(NamedTuple):
 
     gain: Callable[[Floats, Floats], Floats]
     """``gain(change_rates, visits)``: marginal gain of ``visits`` per cycle, above 0."""
-    visits: Callable[[Floats, float], Floats]
-    """``visits(change_rates, price)``: visits per cycle with that marginal gain; 0: there are none."""
+    visits: Callable[[Floats, float | Floats], Floats]
+    """``visits(change_rates, price)``: visits per cycle with that marginal gain (a number or ``[P]``); 0: none."""
 
 
 def _poisson_freshness_gain(change_rates: Floats, visits: Floats) -> Floats:
     return np.asarray(change_rates / (visits + change_rates) ** 2)
 
 
-def _poisson_freshness_visits(change_rates: Floats, price: float) -> Floats:
+def _poisson_freshness_visits(change_rates: Floats, price: float | Floats) -> Floats:
     return np.maximum(np.sqrt(change_rates / price) - change_rates, 0.0)
 
 
@@ -49,7 +49,7 @@ def _harmonic_gain(change_rates: Floats, visits: Floats) -> Floats:
     return np.asarray(change_rates / (visits * (visits + change_rates)))
 
 
-def _harmonic_visits(change_rates: Floats, price: float) -> Floats:
+def _harmonic_visits(change_rates: Floats, price: float | Floats) -> Floats:
     # The root of visits**2 + visits * rate = rate / price, without the difference of two large numbers.
     share = change_rates / price
     return np.asarray(2.0 * share / (change_rates + np.sqrt(change_rates**2 + 4.0 * share)))
@@ -60,7 +60,7 @@ def _regular_freshness_gain(change_rates: Floats, visits: Floats) -> Floats:
     return np.asarray((1.0 - (1.0 + x) * np.exp(-x)) / change_rates)
 
 
-def _regular_freshness_visits(change_rates: Floats, price: float) -> Floats:
+def _regular_freshness_visits(change_rates: Floats, price: float | Floats) -> Floats:
     # 1 - (1 + x) exp(-x) = z has the root x = -1 - W(-(1 - z) / e), W the lower branch of Lambert's function.
     z = price * change_rates
     reached = np.flatnonzero(z < 1.0)
@@ -86,25 +86,46 @@ STEP: Final = 1e-11
 """Upper bound of the error that the search leaves in the price's logarithm."""
 
 
-def allocate(objective: Objective, change_rates: Floats, budget: float) -> Floats:
-    """Visits per cycle of every page, from 0 to 1, that add up to ``budget``: float64 ``[P]``.
+def allocate(
+    objective: Objective,
+    change_rates: Floats,
+    budget: float,
+    weight: Floats | None = None,
+    *,
+    least: float = 0.0,
+    most: float = 1.0,
+) -> Floats:
+    """Visits per cycle of every page, from ``least`` to ``most``, that add up to ``budget``: float64 ``[P]``.
 
-    ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle. From P on, all pages
-    are visited in every cycle.
+    ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle, at least those of
+    ``least``; where it allows ``most`` for all pages, all have it. ``weight``: of each page's gain, ``[P]``,
+    not all 0; None: all weigh 1.
     """
-    if budget >= len(change_rates):
-        return np.ones(len(change_rates))
-    rates, page, pages = np.unique(change_rates, return_inverse=True, return_counts=True)
+    if budget >= most * len(change_rates):
+        return np.full(len(change_rates), most)
+    if weight is None:
+        rates, page, pages = np.unique(change_rates, return_inverse=True, return_counts=True)
+        weight = np.ones(len(rates))
+    else:
+        rates, page = change_rates, np.arange(len(change_rates))
+        pages = np.ones_like(page)
+    weighing = weight > 0
 
     def visits_at(log_price: float) -> Floats:
-        return np.minimum(objective.visits(rates, math.exp(log_price)), 1.0)
+        visits = np.zeros(len(rates))
+        visits[weighing] = objective.visits(rates[weighing], math.exp(log_price) / weight[weighing])
+        return np.clip(visits, least, most)
 
     def surplus(log_price: float) -> float:
         return float(visits_at(log_price) @ pages) - budget
 
-    even = np.full(len(rates), budget / len(change_rates))
-    lowest = math.log(objective.gain(rates, np.ones(len(rates))).min()) - 1.0
-    highest = math.log(objective.gain(rates, even).max()) + 1.0
+    def gain(visits: float) -> Floats:
+        return weight[weighing] * objective.gain(rates[weighing], np.full(int(weighing.sum()), visits))
+
+    if least * len(change_rates) + (most - least) * float(weighing @ pages) <= budget:
+        return np.where(weighing[page], most, (budget - most * weighing.sum()) / max(1, (~weighing).sum()))
+    lowest = math.log(gain(min(most, budget)).min()) - 1.0
+    highest = math.log(gain(budget / len(change_rates)).max()) + 1.0
     from scipy.optimize import brentq  # most replays do without; it takes half a second to import
 
     price = brentq(surplus, lowest, highest, xtol=1e-13, rtol=1e-14, maxiter=500)
@@ -158,13 +179,15 @@ class _Overdue:
 class Allocated(_Overdue):
     """Policy that visits pages as often as an objective allocates to their observed change rates."""
 
-    def __init__(self, name: str, objective: Objective, pages: int, k: int) -> None:
+    def __init__(
+        self, name: str, objective: Objective, pages: int, k: int, weight: Floats | None = None
+    ) -> None:
         super().__init__(name, pages, ("E", "T", "last_cycle"))
-        self._objective, self._k = objective, k
+        self._objective, self._k, self._weight = objective, k, weight
 
     def visits_per_cycle(self) -> Floats:
-        """Optimum of the objective for the change rates of the terminal ``rate``."""
-        return allocate(self._objective, rates.rate(self.state["E"], self.state["T"]), self._k)
+        """Optimum of the objective for the change rates of the terminal ``rate``, and the pages' weights."""
+        return allocate(self._objective, rates.rate(self.state["E"], self.state["T"]), self._k, self._weight)
 
 
 class IntervalSteps(NamedTuple):
@@ -231,7 +254,8 @@ class Baseline(NamedTuple):
 
 def _allocated(name: str, objective: Objective, source: str, meaning: str) -> Baseline:
     def make(prepared: PreparedHistory) -> Allocated:
-        return Allocated(name, objective, prepared.pages, prepared.k)
+        weight = prepared.weights.values
+        return Allocated(name, objective, prepared.pages, prepared.k, weight if len(weight) else None)
 
     return Baseline(name, make, source, meaning)
 

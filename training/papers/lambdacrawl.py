@@ -1,0 +1,322 @@
+"""The experiments of Kolobov et al. 2019 (NeurIPS) on irregular visits, and our functions on their measure.
+
+Pages are weighed by importance. The measure is harmonic staleness, ln((visits + rate) / visits) for a page
+that is visited at random, and -ln p for one whose changes are all known and followed with probability p. The
+budget is a fifth of the pages a day.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from training.comparing.evaluation import Evaluation, evaluate
+from training.evolution.checkpoint import write_atomically
+from training.histories.imputation import likeliest_rates
+from training.histories.offset_history import PRIOR_DAYS, RATE_BOUNDS, OffsetHistory
+from training.papers.journal_report import Row, markdown
+from training.replaying.baselines import HARMONIC, POISSON_FRESHNESS, allocate
+from training.replaying.prepared import CrawlChoices
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+NAME: Final = "lambdacrawl"
+BUDGET_SHARE: Final = 0.2
+DAYS: Final = 21
+"""Days of the learning experiment, with a new plan every day."""
+LEARNING_PAGES: Final = 100_000
+SPLIT_TOLERANCE: Final = 0.005
+"""Of the budget, as in the authors' program."""
+STARVING: Final = 0.4
+"""Share of an even visit that BinaryLambdaCrawl leaves every page, the best of the paper's on its data."""
+SCORES: Final = (
+    "fixed", "azar", "lambda-crawl", "default", "changes", "balanced", "freshness",
+    "w * (rate * t - 1 + exp(-rate * t)) / rate",
+)  # fmt: skip
+"""Published policies and ours in the replay; the last is the index of harmonic staleness by importance."""
+
+
+NEAR: Final = 0.05
+"""What counts as near in `LambdaCrawlResults.claims`."""
+MEASURED: Final = ("harmonic_staleness", "freshness", "change_rate")
+
+
+class Sources(NamedTuple):
+    """P pages: importance, changes per day, and whether all changes are known."""
+
+    weight: Floats
+    rate: Floats
+    complete: Bools
+
+    def take(self, pages: npt.NDArray[np.intp] | Bools) -> Sources:
+        return Sources(self.weight[pages], self.rate[pages], self.complete[pages])
+
+
+class Plan(NamedTuple):
+    """Visits per day, and of pages whose changes are followed the probability of a visit after each."""
+
+    visits: Floats
+    probability: Floats
+    """NaN where visits are at random."""
+
+    @property
+    def follows(self) -> Bools:
+        return ~np.isnan(self.probability)
+
+
+Policy = Callable[[Sources, float], Plan]
+"""Pages and budget (visits per day) -> plan."""
+
+
+def _at_random(visits: Floats) -> Plan:
+    return Plan(visits, np.full(len(visits), np.nan))
+
+
+def uniform(sources: Sources, budget: float) -> Plan:
+    """UniformCrawl."""
+    return _at_random(np.full(len(sources.rate), budget / len(sources.rate)))
+
+
+def proportional(sources: Sources, budget: float) -> Plan:
+    """ChangeRateProportionalCrawl."""
+    return _at_random(sources.rate * budget / sources.rate.sum())
+
+
+def binary(share: float) -> Policy:
+    """BinaryLambdaCrawl: most current copies, each page having a share of an even visit at least."""
+
+    def policy(sources: Sources, budget: float) -> Plan:
+        least = share * budget / len(sources.rate)
+        plan = allocate(POISSON_FRESHNESS, sources.rate, budget, sources.weight, least=least, most=math.inf)
+        return _at_random(plan)
+
+    return policy
+
+
+def _visits(sources: Sources, budget: float, approximate: bool) -> Floats:
+    """Algorithm 1, or proposition 9: visits in proportion to importance."""
+    if approximate:
+        return np.asarray(sources.weight * budget / sources.weight.sum())
+    return allocate(HARMONIC, sources.rate, budget, sources.weight, most=math.inf)
+
+
+def _probabilities(sources: Sources, budget: float) -> Floats:
+    """Algorithm 2: p = c weight / rate, at most 1, so that the visits, p x rate, add up to the budget."""
+    order = np.argsort(sources.rate / sources.weight)
+    saturates = (sources.rate / sources.weight)[order]
+    followed = np.concatenate(([0.0], np.cumsum(sources.rate[order])))
+    others = sources.weight.sum() - np.concatenate(([0.0], np.cumsum(sources.weight[order])))
+    spent = followed[:-1] + saturates * others[:-1]  # with c at which each page saturates
+    full = int(np.searchsorted(spent, budget, side="right"))
+    if full == len(saturates):
+        return np.ones(full)
+    level = (budget - followed[full]) / others[full]
+    return np.asarray(np.minimum(1.0, level * sources.weight / sources.rate))
+
+
+def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
+    """LambdaCrawl, algorithm 3; ``follow``: use complete knowledge of changes."""
+
+    def policy(sources: Sources, budget: float) -> Plan:
+        follows = sources.complete & follow & (sources.weight > 0)
+        random, followed = sources.take(~follows), sources.take(follows)
+        plan = _at_random(np.zeros(len(follows)))
+
+        def split(part: float) -> Plan:
+            plan.visits[~follows] = _visits(random, budget - part, approximate)
+            plan.probability[follows] = _probabilities(followed, part)
+            plan.visits[follows] = plan.probability[follows] * followed.rate
+            return plan
+
+        most = min(budget, float(followed.rate.sum()))
+        if not follows.any():
+            return _at_random(_visits(sources, budget, approximate))
+        if follows.all():
+            return Plan(sources.rate, _probabilities(sources, most))
+        from scipy.optimize import minimize_scalar
+
+        best = minimize_scalar(
+            lambda part: cost(sources, split(part)).harmonic,
+            bounds=(0.0, most),
+            method="bounded",
+            options={"xatol": SPLIT_TOLERANCE * budget},
+        )
+        return split(float(best.x))
+
+    return policy
+
+
+class Cost(NamedTuple):
+    """Means over pages, by importance; less is better."""
+
+    harmonic: float
+    binary: float
+
+
+def cost(sources: Sources, plan: Plan) -> Cost:
+    """Propositions 1 and 4 of the paper, equations 12 and 13 of its supplement."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        random = np.log1p(sources.rate / plan.visits)
+        harmonic = np.where(plan.follows, -np.log(plan.probability), random)
+        stale = sources.rate / (sources.rate + plan.visits)
+    stale = np.where(plan.follows, 1.0 - plan.probability, stale)
+    weighing = sources.weight > 0
+    sums = (float((sources.weight * value)[weighing].sum()) for value in (harmonic, stale))
+    return Cost(*(value / len(weighing) for value in sums))
+
+
+POLICIES: Final[dict[str, Policy]] = {
+    "UniformCrawl": uniform,
+    "ChangeRateProportionalCrawl": proportional,
+    f"BinaryLambdaCrawl({STARVING})": binary(STARVING),
+    "BinaryLambdaCrawl(0)": binary(0.0),
+    "LambdaCrawlApprox, complete changes ignored": lambda_crawl(approximate=True, follow=False),
+    "LambdaCrawlApprox": lambda_crawl(approximate=True),
+    "LambdaCrawl, complete changes ignored": lambda_crawl(follow=False),
+    "LambdaCrawl": lambda_crawl(),
+}
+"""Name in the paper -> policy."""
+LEARNING: Final = {
+    "LambdaLearnAndCrawl": lambda_crawl(),
+    "LambdaLearnAndCrawlApprox": lambda_crawl(approximate=True),
+    "BinaryLambdaLearnAndCrawl": binary(STARVING),
+}
+
+
+def learn_and_crawl(policy: Policy, sources: Sources, days: int, rng: np.random.Generator) -> Floats:
+    """Algorithm 4: harmonic cost of every day's plan, made with the rates learned so far: ``[days]``."""
+    pages = len(sources.rate)
+    estimated, last, changes = np.ones(pages), np.zeros(pages), np.zeros(pages)
+    quiet = np.full(pages, PRIOR_DAYS)
+    changed_length, changed_page = np.full(pages, PRIOR_DAYS), np.arange(pages)
+    costs = []
+    for day in range(days):
+        plan = policy(sources._replace(rate=estimated), BUDGET_SHARE * pages)
+        costs.append(cost(sources, plan).harmonic)
+        page = np.repeat(np.arange(pages), rng.poisson(np.where(plan.follows, 0.0, plan.visits)))
+        time = day + rng.random(len(page))
+        time = time[np.lexsort((time, page))]
+        first = np.diff(page, prepend=-1) > 0
+        interval = time - np.where(first, last[page], np.concatenate(([0.0], time[:-1])))
+        last[page] = time  # of several the latest, which comes last
+        changed = rng.random(len(page)) < -np.expm1(-sources.rate[page] * interval)
+        quiet += np.bincount(page, interval * ~changed, pages)
+        changed_length = np.concatenate((changed_length, interval[changed]))
+        changed_page = np.concatenate((changed_page, page[changed]))
+        changes += rng.poisson(sources.rate)
+        by_visits = np.clip(likeliest_rates(changed_length, changed_page, quiet), *RATE_BOUNDS)
+        by_changes = (changes + PRIOR_DAYS) / (day + 1 + PRIOR_DAYS)
+        estimated = np.where(plan.follows, by_changes, by_visits)
+    return np.array(costs)
+
+
+@dataclass(frozen=True)
+class LambdaCrawlResults:
+    """Results of the experiments."""
+
+    known: list[Row]
+    """Experiment 1: change rates known, all pages."""
+    complete: list[Row]
+    """Experiment 2: the same, only pages whose changes are all known; empty without such pages."""
+    learning: list[Row]
+    """Experiment 3: change rates learned while crawling."""
+    replay: Evaluation
+    """Published policies and ours on the recorded history."""
+
+    def claims(self) -> list[Row]:
+        """Claims of the paper, with verdicts that follow from the tables."""
+        known, complete = _harmonic(self.known), _harmonic(self.complete)
+        best, ignoring = known["LambdaCrawl"], "LambdaCrawl, complete changes ignored"
+        by_rate, even = known["ChangeRateProportionalCrawl"], known["UniformCrawl"]
+        approximate, starving = known["LambdaCrawlApprox"], known["BinaryLambdaCrawl(0)"]
+        learned, limit = (float(self.learning[-1][name]) for name in ("LambdaLearnAndCrawl", "known rates"))
+        rows: list[tuple[str, bool, Sequence[float]]] = [
+            ("LambdaCrawl has the least harmonic cost", best <= min(known.values()) * (1 + 1e-6), [best]),
+            ("visits in proportion to change rates are worse than even ones", by_rate > even,
+             [by_rate, even]),
+            ("the optimum of freshness never visits some pages", math.isinf(starving), [starving]),
+            (f"LambdaCrawlApprox is {NEAR:.0%} worse at most", approximate <= (1 + NEAR) * best,
+             [approximate, best]),
+            (f"after {DAYS} days of learning the cost is {NEAR:.0%} above the limit at most",
+             learned <= (1 + NEAR) * limit, [learned, limit]),
+        ]  # fmt: skip
+        if complete:
+            followed, ignored = complete["LambdaCrawl"], complete[ignoring]
+            rows.append(("knowing all changes of a page pays", followed < ignored, [followed, ignored]))
+        return [
+            {"claim": claim, "verdict": "holds" if holds else "does not",
+             "here": " against ".join(f"{value:.3f}" for value in figures)}
+            for claim, holds, figures in rows
+        ]  # fmt: skip
+
+    def tables(self) -> str:
+        """All tables as Markdown."""
+        replayed: list[Row] = [
+            {"score function": one.score, **{name: one.metrics[name].mean for name in MEASURED}}
+            for one in self.replay.results
+        ]
+        parts: dict[str, Sequence[Row]] = {
+            "Experiment 1: known change rates": self.known,
+            "Experiment 2: pages whose changes are all known": self.complete,
+            "Experiment 3: harmonic cost while rates are learned": self.learning,
+            "Replay of the visits, a fifth of the pages a cycle, by importance": replayed,
+            "Claims of the paper": self.claims(),
+        }
+        return "\n".join(f"## {title}\n\n{markdown(rows)}" for title, rows in parts.items() if rows)
+
+    def write(self, directory: Path) -> None:
+        """Write ``results.json`` and ``tables.md``."""
+        rows = {"known": self.known, "complete": self.complete, "learning": self.learning}
+        content: dict[str, Any] = {"format": "gp4c-lambdacrawl/1", **rows, "claims": self.claims()}
+        content["replay"] = self.replay.to_json()
+        # JSON has no infinity, the cost of pages that are never visited.
+        finite = json.loads(json.dumps(content), parse_constant=lambda _: None)
+        write_atomically(directory / "results.json", finite)
+        (directory / "tables.md").write_text(self.tables(), encoding="utf-8")
+
+
+def _harmonic(rows: Sequence[Row]) -> dict[str, float]:
+    return {str(row["policy"]): float(row["harmonic cost"]) for row in rows}
+
+
+def _costs(sources: Sources) -> list[Row]:
+    budget = BUDGET_SHARE * len(sources.rate)
+    costs = {name: cost(sources, policy(sources, budget)) for name, policy in POLICIES.items()}
+    return [
+        {"policy": name, "harmonic cost": value.harmonic, "binary cost": value.binary}
+        for name, value in costs.items()
+    ]
+
+
+def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
+    """All experiments; ``runs``: of the learning one, each on pages drawn anew."""
+    sources = Sources(data.history.weights, data.change_rate, data.complete)
+    complete = sources.take(sources.complete)
+    rng = np.random.default_rng(seed)
+    costs: dict[str, list[Floats]] = {name: [] for name in ("known rates", *LEARNING)}
+    for _ in range(runs):
+        drawn = rng.permutation(len(sources.rate))[:LEARNING_PAGES]
+        part = sources.take(drawn)
+        plan = lambda_crawl()(part, BUDGET_SHARE * len(drawn))
+        costs["known rates"].append(np.full(DAYS, cost(part, plan).harmonic))
+        for name, policy in LEARNING.items():
+            costs[name].append(learn_and_crawl(policy, part, DAYS, rng))
+    means = {name: np.mean(values, axis=0) for name, values in costs.items()}
+    learning: list[Row] = [
+        {"day": day, **{name: float(mean[day]) for name, mean in means.items()}} for day in range(DAYS)
+    ]
+    crawl = CrawlChoices(BUDGET_SHARE, seed=seed)
+    return LambdaCrawlResults(
+        _costs(sources),
+        _costs(complete) if complete.rate.size else [],
+        learning,
+        evaluate(data.history, SCORES, crawl),
+    )
