@@ -34,7 +34,7 @@ class Objective(NamedTuple):
     gain: Callable[[Floats, Floats], Floats]
     """``gain(change_rates, visits)``: marginal gain of ``visits`` per cycle, above 0."""
     visits: Callable[[Floats, float | Floats], Floats]
-    """``visits(change_rates, price)``: visits per cycle with that marginal gain (a number or ``[P]``); 0: none."""
+    """``visits(change_rates, price)``: visits per cycle of that gain (a number or ``[P]``); 0: none."""
 
 
 def _poisson_freshness_gain(change_rates: Floats, visits: Floats) -> Floats:
