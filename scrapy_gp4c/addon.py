@@ -11,6 +11,7 @@ from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware, TruncationMiddleware
 from scrapy_gp4c.robots_txt import replace_builtin
 from scrapy_gp4c.settings import Settings
@@ -18,7 +19,7 @@ from scrapy_gp4c.settings import Settings
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 MIDDLEWARE_POSITION: Final = 545
 FINDER_POSITION: Final = 30

@@ -30,25 +30,43 @@ A message names the thing that is wrong (a setting, a file and line, a part of a
 expected and what was found, and ends with the remedy.
 """
 
+from scrapy_gp4c.foreign_text import printable
+
 
 class Gp4cError(Exception):
     """Base class: catch it to catch every error of bad input that this project raises."""
+
+    has_lines = False
+    """Whether line ends in messages are this project's own; else they are foreign, and are quoted, too."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        lines = text.split("\n") if self.has_lines else [text]
+        return "\n".join(map(printable, lines))
 
 
 class SettingsError(Gp4cError, ValueError):
     """A ``GP4C_*`` setting has a value that cannot be used."""
 
+    has_lines = True
+
 
 class ExpressionError(Gp4cError, ValueError):
     """A text is not an expression of the score language (see ``scrapy_gp4c.scoring.expression``)."""
+
+    has_lines = True
 
 
 class ScoreError(Gp4cError, ValueError):
     """A score function cannot be loaded: unknown name, damaged score file, wrong callable."""
 
+    has_lines = True
+
 
 class PolicyError(Gp4cError, ValueError):
     """A policy cannot be loaded, or it broke its contract."""
+
+    has_lines = True
 
 
 class StoreError(Gp4cError, OSError):
@@ -89,6 +107,8 @@ class HistoryError(Gp4cError, ValueError):
 class LearningError(Gp4cError, ValueError):
     """Learning cannot start or go on with what was asked of it."""
 
+    has_lines = True
+
 
 class UndecidedError(LearningError):
     """All candidates of learning did the same: there is nothing to choose by."""
@@ -109,6 +129,8 @@ class ClaimFileError(Gp4cError, ValueError):
 class NoticeError(Gp4cError, OSError):
     """A notice could not be sent; it waits in the outbox."""
 
+    has_lines = True
+
 
 class FetcherError(Gp4cError, RuntimeError):
     """A fetcher could not fetch a page, or there is no fetcher."""
@@ -116,6 +138,8 @@ class FetcherError(Gp4cError, RuntimeError):
 
 class CallbackError(Gp4cError, RuntimeError):
     """A callback of the spider failed on a fetcher."""
+
+    has_lines = True
 
 
 class FetchError(Gp4cError):
@@ -128,3 +152,5 @@ class ForgetError(Gp4cError):
 
 class UnknownPageError(Gp4cError):
     """No page of the store has this URL."""
+
+    has_lines = True

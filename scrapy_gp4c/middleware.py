@@ -6,7 +6,6 @@ Redirect (600), sees each page once, decoded and final.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
 from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 
 class FinderMiddleware(BaseSpiderMiddleware):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_gp4c.crawling.run import Run, open_run
 from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_shell, queued_slots, wake
 from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 FAILED: Final = "gp4c_store_failed"
 """Finish reason of a run that cannot use its store."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
+from scrapy_gp4c.foreign_text import printable
+
 CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 1_500
 """Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
@@ -142,14 +144,9 @@ def shown(hunks: Iterable[Hunk]) -> Iterator[str]:
     """Yield a line per hunk as ``git diff --word-diff`` has them: ``@@ 12 @@ a [-gone-] {+new+} word``."""
     for hunk in hunks:
         segments = [f"{_BEFORE[sign]}{' '.join(words)}{_BEHIND[sign]}" for sign, words in hunk.segments]
-        yield f"@@ {hunk.position} @@ {' '.join(map(_printable, segments))}"
+        yield f"@@ {hunk.position} @@ {' '.join(map(printable, segments))}"
 
 
 def coloured(line: str) -> str:
     """Return a line of `shown` in the colours of a terminal."""
     return _MARKED.sub(lambda match: f"{_COLOURS[match[0][1]]}{match[0]}{_PLAIN}", line)
-
-
-def _printable(text: str) -> str:
-    """Text without control characters, which would steer the terminal: pages are foreign."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.numbers import positive
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.store.opening import backup
 
 if TYPE_CHECKING:
@@ -28,4 +29,4 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project, options: Namespace) -> None:
     """Print where the backup is."""
-    print(backup(project.store_path, Path(options.directory), options.keep, project.sizes))
+    say(backup(project.store_path, Path(options.directory), options.keep, project.sizes))

@@ -19,7 +19,7 @@ from scrapy_gp4c.archive.differences import coloured, differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.store.opening import ARCHIVE
@@ -104,7 +104,7 @@ def run(project: Project, options: Namespace) -> None:
     elif options.diff:
         for one in changes:
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
-            print(f"{one.url}  {found_at}, change {one.changes}, {one.distance} bits")
+            say(f"{one.url}  {found_at}, change {one.changes}, {one.distance} bits")
             for line in _in_colour(one.diff) if one.diff is not None else ("the archive has not both texts",):
                 print(f"  {line}")
     else:

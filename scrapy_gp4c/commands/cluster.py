@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.protocols import has_open_cycle
@@ -89,7 +89,7 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(result)
         return
-    print(
+    say(
         f"{result.pages:,} pages in {result.clusters:,} clusters, {result.links:,} links between pages; "
         f"{result.unclustered:,} pages are in no cluster: sampled, never followed"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.store.opening import compact
 
 if TYPE_CHECKING:
@@ -20,4 +21,4 @@ def add_options(parser: ArgumentParser) -> None:
 def run(project: Project, options: Namespace) -> None:
     """Print the sizes before and after."""
     done = compact(project.store_path, project.sizes)
-    print(f"{project.store_path}: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now")
+    say(f"{project.store_path}: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.notices.events import url_matches
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
@@ -62,7 +62,7 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(FailingPages(pages))
     elif not pages:
-        print("no page fails")
+        say("no page fails")
     else:
         rows = [
             (page.outcome, str(page.failures), str(page.last_success or "-"), page.found_on or "-", page.url)

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.crawling.notifying import diff_of, open_texts, recent_events
 from scrapy_gp4c.notices.feeds import write_feed
 
@@ -28,4 +29,4 @@ def run(project: Project, options: Namespace) -> None:
     with project.open_store() as store, open_texts(store) as texts:
         events = recent_events(store, project.settings, name, diff_of(store, texts))
         entries = write_feed(Path(options.output), name, store.store_id, events)
-    print(f"Feed: {options.output} ({entries:,} entries)")
+    say(f"Feed: {options.output} ({entries:,} entries)")

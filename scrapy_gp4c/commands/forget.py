@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.dates import date
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -84,7 +84,7 @@ def run(project: Project, options: Namespace) -> None:
         forgotten = _told(project, store, _chosen(project, store, options), options.dry_run)
     if not options.json:
         for line in _lines(forgotten):
-            print(line)
+            say(line)
     if forgotten.forgotten and not options.dry_run:
         if not options.yes:
             _ask(forgotten)
@@ -93,7 +93,7 @@ def run(project: Project, options: Namespace) -> None:
             forgotten.store, forgotten.pages, count, forgotten.hosts, forgotten.examples, False
         )
         if not options.json:
-            print(f"forgot {count:,} pages with their visits")
+            say(f"forgot {count:,} pages with their visits")
     if options.json:
         print_json(forgotten)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrapy_gp4c.commands.import_file import content_lines
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.errors import ImportFileError
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ def run(project: Project, options: Namespace) -> None:
         if len(known):
             store.hints.tell(known, time.time())
     result = Hinted(len(known), len(set(keys)) - len(known))
-    print(f"{result.hinted:,} pages hinted, {result.unknown:,} URLs not known", file=sys.stderr)
+    say(f"{result.hinted:,} pages hinted, {result.unknown:,} URLs not known", file=sys.stderr)
     if options.json:
         print_json(result)

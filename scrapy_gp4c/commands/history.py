@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.commands.why import find_page
 from scrapy_gp4c.crawling.notifying import diff_of, open_texts
@@ -82,14 +82,14 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(PageHistory(url, visits))
         return
-    print(url)
+    say(url)
     if not visits:
-        print("no visit of it is recorded (GP4C_KEEP_CYCLES may have dropped them)")
+        say("no visit of it is recorded (GP4C_KEEP_CYCLES may have dropped them)")
         return
     print_table([("cycle", "time", "outcome", "bits", "why", "difference"), *map(_row, visits)])
     changed = sum(one.outcome == "changed" for one in visits)
     judged = np.count_nonzero([one.distance is not None or one.outcome == "not_modified" for one in visits])
-    print(f"{len(visits):,} visits, {judged:,} of them compared it, {changed:,} found a change")
+    say(f"{len(visits):,} visits, {judged:,} of them compared it, {changed:,} found a change")
 
 
 def _row(visit: PageVisit) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.history_fields import HEADER_START
@@ -79,7 +79,7 @@ def run(project: Project, options: Namespace) -> None:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
         pages, cycles = import_history(project.store_path, name, content_lines(name), project.page)
-        print(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
+        say(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
         if options.json:
             print_json(Imported(pages, 0, cycles))
         return
@@ -92,7 +92,7 @@ def run(project: Project, options: Namespace) -> None:
         if weighed.keys:
             keys = np.frombuffer(weighed.keys, np.uint64)
             store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
-    print(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
+    say(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
     if options.json:
         print_json(Imported(added, known, 0))
     if failure:
@@ -165,7 +165,7 @@ def content_lines(name: str) -> Iterator[Line]:
                         "Give a file of URLs, one per line, or a history."
                     )
                 if number % PROGRESS_LINES == 0:
-                    print(f"{number:,} lines", file=sys.stderr)
+                    say(f"{number:,} lines", file=sys.stderr)
                 text = _decode(name, number, line)
                 if number == 1:
                     is_history = is_header(text)

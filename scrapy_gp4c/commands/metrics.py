@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.notices.metrics import metrics
 
@@ -27,4 +27,5 @@ def run(project: Project, options: Namespace) -> None:
         finished = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
         record: CycleRecord = finished[-1] if finished else {}
         text = metrics(project.spider_class.name, record, page_counts(store, project.settings))
-    sys.stdout.write(text.decode())
+    for line in text.decode().splitlines():
+        say(line)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.errors import NoticeError, SettingsError
 from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.outbox import Outbox
@@ -45,4 +46,4 @@ def run(project: Project, options: Namespace) -> None:
     if problems:
         raise NoticeError("\n".join(problems))
     count = len(settings.notify) + bool(settings.on_change)
-    print(f"{'A test message was sent to' if options.test else 'Nothing waits for'} {count:,} receivers")
+    say(f"{'A test message was sent to' if options.test else 'Nothing waits for'} {count:,} receivers")

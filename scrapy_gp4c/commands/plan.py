@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.forecast import forecast, pages_before
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -91,25 +91,25 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(plan)
         return
-    print(
+    say(
         f"cycle {plan.cycle} would visit {plan.pages:,} of {plan.known:,} pages: budget {plan.budget:g} "
         f"({plan.budget_pages:,} pages), score function {plan.score_function}, policy {plan.policy}"
     )
     if plan.rounds > 1:
-        print("Rounds after the first are planned as if every visit before found its page unchanged.")
-    print()
+        say("Rounds after the first are planned as if every visit before found its page unchanged.")
+    say()
     print_table(
         [("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())],
         text_column_count=1,
     )
-    print()
+    say()
     counted = [tuple(f"{getattr(site, name):,}" for name in ("pages", *PLANNED)) for site in plan.sites]
     rows = [(*counts, site.site) for counts, site in zip(counted, plan.sites, strict=True)]
     print_table([("pages", *PLANNED, "site"), *rows[:SITES]])
     if len(rows) > SITES:
-        print(f"and {len(rows) - SITES:,} sites more (--json has all)")
+        say(f"and {len(rows) - SITES:,} sites more (--json has all)")
     if plan.urls is not None:
-        print()
+        say()
         pages = [
             (str(one.round), one.kind, "-" if one.score is None else f"{one.score:.4g}", one.url)
             for one in plan.urls

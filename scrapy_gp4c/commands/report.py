@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
@@ -60,4 +60,4 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(Reported(options.output))
     else:
-        print(f"Report: {options.output}")
+        say(f"Report: {options.output}")

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.store.opening import recover, restore_backup
 
@@ -33,11 +34,11 @@ def run(project: Project, options: Namespace) -> None:
     if options.from_damaged:
         done = recover(path, project.sizes, lambda request: project.page(request)[0])
         for sentence in done.lost:
-            print(f"lost: {sentence}")
-        print(f"{path} is sound{'' if done.lost else ', and nothing is lost'}")
+            say(f"lost: {sentence}")
+        say(f"{path} is sound{'' if done.lost else ', and nothing is lost'}")
         aside: Path | None = done.aside
     else:
         aside = restore_backup(path, Path(options.backup), project.sizes)
-        print(f"{path} is what {options.backup} has")
+        say(f"{path} is what {options.backup} has")
     if aside is not None:
-        print(f"the replaced file is kept in {aside}")
+        say(f"the replaced file is kept in {aside}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.measuring import SCORING
 from scrapy_gp4c.search.index import search
@@ -66,5 +66,5 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(Search(options.query, list(answer.terms), SCORING, answer.pages, answer.matches, hits))
         return
-    print(f"{answer.matches:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {SCORING}:")
+    say(f"{answer.matches:,} of {answer.pages:,} pages have {' and '.join(answer.terms)}; by {SCORING}:")
     print_table([("rank", "score", "URL"), *((f"{h.rank}", f"{h.score:.4g}", h.url) for h in hits)])

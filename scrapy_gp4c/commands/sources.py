@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.store.protocols import PageReader
@@ -80,11 +81,11 @@ def trusted_sites(store: PageReader) -> list[TrustedSite]:
 def print_sources(hubs_found: list[Hub], trusted: list[TrustedSite]) -> None:
     """Print both as tables, if there is anything in them."""
     if hubs_found:
-        print()
+        say()
         head = ("hub", "new pages per cycle", "last in cycle")
         print_table([head, *((hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in hubs_found)])
     if trusted:
-        print()
+        say()
         columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
         print_table([columns, *map(_row, trusted)])
 

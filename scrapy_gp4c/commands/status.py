@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling import messages
@@ -17,9 +17,8 @@ from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
-from scrapy_gp4c.store.credentials import printable
 from scrapy_gp4c.store.protocols import PageReader
-from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
+from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, local_time, samples_of
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -134,7 +133,7 @@ def run(project: Project, options: Namespace) -> None:
             page_counts(store, project.settings),
             resting_pages(store, project.settings, store.last_cycle + 1),
             count_without_text(store),
-            None if estimated is None else _estimates(estimated),
+            None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
             hubs(store),
             trusted_sites(store),
             [_status(store, record) for record in shown],
@@ -143,23 +142,23 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(status)
         return
-    print(f"store           {status.store} ({printable(status.store_id)})")
-    print(f"pages           {status.pages:,}")
+    say(f"store           {status.store} ({status.store_id})")
+    say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
-        print(f"  {name:<14}{count:,}")
+        say(f"  {name:<14}{count:,}")
     for line in messages.resting(status.resting, store_cycle(cycles)):
-        print(line)
+        say(line)
     if status.no_text:
-        print(f"{status.no_text:,} pages have {NO_TEXT}")
+        say(f"{status.no_text:,} pages have {NO_TEXT}")
     if estimated is not None:
-        print(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
+        say(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
     print_sources(status.hubs if options.hubs else [], status.hints)
     if status.cycles:
-        print()
+        say()
         print_table([HEADER, *map(_row, status.cycles)])
     if shown and (samples := samples_of(shown[-1])):
-        policy = printable(str(shown[-1].get("policy", "-")))
-        print(f"cycle {shown[-1]['cycle']} by {policy}: {samples}")
+        policy = shown[-1].get("policy", "-")
+        say(f"cycle {shown[-1]['cycle']} by {policy}: {samples}")
     _print_leavers(status, project.spider_class.name)
 
 
@@ -171,18 +170,19 @@ def store_cycle(cycles: list[CycleRecord]) -> int:
 def _print_leavers(status: Status, spider: str) -> None:
     """Print which hosts are visited in vain, and how their pages are forgotten."""
     if status.leavers:
-        print()
+        say()
     for leaver in status.leavers[:SHOWN_HOSTS]:
         what, option = REASONS[leaver.why]
         remedy = f"scrapy gp4c forget {spider}{option} --host {leaver.host}"
-        print(f"{leaver.host}: {leaver.pages:,} pages {what}: {remedy}")
+        say(f"{leaver.host}: {leaver.pages:,} pages {what}: {remedy}")
     if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
-        print(f"and {more:,} more such hosts: see --json")
+        say(f"and {more:,} more such hosts: see --json")
 
 
-def _estimates(record: CycleRecord) -> Estimates:
-    shares = {name: Share(**record["panel"][name]) for name in ("changed_share", "freshness")}
-    return Estimates(record["cycle"], record["panel"]["judged"], **shares)
+def _estimates(cycle: int, panel: PanelEstimates | None) -> Estimates | None:
+    if panel is None:
+        return None
+    return Estimates(cycle, panel["judged"], Share(**panel["changed_share"]), Share(**panel["freshness"]))
 
 
 def _status(store: PageReader, record: CycleRecord) -> CycleStatus:

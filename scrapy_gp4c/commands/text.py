@@ -12,7 +12,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.archive.differences import differences
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import FetchError
 from scrapy_gp4c.fingerprint import read
@@ -73,7 +73,7 @@ def run(project: Project, options: Namespace) -> None:
         print_json(compared)
     else:
         for line in _lines(compared):
-            print(line)
+            say(line)
 
 
 def compare(project: Project, response: Response) -> ComparedText:
@@ -140,15 +140,8 @@ def _lines(compared: ComparedText) -> Iterator[str]:
     if compared.is_cut:
         yield "only the head of this long page is compared"
     yield ""
-    yield _printable(compared.text)
+    yield from compared.text.split("\n")
     for one in compared.left_out:
         yield ""
         yield f"left out, {one.reason}, {one.words:,} words:"
-        yield _printable(" ".join(one.text.split()))
-
-
-def _printable(text: str) -> str:
-    """Text without control characters, which would steer the terminal."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text
-    )
+        yield " ".join(one.text.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from scrapy_gp4c.store.credentials import printable
+from scrapy_gp4c.foreign_text import printable
 
 
 def print_table(rows: Sequence[tuple[str, ...]], text_column_count: int = 0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.commands.output import say
 from scrapy_gp4c.errors import SearchIndexError, StoreDamagedError
 from scrapy_gp4c.search.index import check_index
 from scrapy_gp4c.store.opening import SEARCH_INDEX, verify
@@ -30,15 +31,15 @@ def run(project: Project, options: Namespace) -> None:
     path = project.store_path
     verification = verify(path, project.sizes, deep=options.deep)
     for problem in verification.problems:
-        print(problem)
+        say(problem)
     if verification.problems:
         raise StoreDamagedError(
             f"the store {path} is damaged, in {len(verification.problems)} places. Bring back a backup "
             "(`scrapy gp4c restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c restore SPIDER "
             "--from-damaged`)"
         )
-    print(f"{path} is sound")
+    say(f"{path} is sound")
     if verification.under_way:
-        print(verification.under_way + (", after which --deep can be given again" if options.deep else ""))
+        say(verification.under_way + (", after which --deep can be given again" if options.deep else ""))
     if problem := check_index(path / SEARCH_INDEX):
         raise SearchIndexError(problem)

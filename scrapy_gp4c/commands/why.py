@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from scrapy_gp4c.commands.explanation import Compared, Known, Why, explain
-from scrapy_gp4c.commands.output import add_json, print_json
+from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import UnknownPageError
@@ -84,30 +84,30 @@ def _in_common(one: str, other: str) -> int:
 
 def _show(why: Why) -> None:
     """Print it for people."""
-    print(why.url)
+    say(why.url)
     for line in _about(why.known):
-        print(f"  {line}")
-    print()
+        say(f"  {line}")
+    say()
     meanings = TERMINALS["cycles" if why.score.clock == "cycles" else "visits"]
     # Minus zero is zero to people.
     rows = [(name, f"{value + 0.0:.6g}", meanings[name].meaning) for name, value in why.terminals.items()]
     print_table([("terminal", "value", "meaning"), *rows], text_column_count=1)
-    print()
+    say()
     score = why.score
     parts = [score.formula, *([] if score.filled is None else [whole_numbers(score.filled)])]
     value = f"{score.value + 0.0:.6g}"
-    print("score       " + " = ".join([*parts, *([] if parts[-1] == value else [value])]))
+    say("score       " + " = ".join([*parts, *([] if parts[-1] == value else [value])]))
     if score.rank is not None:
         cut = "" if score.cut_off is None else f", down to a score of {score.cut_off:.6g}"
-        print(
+        say(
             f"rank        {score.rank:,} of {score.candidates:,}; the first round of cycle {why.cycle} "
             + (f"visits the first {score.chosen:,}{cut}" if score.chosen else "visits none of them")
         )
-    print(f"next visit  {_next_visit(why)}")
+    say(f"next visit  {_next_visit(why)}")
     for line in _different(why):
-        print(f"            {line}")
+        say(f"            {line}")
     if why.past:
-        print()
+        say()
         rows = [(str(one.cycle), one.outcome or "not visited", one.why) for one in why.past]
         print_table([("cycle", "outcome", "why"), *rows], text_column_count=1)
 

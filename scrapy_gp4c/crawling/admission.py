@@ -23,6 +23,7 @@ from scrapy_gp4c.crawling.requests import (
     is_page_request,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.weights import read_weight
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.store.protocols import PageStore
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""

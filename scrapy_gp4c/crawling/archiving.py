@@ -5,12 +5,12 @@ Whatever is wrong with the archive, the crawl goes on without it, and one warnin
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.archive.texts import Texts, Version, require
 from scrapy_gp4c.errors import ArchiveError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE
@@ -19,7 +19,7 @@ from scrapy_gp4c.store.protocols import PageStore
 if TYPE_CHECKING:
     from scrapy import Spider
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 PreviousText = Callable[[], str | None]
 

@@ -56,7 +56,7 @@ from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, term
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.protocols import PageStore
-from scrapy_gp4c.store.records import SHADOW, CycleRecord
+from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -100,7 +100,7 @@ class Tally(NamedTuple):
     """Unchosen pages whose shadow's copy is out of date."""
 
 
-def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> dict[str, Any] | None:
+def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) -> PanelEstimates | None:
     """Estimates for the whole store, as the cycle record holds them; None without a sample.
 
     ``copies``: pages with a copy, and not gone, before the cycle; ``judged``: its visits that told
@@ -118,18 +118,20 @@ def estimates(tally: Tally, copies: int, judged: int, changed: int, first: int) 
     before = Interval(*((changed + pages) / copies for pages in outdated))
     after = [1.0 - pages / (copies + first) for pages in outdated]
     return {
-        **tally._asdict(),
-        "changed_share": before._asdict(),
-        "freshness": Interval(after[0], after[2], after[1])._asdict(),
+        "judged": tally.judged,
+        "unchosen": tally.unchosen,
+        "outdated": tally.outdated,
+        "changed_share": {"estimate": before.estimate, "low": before.low, "high": before.high},
+        "freshness": {"estimate": after[0], "low": after[2], "high": after[1]},
     }
 
 
-def describe_estimates(estimated: Mapping[str, Any] | None) -> str:
+def describe_estimates(estimated: PanelEstimates | None) -> str:
     """Estimates in words, as the end of a log line; empty for None."""
     if estimated is None:
         return ""
 
-    def percent(share: Mapping[str, float]) -> str:
+    def percent(share: ShareEstimate) -> str:
         return f"{share['estimate']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
 
     return (
@@ -437,7 +439,7 @@ def close_cycle(
     warmup_visits: int,
     distance_bits: int,
     function_in_use: ScoreFunction | None = None,
-) -> dict[str, Any] | None:
+) -> PanelEstimates | None:
     """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
 
     None where there is no panel, no cut, or no function that the formula of the record may be taken for.

@@ -8,7 +8,6 @@ delivered last, and is due in the next cycle. Items are so delivered at least on
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -19,6 +18,7 @@ import numpy as np
 
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import PreviousText, no_text
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, NOT_MODIFIED, UNCHANGED, among
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.protocols import PageStore
     from scrapy_gp4c.store.records import NewVisit
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 PREVIOUS: Final = "previous_text"
 HELD_OUTCOMES: Final = frozenset({"first", "changed", "unchanged", "not_modified"})

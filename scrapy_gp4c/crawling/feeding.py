@@ -7,7 +7,6 @@ link to it any more, is sent as it is stored.
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import StoredRequest
 
@@ -123,7 +123,7 @@ def host_of(stored: StoredRequest) -> str:
         return ""
 
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 RANK_LEVELS: Final = 64
 """Priorities that a plan is spread over: each distinct priority costs Scrapy's queue time at every pop."""

@@ -8,7 +8,6 @@ in a thread, and their pages are looked up a slice at a time.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ from scrapy_gp4c.crawling.claim_files import (
     read_claims,
 )
 from scrapy_gp4c.errors import ClaimFileError, StoreError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import place_of_url
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.requests import Rebuilder
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 # Statistics of claims that were noted, and of what was left out.
 CLAIMS: Final = "gp4c/hints/claims"

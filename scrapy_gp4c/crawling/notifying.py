@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.notices.events import PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.protocols import PageStore
     from scrapy_gp4c.store.records import NewVisit
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
 """Kind of an event -> its signal."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -32,6 +31,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.request import RequestFingerprinter, request_from_dict
 
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import values
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.store.protocols import PageStore
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 META: Final = "gp4c"
 """Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""

@@ -33,6 +33,7 @@ from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.crawling.store_owner import note_owner, other_owner, owner_of, set_mode, spider_arguments
 from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
     from twisted.python.failure import Failure
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""

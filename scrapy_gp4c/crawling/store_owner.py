@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 import sys
 from contextlib import suppress
 from itertools import pairwise
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Spider
 
+from scrapy_gp4c.foreign_text import foreign_safe_logger
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 OWNER: Final = "owner.json"
 """File beside the store."""

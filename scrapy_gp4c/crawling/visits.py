@@ -23,6 +23,7 @@ from scrapy_gp4c.fingerprint.body_sums import body_sum
 from scrapy_gp4c.fingerprint.copy_notes import clock_positions, compared, pack, unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import DOUBTFUL
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.hints import HintReader, PageClaims
     from scrapy_gp4c.crawling.run import Run
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""

@@ -29,6 +29,7 @@ from scrapy_gp4c.crawling.requests import FOUND_BY, META, Claim
 from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import Fetcher, FetcherConfig, fetch
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
 """Setting in which the add-on leaves the project's own settings for the fetchers."""

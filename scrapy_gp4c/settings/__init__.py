@@ -36,7 +36,8 @@ MAX_ARGUMENTS: Final = 100
 
 def _escaped(value: object) -> str:
     """Text that can stand in the name of a directory."""
-    return quote(str(value), safe=" @+-._").replace("..", "%2E%2E") or "%"
+    text = quote(str(value), safe=" @+-._")
+    return (text.replace(".", "%2E") if ".." in text or text == "." else text) or "%"
 
 
 def _meant(unknown: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
+from scrapy_gp4c.foreign_text import printable
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 SECRET_PARAMS: Final = (
@@ -77,14 +78,6 @@ _SCHEME_VALUE: Final = re.compile(r"(?:basic|bearer|digest|negotiate|token)\s+\S
 def _plain(name: str) -> str:
     """A name as it is compared."""
     return re.sub("[-_.]", "", unquote(name).lower().removeprefix("x-").removeprefix("x_"))
-
-
-_CONTROL: Final = {code: f"%{code:02X}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-
-
-def printable(text: str) -> str:
-    """Text with control characters percent-encoded: a terminal obeys them, and a log takes them for lines."""
-    return text.translate(_CONTROL)
 
 
 class Credentials:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -83,18 +84,19 @@ def read_header(name: str, header: str) -> Header:
 
 def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
     """Read the record of a finished cycle; raises ImportFileError, which names the file and the line."""
+    found = f"found {line[:80]!r}"
     try:
-        record: CycleRecord = json.loads(line[1:])
-        is_sound = isinstance(record, dict) and record.get("cycle") == cycle and "finished" in record
-        is_sound = is_sound and all(
-            record.get(time) is None or type(record[time]) in (int, float) for time in ("started", "finished")
-        )
-    except (ValueError, RecursionError):
-        is_sound = False
+        record: CycleRecord = json.loads(
+            line[1:]
+        )  # with fields of other versions, which the check leaves out
+        msgspec.convert(record, CycleRecord)
+        is_sound = record.get("cycle") == cycle and "finished" in record
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        is_sound, found = False, f"{found} ({error})"
     if not is_sound:
         raise ImportFileError(
             f"{name}, line {number}: expected the record of cycle {cycle}, a JSON object with its number and "
-            f"finish; found {line[:80]!r}. Export it anew."
+            f"finish; {found}. Export it anew."
         )
     return record
 

@@ -7,7 +7,7 @@ another version wrote stays, and so does their order, so that what was read is w
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
+from typing import Any, Final, Literal, NamedTuple, NotRequired, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,28 @@ class SampledCounts(TypedDict):
     neighbours_changed: int
 
 
+class ShareEstimate(TypedDict):
+    """Share of all pages, estimated by the control group, with its 95% interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class PanelEstimates(TypedDict):
+    """Estimates of a cycle by the control group."""
+
+    judged: int
+    """Pages of the control group whose visit told whether they had changed."""
+    unchosen: int
+    """Judged pages whose shadow the cycle would not have visited."""
+    outdated: int
+    """Unchosen pages whose shadow's copy is out of date."""
+    changed_share: ShareEstimate
+    freshness: ShareEstimate
+    weighted_freshness: NotRequired[float]
+
+
 class CycleRecord(TypedDict, total=False):
     """Record of a cycle."""
 
@@ -114,7 +136,7 @@ class CycleRecord(TypedDict, total=False):
     """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
     sampled: SampledCounts
     """Absent: its policy has sampled nothing."""
-    panel: Any
+    panel: PanelEstimates | None
 
 
 class FoldMarker(TypedDict):

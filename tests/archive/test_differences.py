@@ -57,7 +57,7 @@ def test_what_is_shown() -> None:
     (first, _) = map(coloured, shown(hunks))
     assert "\033[31m[-word20-]\033[0m \033[32m{+other words+}\033[0m" in first
     (line,) = shown(differences("a", "a \x1b[2Jb"))
-    assert line == "@@ 1 @@ a {+\ufffd[2Jb+}"
+    assert line == "@@ 1 @@ a {+%1B[2Jb+}"
 
 
 def test_texts_that_have_nothing_in_common_cost_no_square() -> None:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import tempfile
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy import Spider
 
-from scrapy_gp4c.commands import import_file
+from scrapy_gp4c.commands import ACTIONS, import_file, metrics, status
 from scrapy_gp4c.crawling.feeding import host_of
 from scrapy_gp4c.crawling.requests import check_stored, from_stored
 from scrapy_gp4c.errors import Gp4cError, ImportFileError
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.import_ import check_pages, read_header, read_page
 from scrapy_gp4c.store.opening import import_history, open_store
-from tests.commands.test_commands import crawl_cycles, exported, make_project, urls
+from scrapy_gp4c.store.records import NewVisit
+from tests.commands.test_commands import crawl_cycles, exported, in_process, make_project, urls
 from tests.support.foreign import fuzzed, mutated, mutated_json
 
 
@@ -93,6 +96,64 @@ def test_foreign_histories_and_lists_of_urls(written: Any, data: st.DataObject) 
             assert store.verify() == []
     finally:
         shutil.rmtree(directory)
+
+
+RECORD: Any = {
+    "cycle": 1, "started": 1.0, "finished": 2.0, "planned": 3, "visited": 3, "changed": 1, "change_rate": 0.5,
+    "policy": "top_k", "score_function": "t", "outcomes": {"changed": 1}, "known": 3, "judged": 2, "new": 1,
+    "sampled": {"samples": 1, "samples_changed": 1, "seeds": 1, "neighbours": 1, "neighbours_changed": 0},
+    "panel": {"judged": 2, "unchosen": 1, "outdated": 0,
+              "changed_share": {"estimate": 0.5, "low": 0.1, "high": 0.9},
+              "freshness": {"estimate": 0.5, "low": 0.1, "high": 0.9}},
+}  # fmt: skip
+
+
+@settings(fuzzed, max_examples=fuzzed.max_examples // 3)
+@given(mutated_json([RECORD]))
+def test_foreign_records_are_refused_or_shown(written: Any, record: Any) -> None:
+    """A record of a cycle with fields of other kinds: one error, or `status` and `metrics` can show it."""
+    project, text = written
+    lines = text.decode().splitlines()
+    lines[1] = "# " + json.dumps(record)
+    directory = Path(tempfile.mkdtemp())
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            import_history(directory / "store", "file", iter(enumerate(lines, 1)), project.page)
+            other = copy(project)
+            other.store_path = directory / "store"
+            for action in (status, metrics):
+                in_process(other, action)
+    except ImportFileError as error:
+        output.write(str(error))
+    finally:
+        shutil.rmtree(directory)
+    assert all(line.isprintable() for line in output.getvalue().split("\n"))
+
+
+def test_a_foreign_store_sends_no_orders_to_the_terminal(
+    project_directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """URLs, sites and records with control characters are shown quoted, as text and as JSON."""
+    project = make_project(project_directory, tmp_path / "store", monkeypatch)
+    hostile = "http://h\x1b2J/\x1b]0;owned\x07/a\nb\x9b1m\u202e"
+    with project.open_store(readonly=False) as store:
+        store.add_pages([(key, {"url": f"{hostile}{key}"}) for key in range(1, 5)])
+        for outcome in ("first", "changed", "error"):
+            record: Any = {"started": 1.0, "score_function": f"\x1b[31m{outcome}\n", "policy": "\x9b2J"}
+            store.begin_cycle(record)
+            for page in range(4):
+                store.record(NewVisit(page, outcome, time=1.0, fingerprint=7, kind="ranked"))
+            store.finish_cycle({"finished": 2.0, "visited": 4})
+    for action in ("status", "pages", "plan", "failing", "changes", "metrics", "verify", "stores", "forget"):
+        options = ["--dry-run", "--host", "h"] if action == "forget" else []
+        for as_json in [[], ["--json"]] if action not in ("metrics", "verify") else [[]]:
+            in_process(project, ACTIONS[action], *options, *as_json)
+            shown = capsys.readouterr()
+            assert all(line.isprintable() for line in (shown.out + shown.err).split("\n")), action
 
 
 class Reading(Spider):

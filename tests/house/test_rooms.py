@@ -35,8 +35,8 @@ ARROWS: Final[dict[str, str]] = {
 }
 """Room -> the rooms that it imports; see `EVERYBODYS`, too."""
 
-EVERYBODYS: Final = ("scrapy_gp4c.errors", "scrapy_gp4c.signals")
-"""Modules without imports that every room may use."""
+EVERYBODYS: Final = ("scrapy_gp4c.errors", "scrapy_gp4c.foreign_text", "scrapy_gp4c.signals")
+"""Modules without imports of rooms that every room may use."""
 LIBRARIES: Final[dict[str, set[str]]] = {
     "scrapy": {"the top", "settings", "crawling", "commands", "fingerprint", "fetching"},
     "twisted": {"the top", "crawling", "fetching"},

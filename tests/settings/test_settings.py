@@ -222,3 +222,13 @@ def test_what_searches_gain_takes_a_log_of_queries(name: str, given: str) -> Non
     with pytest.raises(SettingsError, match=rf"{name} reads .*dq_rate.*set GP4C_QUERY_LOG"):
         load({name: given})
     assert load({name: given, "GP4C_QUERY_LOG": "queries.tsv"}).query_log == "queries.tsv"
+
+
+def test_a_spider_of_any_name_has_one_directory_of_its_own() -> None:
+    """Names are quoted as path segments: none leads elsewhere, and no two are one."""
+    names = ["a/b", "a%2Fb", "a", "..", ".", "../a", "n\x00l", "nl", "/etc", "a\nb", "a,b=c"]
+    settings = Settings.load(ScrapySettings({"GP4C_STORE": "stores/{spider}"}))
+    paths = [settings.store_path(name) for name in names]
+    assert {path.parent.as_posix() for path in paths} == {"stores"}
+    assert len({path.name for path in paths} - {"", ".", ".."}) == len(names)
+    assert not any("\0" in path.name or "\n" in path.name for path in paths)

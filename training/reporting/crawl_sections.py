@@ -295,8 +295,6 @@ def _hunk(hunk: Hunk) -> Markup:
     return Markup("<p>… {} …</p>").format(Markup(" ").join(words))
 
 
-WEIGHTED: Final = "weighted_freshness"
-"""Key of the panel's weighted freshness in a cycle's record."""
 _NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
 
 
@@ -383,6 +381,7 @@ def read_weighted_visits(store: PageReader) -> WeightedVisits | None:
             _NAMES, (len(rows), changed.sum(), rows.sum(), rows[changed].sum()), strict=True
         ):
             sums[name][cycle - 1] += value
-    panel = store.cycles()[store.last_cycle - 1].get("panel") or {}
-    held = (panel[WEIGHTED], panel["freshness"]["estimate"]) if WEIGHTED in panel else None
+    panel, held = store.cycles()[store.last_cycle - 1].get("panel"), None
+    if panel is not None and "weighted_freshness" in panel:
+        held = panel["weighted_freshness"], panel["freshness"]["estimate"]
     return WeightedVisits(others, held, *sums.values())

@@ -1,0 +1,43 @@
+"""Text from elsewhere (sites, files, stores), made safe for logs and terminals."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+_ORDERS: Final = (
+    *range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029,  # controls and line ends
+    0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A),  # order of writing: shows other text
+    *range(0xD800, 0xE000),  # halves of characters: no output can write them
+)  # fmt: skip
+_QUOTED: Final = {
+    code: "".join(f"%{byte:02X}" for byte in chr(code).encode("utf-8", "surrogatepass")) for code in _ORDERS
+}
+
+
+def printable(text: str) -> str:
+    """Text with control characters percent-encoded: a terminal obeys them, and a log takes them for lines."""
+    return text if text.isprintable() else text.translate(_QUOTED)
+
+
+def foreign_safe_logger(name: str) -> logging.Logger:
+    """Logger that quotes control characters in the arguments of its lines."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_quote_arguments)
+    return logger
+
+
+def _quote_arguments(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_quoted, record.args))
+    return True
+
+
+def _quoted(value: object) -> object:
+    """The value itself where nothing in it is to be quoted: ``%d`` and log collectors want numbers."""
+    if isinstance(value, int | float):
+        return value
+    text = str(value)
+    lines = text.split("\n") if getattr(value, "has_lines", False) else [text]  # those of an error are ours
+    safe = "\n".join(map(printable, lines))
+    return value if safe == text else safe

@@ -1,0 +1,59 @@
+"""Foreign text in logs, errors and outputs: control characters are quoted, and a line stays one line."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_gp4c.errors import ExpressionError, StoreDamagedError
+from scrapy_gp4c.foreign_text import foreign_safe_logger, printable
+from tests.support.sources import MODULES
+
+HOSTILE = "\x1b]0;owned\x07 2026\n2026-01-01 00:00:00 [scrapy] forged \x9b1m \u2028 \u202egnp.exe \ud800"
+
+
+@given(st.text())
+def test_a_text_is_shown_on_one_line_without_orders_to_the_terminal(text: str) -> None:
+    """Whatever it is, it can be written; letters of every script stay."""
+    shown = printable(text)
+    assert len(shown.splitlines()) <= 1
+    assert not any(sign < " " or "\x7f" <= sign < "\xa0" for sign in shown)
+    assert shown.encode().decode() == shown
+    assert printable("Ж é 漢 👩‍👩‍👧 %41") == "Ж é 漢 👩‍👩‍👧 %41"
+
+
+def test_a_log_line_quotes_its_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    """Texts, exceptions and objects; numbers stay numbers, and the lines of our own errors lines."""
+    logger = foreign_safe_logger("scrapy_gp4c.test")
+    own = ExpressionError("bad score expression:\n  t +\n    ^")
+    with caplog.at_level(logging.INFO):
+        logger.info("%s %s %d %r", HOSTILE, ValueError(HOSTILE), 3, HOSTILE)
+        logger.info("%s", own)
+    assert len(caplog.messages[0].splitlines()) == 1
+    assert "\x1b" not in caplog.text
+    assert "%1B]0;owned%07 2026%0A2026-01-01" in caplog.messages[0]
+    assert caplog.records[0].args[2] == 3  # type: ignore[index]
+    assert caplog.messages[1] == str(own)
+
+
+def test_an_error_quotes_what_it_names() -> None:
+    """An error is printed by commands, scripts and logs alike."""
+    assert len(str(StoreDamagedError(f"cannot read {HOSTILE}")).splitlines()) == 1
+    assert str(ExpressionError("\x1b[2J\n  ^")) == "%1B[2J\n  ^"
+
+
+def test_all_log_and_print_by_what_quotes() -> None:
+    """A bare logger of a module, or a bare ``print`` of a command, would show foreign text as it is."""
+    allowed = {"output", "monitor", "changes", "forget", "progress", "commands"}  # these quote by themselves
+    sinners = []
+    for name, path in MODULES.items():
+        source = path.read_text()
+        if name.startswith("scrapy_gp4c.") and "logging.getLogger(__name__)" in source:
+            sinners.append(f"{name}: foreign_safe_logger")
+        last = name.rpartition(".")[2]
+        if name.startswith("scrapy_gp4c.commands") and last not in allowed and " print(" in source:
+            sinners.append(f"{name}: say")
+    assert sinners == []
