@@ -15,7 +15,8 @@ from scrapy_gp4c.crawling.forecast import (
     state_of,
     visit_history,
 )
-from scrapy_gp4c.fingerprint.copy_notes import clock_positions, unpack
+from scrapy_gp4c.fingerprint.copy_notes import unpack
+from scrapy_gp4c.fingerprint.noise import clock_positions
 from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES

@@ -20,7 +20,8 @@ from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.body_sums import body_sum
-from scrapy_gp4c.fingerprint.copy_notes import clock_positions, compared, pack, unpack
+from scrapy_gp4c.fingerprint.copy_notes import compared, pack, unpack
+from scrapy_gp4c.fingerprint.noise import clock_positions
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger

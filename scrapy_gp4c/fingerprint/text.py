@@ -7,11 +7,9 @@ that a script shows later is the page itself. Nothing here raises on any body.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from scrapy.http import TextResponse
@@ -93,14 +91,6 @@ REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, O
 """Reasons to leave text out."""
 
 
-class Block(NamedTuple):
-    """Text node of a page."""
-
-    position: int
-    """uint32: hash of the elements around it, and of its number among equal ones."""
-    text: str
-
-
 class Content(NamedTuple):
     """Compared text of a page."""
 
@@ -152,7 +142,7 @@ def html_content(html: str, root: str | None = None) -> Content:
     content = _parsed(html).content
     if root is not None and (document := _parsed(html).document) is not None:
         element = document.css_first(root)
-        if element is not None and (text := element.text(separator=" ")).strip():
+        if element is not None and (text := element.text(separator=" ", strip=True)).strip():
             return Content(text)
     return content
 
@@ -172,7 +162,7 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, kept))
-        text = document.text(separator=" ")
+        text = document.text(separator=" ", strip=True)
         too_much = {reason for reason in {one.reason for one in left_out} if _is_much(reason, left_out, text)}
         if not too_much:
             break
@@ -189,33 +179,15 @@ def _parsed(html: str) -> _Parsed:
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots)
 
 
-def blocks_of(html: str) -> list[Block]:
-    """Return the text nodes of what is compared of a page; none if they are not all of it."""
+def compared_elements(html: str) -> tuple[tuple[LexborNode, ...], str]:
+    """Return the elements whose text is compared, and the compared text; none of a page nested too deeply.
+
+    The elements are not to be changed: the next to ask for the same page gets them, too.
+    """
     if is_too_deep(html):
-        return []
+        return (), ""
     parsed = _parsed(html)
-    blocks: list[Block] = []
-    numbers: Counter[int] = Counter()
-    for root in parsed.roots:
-        _add_blocks(root, blocks, numbers)
-    words = [word for block in blocks for word in block.text.split()]
-    return blocks if words == parsed.content.text.split() else []
-
-
-def _add_blocks(root: LexborNode, blocks: list[Block], numbers: Counter[int]) -> None:
-    open_nodes = [(root, 0)]
-    while open_nodes:
-        node, path = open_nodes.pop()
-        tag = node.tag or ""
-        if tag == "-text":
-            text = node.text_content or ""
-            if text.strip():
-                numbers[path] += 1
-                blocks.append(Block(crc32(b"%d %d" % (path, numbers[path])), text))
-            continue
-        name = f"{tag} {node.attributes.get('class') or ''}" if tag[:1] != "-" else tag
-        below = crc32(name.encode("utf-8", "replace"), path)
-        open_nodes += [(child, below) for child in reversed([*node.iter(include_text=True)])]
+    return parsed.roots, parsed.content.text
 
 
 def content_of(html: str) -> LexborNode | None:
@@ -262,7 +234,7 @@ def _take_out(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[Le
             taken.add(node.mem_id)
             nodes.append((reason, node))
     for reason, node in nodes:
-        text = node.text(separator=" ")
+        text = node.text(separator=" ", strip=True)
         yield LeftOut(reason, _words(text), text)
         node.decompose()
 
@@ -292,7 +264,7 @@ def _reason(node: LexborNode) -> str | None:
     if tag in _ROOTS:
         return None
     role = (attributes.get("role") or "").lower()
-    for name in _names(attributes.get("class"), attributes.get("id")):
+    for name in names_of(attributes.get("class"), attributes.get("id")):
         if _AD_NAME.fullmatch(name):
             return ADVERTISEMENT
         if _CONSENT_NAME.fullmatch(name):
@@ -314,7 +286,8 @@ def _reason(node: LexborNode) -> str | None:
     return None
 
 
-def _names(*attributes: str | None) -> Iterator[str]:
+def names_of(*attributes: str | None) -> Iterator[str]:
+    """Names in classes and ids, in lower case with hyphens."""
     for attribute in attributes:
         if attribute:
             yield from _CAMEL.sub("-", attribute).lower().split()
@@ -357,7 +330,7 @@ def _main_part(
     in_main = _InMain(document)
     loud = [node for node in document.css(_LOUD)[:8] if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
-    main = " ".join(root.text(separator=" ") for root in roots)
+    main = " ".join(root.text(separator=" ", strip=True) for root in roots)
     words = _words(text)
     outside = words - _words(main)
     total = words + sum(one.words for one in left_out)
@@ -370,7 +343,11 @@ def _main_part(
 def _outside(document: LexborNode, main: LexborNode) -> str:
     """Text of a page that is not in its main part."""
     body = document.css_first("body")
-    return "" if body is None else body.text(separator=" ").replace(main.text(separator=" "), " ", 1)
+    return (
+        ""
+        if body is None
+        else body.text(separator=" ", strip=True).replace(main.text(separator=" ", strip=True), " ", 1)
+    )
 
 
 def _data(html: str) -> Iterator[str]:

@@ -172,6 +172,7 @@ _RANGE: Final = (
 _RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?\d")
 _RANGE_BEFORE: Final = re.compile(rf"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h)?\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?$")
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
+_BLANKS: Final = re.compile(r"(\s++)")
 _LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
 _SAYS_TIME: Final = frozenset(_WORDS["time"].split())
 _TIME_SIGNS: Final = re.compile(
@@ -291,7 +292,7 @@ class _Masks:
 
     def of_window(self, start: int, end: int) -> str:
         """Return a part of the text, masked."""
-        window = self._text[start:end]
+        window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
         words: list[str] = []
 
         def marked(word: re.Match[str]) -> str:
@@ -364,7 +365,6 @@ def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int
     return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])
 
 
-_BLANKS: Final = re.compile(r"(\s++)")
 _NUMERIC_DATE: Final = re.compile(r"(\d{1,4})[-/.]\s?(\d{1,2})[-/.]\s?(\d{1,4})")
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 

@@ -403,6 +403,17 @@ def test_typographic_twins_are_the_same(before: str, after: str) -> None:
     assert not text_changed(before, after)
 
 
+def test_a_number_and_its_word_may_stand_in_elements_of_their_own() -> None:
+    """With any white space between them."""
+    for made in (
+        "<b>{}</b>\n\t\t<i>views</i>",
+        "<td>{}</td>  <td>просмотров</td>",
+        "<i>Hits:</i>\n  <b>{}</b>",
+    ):
+        pages = [html(f"<p>{filler(60)}</p>{made.format(count)}") for count in ("1,204", "1,377")]
+        assert not changed(*pages), made
+
+
 # --- kinds of answer
 
 

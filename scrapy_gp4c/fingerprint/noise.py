@@ -1,0 +1,311 @@
+"""Learned noise of a page: parts that a site draws anew at each visit without a change of the page.
+
+A page that changed at its last visit has hashes of those parts in its notes. A part that changed at each of
+three visits is a clock: it stops counting until it stops changing. Only these may be clocks: numbers beside a
+word that counts or tells time ("17 readers"), and parts whose name or label says that they are about other
+pages (related articles) or drawn anew (the quote of the day). All else is a statement of the page, such as a
+price, a headline, a stock: a page that states something else at each visit is a page that changes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import xxhash
+from selectolax.lexbor import LexborNode
+
+from scrapy_gp4c.fingerprint.text import compared_elements, names_of
+from scrapy_gp4c.words.masking import mask
+from scrapy_gp4c.words.normal import normalise
+
+_ROW: Final = struct.Struct("<IH")
+"""Position of a part with its streak in the low bits, and 16 bits of the hash of its text."""
+MAX_ROWS: Final = 18
+_STREAK: Final = 3
+_COUNTER: Final = 4
+_CLOCK_STREAK: Final = 2
+"""Changes in a row, after a first one of the page, that make a part a clock."""
+
+_WORDS: Final = tomllib.loads(
+    files("scrapy_gp4c.words").joinpath("mask_words.toml").read_text(encoding="utf-8")
+)
+_WITHIN: Final = "\u0590"  # scripts without spaces, or that write articles and endings on words
+
+
+def _words(*names: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    """Words of spaced scripts, and a pattern of those that stand within others."""
+    words = " ".join(_WORDS[name] for name in names).split()
+    within = [re.escape(word) for word in words if word[0] >= _WITHIN]
+    return frozenset(word for word in words if word[0] < _WITHIN), re.compile("|".join(within))
+
+
+_COUNTERS: Final = _words("counters", "views")
+_STATEMENTS: Final = _words("statements")
+_CURRENCY: Final = re.compile(r"[$€£¥₽₹₺₩₫₴₪฿￥]|\b(?:kč|zł|kr|лв|lei|r\$|rp)\b|%|\d\s?[円元원บ]")
+_NAME: Final = re.compile(
+    r"(?:[\w-]*?[-_])?(?:related|recommendations?|see-?also|also-?(?:like|read|viewed|bought)"
+    r"|you-?(?:may|might)-?(?:also-?)?like|read-?(?:next|also)|further-?reading|most-?(?:read|viewed|popular|shared)"
+    r"|(?:popular|recommended|similar|suggested|random|trending|more|other)-?(?:posts?|articles?|stories|news|links"
+    r"|items|products|videos|topics|pages|reads)|recently-?viewed|recent-?comments|trending|testimonials?|weather|wetter"
+    r"|did-?you-?know|fun-?facts?|(?:tip|fact|word|joke|thought|quote)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)"
+    r"|who-?is-?online|users?-?online|online-?users|visitors?|visitor-?count(?:er)?|hit-?count(?:er)?|page-?views?"
+    r"|views?-?count(?:er)?|post-?views|counter|hits|share-?counts?|(?:load|render|server|page|response)-?time|timestamp"
+    r"|time-?ago|(?:request|trace|session)-?id|csrf|nonce|debug|captcha|sponsors?|banners?|(?:site|page|main)-?footer"
+    r"|colophon|quotes?|quotations?|qotd|fortune)(?:[-_][\w-]*)?"
+)
+_STATEMENT_NAME: Final = re.compile("price|stock|avail|cart|sku|headline|ticker|market")
+_QUOTED: Final = re.compile("[-_]?quot|fortune|qotd")  # a rotating one has no number; that of a share has
+_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
+_INLINE: Final = frozenset(
+    ("-text", "a", "b", "i", "em", "span", "strong", "small", "br", "time", "q", "cite")
+)
+_LABEL: Final = re.compile(
+    r"\W*(?:the |our |les |die |der |das )?(?:"
+    + "|".join(re.escape(label.strip()) for label in _WORDS["asides"].split("|") if label.strip())
+    + r")(?:\w{0,3}(?:\s[^:：]{0,40})?(?P<colon>[:：])|[^:：]{0,30}$)"
+)
+_TOKEN: Final = re.compile(r"\w*\d[\w.,'’%-]*(?:\s\d{3}\b)*|[^\W\d_]+|[,;|·•](?=\s)|[:：]")
+_QUOTATION: Final = re.compile(r"\s*[\"“„«‹「『].*[\"”“»›」』]\W*", re.S)
+_CONTAINERS: Final = frozenset(("div", "section", "ul", "ol", "dl", "table", "aside"))
+_LONGEST_COUNTER: Final = 80
+_LONGEST_LABEL: Final = 60
+_MOST_LABELLED: Final = 40
+_NEAR: Final = 3
+"""Words between a number and the word that says what it counts, at most."""
+
+
+class Block(NamedTuple):
+    """Text node of a page."""
+
+    text: str
+    position: int = 0
+    """Multiple of 4 below 2**32: the part that may be a clock; 0 for statements of the page."""
+
+
+def counter_form(text: str) -> str | None:
+    """Return a text without its numbers, if each of them stands beside a word that counts or tells time."""
+    if not any(map(str.isdigit, text)):
+        return None
+    lower = mask(text.lower())
+    tokens = _TOKEN.findall(lower)
+    numbers = [at for at, token in enumerate(tokens) if any(map(str.isdigit, token))]
+    if not numbers or _is_statement(lower, tokens):
+        return None
+    for at in numbers:
+        has_colon = at > 0 and tokens[at - 1] in ":："
+        before = tokens[max(at - 1 - _NEAR, 0) : at - 1] if has_colon else tokens[max(at - 1, 0) : at]
+        if not _has_counter(tokens[at + 1 : at + 1 + _NEAR]) and not _has_counter(before[::-1]):
+            return None
+    return " ".join("0" if any(map(str.isdigit, token)) else token for token in tokens)
+
+
+def _has_counter(tokens: Sequence[str]) -> bool:
+    """Tell whether a counting word stands among tokens before the next number or comma."""
+    words, within = _COUNTERS
+    for token in tokens:
+        if token in words or within.search(token):
+            return True
+        if not token[0].isalpha():
+            return False
+    return False
+
+
+def _is_statement(lower: str, tokens: Iterable[str]) -> bool:
+    words, within = _STATEMENTS
+    return bool(_CURRENCY.search(lower)) or not words.isdisjoint(tokens) or bool(within.search(lower))
+
+
+class _Tree:
+    """Elements and text nodes of the compared part of a page in document order."""
+
+    def __init__(self, roots: Sequence[LexborNode]) -> None:
+        self.tags: list[str] = []
+        self.names: list[list[str]] = []
+        self.texts: list[str] = []
+        self.parents: list[int] = []
+        self.paths: list[int] = []
+        self.ends: list[int] = []
+        """Position behind the last descendant of each."""
+        for root in roots:
+            self._add(root)
+        count = len(self.tags)
+        self.sizes = [len(text) for text in self.texts]
+        self.size = sum(self.sizes)
+        self.links = [int(tag == "a") for tag in self.tags]
+        self.ends = list(range(1, count + 1))
+        for at in range(count - 1, -1, -1):
+            above = self.parents[at]
+            if above >= 0:
+                self.sizes[above] += self.sizes[at]
+                self.links[above] += self.links[at]
+                self.ends[above] = max(self.ends[above], self.ends[at])
+
+    def _add(self, root: LexborNode) -> None:
+        open_nodes = [(root, -1)]
+        while open_nodes:
+            node, above = open_nodes.pop()
+            tag = node.tag or ""
+            text = (node.text_content or "") if tag == "-text" else ""
+            if tag == "-text" and not text.strip():
+                continue
+            at = len(self.tags)
+            self.tags.append(tag)
+            self.texts.append(text)
+            self.parents.append(above)
+            self.paths.append(crc32(tag.encode(), self.paths[above] if above >= 0 else 0))
+            if tag[:1] == "-":
+                self.names.append([])
+                continue
+            attributes = node.attributes
+            self.names.append([*names_of(attributes.get("class"), attributes.get("id"))])
+            open_nodes += [(child, at) for child in reversed([*node.iter(include_text=True)])]
+
+    def text(self, at: int) -> str:
+        """Return the text of an element."""
+        return " ".join(text for text in self.texts[at : self.ends[at]] if text)
+
+
+def blocks_of(html: str) -> list[Block]:
+    """Return the text nodes of what is compared of a page; none if they are not all of it."""
+    roots, compared = compared_elements(html)
+    tree = _Tree(roots)
+    parts = _parts(tree)
+    blocks = [Block(text, parts[at]) for at, text in enumerate(tree.texts) if text]
+    words = [word for block in blocks for word in block.text.split()]
+    return blocks if words == compared.split() else []
+
+
+def _parts(tree: _Tree) -> list[int]:
+    """Return the part that may be a clock of each node, 0 for none."""
+    parts = [0] * len(tree.tags)
+    numbers: Counter[int] = Counter()
+    topic = " ".join(tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1")).lower()
+
+    def position(at: int, form: str | None = None) -> int:
+        # A counter's words are its position: where they change, the page states something else.
+        place = tree.paths[at] if form is None else crc32(form.encode("utf-8", "replace"))
+        numbers[place] += 1
+        return crc32(b"%d %d" % (place, numbers[place])) & ~7 | (_COUNTER if form is not None else 0) or 8
+
+    def may_be_clock(at: int) -> bool:
+        lower = tree.text(at).lower()
+        tokens = _TOKEN.findall(lower)
+        has_number = any(sign.isdigit() for sign in lower)
+        return not has_number or tree.links[at] > 0 or not _is_statement(lower, tokens)
+
+    for at, tag in enumerate(tree.tags):
+        above = tree.parents[at]
+        if above >= 0 and parts[above]:
+            parts[at] = parts[above]
+        if parts[at] or not tree.sizes[at]:
+            continue
+        name = next((name for name in tree.names[at] if _is_noise_name(name, topic)), None)
+        is_quoted = (
+            tag in ("blockquote", "q")
+            or (name is not None and _QUOTED.search(name) is not None)
+            or (tag == "-text" and _QUOTATION.fullmatch(tree.texts[at]) is not None)
+        )
+        if is_quoted:
+            if not any(sign.isdigit() for sign in tree.text(at)):
+                parts[at] = position(at)
+        elif (tag == "time" or name is not None) and may_be_clock(at):
+            parts[at] = position(at)
+        elif tree.sizes[at] <= _LONGEST_COUNTER and (form := counter_form(tree.text(at))) is not None:
+            parts[at] = position(at, form)
+        elif tag == "-text" and (label := _label(tree.texts[at], topic)) is not None:
+            if label["colon"] and tree.texts[at][label.end() :].strip():
+                parts[at] = position(at) if may_be_clock(at) else 0
+            else:
+                for sibling in _labelled(tree, at):
+                    if may_be_clock(sibling):
+                        parts[sibling] = position(sibling)
+    return parts
+
+
+def _is_noise_name(name: str, topic: str) -> bool:
+    if _NAME.fullmatch(name) is None or _STATEMENT_NAME.search(name) is not None:
+        return False
+    # A page whose title is about the weather states it.
+    return not any(len(word) > 3 and word.rstrip("s") in topic for word in re.split("[-_]", name))
+
+
+def _label(text: str, topic: str) -> re.Match[str] | None:
+    label = _LABEL.match(" ".join(text[:200].split()).lower())
+    return label if label is not None and label[0].strip(" :：") not in topic else None
+
+
+def _labelled(tree: _Tree, at: int) -> list[int]:
+    """Elements and texts that a label stands over."""
+    if tree.sizes[at] > _LONGEST_LABEL:
+        return []
+    above = tree.parents[at]
+    while above >= 0 and tree.sizes[above] == tree.sizes[at]:
+        if tree.tags[above] in ("a", "button", "option"):
+            return []
+        at, above = above, tree.parents[above]
+    siblings: list[int] = []
+    block = None
+    sibling = tree.ends[at]
+    while above >= 0 and sibling < tree.ends[above] and len(siblings) < _MOST_LABELLED:
+        tag = tree.tags[sibling]
+        is_page = 3 * tree.sizes[sibling] > tree.size
+        if is_page or tag in _HEADINGS or (block not in (None, tag) and tag not in _INLINE):
+            break
+        if tag not in _INLINE:
+            block = "" if tag in _CONTAINERS else tag  # one container, or several paragraphs
+        if tree.sizes[sibling]:
+            siblings.append(sibling)
+        sibling = tree.ends[sibling]
+    return siblings
+
+
+def clock_positions(learned: bytes) -> frozenset[int]:
+    """Return the positions of the parts that do not count."""
+    return frozenset(at for at, (_, streak) in _rows(learned).items() if streak >= _CLOCK_STREAK)
+
+
+def without_clock(blocks: Sequence[Block], positions: frozenset[int]) -> str:
+    """Return the text of a page without some parts."""
+    return " ".join(block.text for block in blocks if block.position not in positions)
+
+
+def learn(learned: bytes, blocks: Sequence[Block], *, is_changed: bool) -> bytes:
+    """Return what is learned after a visit; ``is_changed``: whether the page changed beside its clock."""
+    texts: dict[int, list[str]] = {}
+    for block in blocks:
+        texts.setdefault(block.position, []).append(block.text)
+    statement = sum(len(text.split()) for text in texts.pop(0, []))
+    before = _rows(learned)
+    rows: dict[int, tuple[int, int]] = {}
+    for at, pieces in texts.items():
+        value, (old, streak) = _hash(" ".join(pieces)), before.get(at, (None, -1))
+        # One of few quotes may be drawn twice in a row; a counter that stands still has stopped.
+        highest = _CLOCK_STREAK if at & _COUNTER else _CLOCK_STREAK + 1
+        streak = max(streak - 1, 0) if value == old else min(streak + 1, highest)
+        rows[at] = (value, streak)
+    if not is_changed and not any(streak for _, streak in rows.values()):
+        return b""
+    kept = sorted(rows.items(), key=lambda row: -row[1][1])[:MAX_ROWS]
+    # A page all of whose text changes is a page that changes.
+    if (
+        sum(len(" ".join(texts[at]).split()) for at, (_, streak) in kept if streak >= _CLOCK_STREAK)
+        > statement
+    ):
+        kept = [(at, (value, min(streak, _CLOCK_STREAK - 1))) for at, (value, streak) in kept]
+    return b"".join(_ROW.pack(at | streak, value) for at, (value, streak) in kept)
+
+
+def _hash(text: str) -> int:
+    return xxhash.xxh64_intdigest(" ".join(normalise(text).split()).encode("utf-8", "replace")) & 0xFFFF
+
+
+def _rows(learned: bytes) -> dict[int, tuple[int, int]]:
+    """Hash and streak of each part."""
+    return {at & ~_STREAK: (value, at & _STREAK) for at, value in _ROW.iter_unpack(learned)}
