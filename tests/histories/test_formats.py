@@ -24,6 +24,7 @@ from scrapy_gp4c.errors import HistoryError
 from training.histories import formats
 from training.histories.contents import read_contents
 from training.histories.formats import read_file, write_npz, write_text, write_tsv
+from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.names import BATCH, PackedNames
 from training.histories.reading import read_history
@@ -99,9 +100,9 @@ def test_arrays_larger_than_memory_are_refused_before_they_are_read(
 ) -> None:
     """With both figures; where a machine does not tell its memory, they are read."""
     (tmp_path / "h.npz").write_bytes(npz())
-    monkeypatch.setattr(formats, "memory_bytes", lambda: 200)
+    monkeypatch.setattr(formats, "memory_bytes", lambda: 50)
     with pytest.raises(
-        HistoryError, match=r"h.npz: its arrays take \d+ bytes, and this machine has 200 bytes"
+        HistoryError, match=r"h.npz: its arrays take \d+ bytes, and this machine has 50 bytes"
     ):
         read_history(tmp_path / "h.npz")
     monkeypatch.setattr(formats, "memory_bytes", lambda: None)
@@ -117,6 +118,67 @@ def test_an_array_that_only_says_it_is_large_is_refused(tmp_path: Path) -> None:
         archive.writestr("changed.npy", head.getvalue() + b"\0" * 10)
     with pytest.raises(HistoryError, match=r"h.npz.*expected arrays changed"):
         read_history(tmp_path / "h.npz")
+
+
+def _claimed(path: Path, **claims: tuple[str, tuple[int, ...]]) -> None:
+    """Write an archive whose arrays claim types and shapes, and are zeros, packed to a thousandth."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (descr, shape) in claims.items():
+            header = {"descr": descr, "fortran_order": False, "shape": shape}
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_2_0(file, header)
+                file.write(bytes(2**20))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"changed": ("|b1", (10**9, 1)), "site": ("<i4", (1,))},
+        {"changed": ("|b1", (2, 10**9)), "site": ("<i4", (10**9,))},
+        {"changed": ("|b1", (10**9, 0)), "site": ("<i4", (0,))},
+        {"changed": ("|b1", (2**40, 2**40)), "site": ("<i4", (2**40,))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (2 * 10**9,))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (3,)), "site_names": ("|u1", (2 * 10**9,))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (3,)), "page_names": ("|u1", (2 * 10**9,))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (3,)), "page_names": ("<U0", (2 * 10**9,))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (3,)), "weight": ("<f8", (10**9, 3))},
+        {"changed": ("|b1", (2, 3)), "site": ("<i4", (3,)), "observed": ("|b1", (10**9, 3))},
+    ],
+)
+def test_shapes_alone_tell_a_history_of_any_size(
+    tmp_path: Path, claims: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clear error before an array is read: one page and 10^9 cycles took more than a minute."""
+    _claimed(tmp_path / "h.npz", **claims)
+    monkeypatch.setattr(np, "load", None)  # nothing is loaded
+    with pytest.raises(HistoryError, match=r"h\.npz: expected"):
+        read_history(tmp_path / "h.npz")
+
+
+def test_lines_tell_a_history_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As archives do: more cycles than a century of hours has, texts of a cycle that never comes."""
+    monkeypatch.setattr(formats, "MAX_CYCLES", 100)
+    (tmp_path / "text").write_text("0" * 101)
+    (tmp_path / "tsv").write_text("site\tpage\t" + "0" * 101)
+    (tmp_path / "contents").write_text('{"site": "s", "page": "p", "versions": {"0": "a", "999999999": "b"}}')
+    (tmp_path / "export").write_text('# {"format": "gp4c-history/1", "cycles": 2000000000}\n')
+    for name in ("text", "tsv", "contents"):
+        with pytest.raises(HistoryError, match="expected at most 100 cycles"):
+            read_history(tmp_path / name)
+    with pytest.raises(HistoryError, match="expected at most 100 cycles"):
+        read_growth(tmp_path / "export")
+    (tmp_path / "contents").write_text(
+        '{"site": "s", "page": "p", "versions": {"0": "a", "%s": "b"}}' % ("9" * 5000)
+    )
+    with pytest.raises(HistoryError, match="a version is a cycle"):
+        read_history(tmp_path / "contents")
+    (tmp_path / "contents").write_text('{"site": ' + "[" * 100_000)
+    with pytest.raises(HistoryError, match="what is no JSON"):
+        read_history(tmp_path / "contents")
+    monkeypatch.setattr(formats, "memory_bytes", lambda: 1_000)
+    (tmp_path / "text").write_text(("0" * 100 + "\n") * 11)
+    with pytest.raises(HistoryError, match="its 11 pages in 100 cycles take 1,100 bytes"):
+        read_history(tmp_path / "text")
 
 
 def test_a_machine_tells_its_memory_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

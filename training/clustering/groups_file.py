@@ -54,7 +54,7 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
                 return _of_keys(groups, keys, history.key)
     except OSError as error:
         raise HistoryError(f"cannot read the groups {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         raise HistoryError(
             f"{path} is no file of groups ({FORMAT}): {error}; make one with `{COMMAND}`"
         ) from error

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.formats import lines
+from training.histories.formats import check_size, lines
 from training.histories.history import ChangeHistory
 from training.histories.names import PackedNames
 
@@ -100,6 +100,7 @@ def read_contents(path: str | Path, site: str | None = None, changed_only: bool 
                 "already; give each page one line with all of its versions"
             )
         cycles = max(cycles, page.since[-1])
+        check_size(path, cycles, len(seen))
         sites.setdefault(page.site, len(sites))
         page = _changes(page)
         if site in (None, page.site) and (len(page.since) > 1 or not changed_only):
@@ -173,7 +174,7 @@ def _page(path: Path, number: int, line: bytes) -> PageVersions:
 
     try:
         parsed = json.loads(line)
-    except ValueError as error:  # JSON or UTF-8
+    except (ValueError, RecursionError) as error:  # JSON or UTF-8
         raise wrong(f"what is no JSON: {error}") from None
     fields = [parsed.get(name) for name in ("site", "page", "versions")] if isinstance(parsed, dict) else []
     match fields:
@@ -183,7 +184,7 @@ def _page(path: Path, number: int, line: bytes) -> PageVersions:
             raise wrong(f"{line[:60].decode('utf-8', 'replace')!r}")
     since = []
     for key, text in versions.items():
-        if not (key.isascii() and key.isdigit()) or not isinstance(text, str | None):
+        if not (key.isascii() and key.isdigit() and len(key) < 10) or not isinstance(text, str | None):
             raise wrong(f"version {key!r}: {str(text)[:20]!r}; a version is a cycle and a text (or null)")
         since.append(int(key))
     order = sorted(range(len(since)), key=since.__getitem__)

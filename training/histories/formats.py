@@ -17,13 +17,14 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,9 @@ def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-MAX_ARCHIVE_BYTES: Final = 2**32
+BATCH_BYTES: Final = 2**26
+"""Lines of a history that are read together."""
+MAX_ARCHIVE_BYTES: Final = 2**28
 """Limit of an archive inside gzip, which is unpacked into memory."""
 
 
@@ -61,11 +64,48 @@ def memory_bytes() -> int | None:
         return None
 
 
-def read_arrays(path: Path, file: IO[bytes], needed: str) -> dict[str, npt.NDArray[Any]]:
-    """Read all arrays of an npz archive, which may come out of gzip.
+MAX_CYCLES: Final = 1_000_000
+"""An hour each, a hundred years."""
+MAX_PAGES: Final = 100_000_000
+MAX_NAME_BYTES: Final = 2_083
+"""Longest name on the average of all."""
+MAX_SITES: Final = 100_000
+"""Sites that a history may name beyond one a page: those of pages that were left out."""
 
-    ``needed``: what an error says was expected. Raises HistoryError for what is no archive, and for one that
-    is larger than memory.
+
+def check_size(path: Path, cycles: int, pages: int) -> None:
+    """Raise HistoryError for more cycles or pages than a replay can take: any file may claim any number."""
+    memory = memory_bytes()
+    if cycles > MAX_CYCLES or pages > MAX_PAGES:
+        raise HistoryError(
+            f"{path}: expected at most {MAX_CYCLES:,} cycles and {MAX_PAGES:,} pages; found {cycles:,} "
+            f"cycles and {pages:,} pages. Take longer cycles, or a part of the pages."
+        )
+    if memory is not None and cycles * pages > memory:
+        raise HistoryError(
+            f"{path}: its {pages:,} pages in {cycles:,} cycles take {cycles * pages:,} bytes, and this "
+            f"machine has {memory:,} bytes of memory. Take longer cycles, or a part of the pages."
+        )
+
+
+class ArrayHeader(NamedTuple):
+    """Shape and type that an array in an archive claims to have."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def read_arrays(
+    path: Path,
+    file: IO[bytes],
+    names: Sequence[str],
+    needed: str,
+    check: Callable[[dict[str, ArrayHeader]], None] = lambda headers: None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Read some arrays of an npz archive, which may come out of gzip; the others stay unread.
+
+    ``needed``: expectation, for errors; ``check``: raises HistoryError for headers that do not fit, before
+    any array is read. Raises HistoryError for what is no archive, and for arrays larger than memory.
     """
     content: IO[bytes] = file
     if not file.seekable() or isinstance(getattr(file, "raw", None), gzip.GzipFile):
@@ -78,7 +118,10 @@ def read_arrays(path: Path, file: IO[bytes], needed: str) -> dict[str, npt.NDArr
         content = io.BytesIO(packed)
     try:
         with zipfile.ZipFile(content) as archive:
-            size = sum(one.file_size for one in archive.infolist())
+            members = set(archive.namelist())
+            headers = {name: _header(archive, name) for name in names if f"{name}.npy" in members}
+        check(headers)
+        size = sum(math.prod(shape) * max(1, dtype.itemsize) for shape, dtype in headers.values())
         memory = memory_bytes()
         if memory is not None and size > memory:
             raise HistoryError(
@@ -87,11 +130,13 @@ def read_arrays(path: Path, file: IO[bytes], needed: str) -> dict[str, npt.NDArr
             )
         content.seek(0)
         with np.load(content, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return {name: arrays[name] for name in headers}
     except MemoryError as error:
         raise HistoryError(
             f"{path}: an array says that it is larger than memory ({error}); {needed}"
         ) from error
+    except HistoryError:
+        raise
     except (
         ValueError,
         zipfile.BadZipFile,
@@ -101,6 +146,18 @@ def read_arrays(path: Path, file: IO[bytes], needed: str) -> dict[str, npt.NDArr
         OverflowError,
     ) as error:
         raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
+
+
+def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
+    """Header of an array; raises ValueError for what is none."""
+    with archive.open(f"{name}.npy") as file:
+        if np.lib.format.read_magic(file) == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"the array {name} has the shape {shape}")
+    return ArrayHeader(shape, dtype)
 
 
 _NAMED: Final = b'"weight"'
@@ -167,7 +224,7 @@ class _Pages:
     """Collects pages batch by batch: bits packed, names in blocks, sites numbered."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.cycles, self.first_line = path, 0, 0
+        self.path, self.cycles, self.pages, self.first_line = path, 0, 0, 0
         self.packed: list[npt.NDArray[np.uint8]] = []
         self.site: list[npt.NDArray[np.int32]] = []
         self.sites: dict[bytes, int] = {}
@@ -177,6 +234,8 @@ class _Pages:
         """Add a page per entry (at least one); the positions of those complete."""
         if not self.cycles:
             self.cycles, self.first_line = len(bits[0]), lines[0]
+        self.pages += len(bits)
+        check_size(self.path, self.cycles, self.pages)
         length = np.fromiter(map(len, bits), np.int64, len(bits))
         if (bad := np.flatnonzero(length != self.cycles)).size:
             raise HistoryError(
@@ -231,7 +290,7 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
     names, weights = PackedNames(), [np.empty(0)]
     with _unpacking(path):
-        for batch in batches(lines(path, file)):
+        for batch in batches(lines(path, file), most_bytes=BATCH_BYTES):
             numbers, rows = [], []
             for text in batch:
                 line += 1
@@ -273,17 +332,41 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
 
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
+    wanted = ("changed", "site", "weight", "observed", *NAME_FIELDS)
     with _unpacking(path):
-        arrays = read_arrays(path, file, needed)
-    if missing := {"changed", "site"} - set(arrays):
-        raise HistoryError(
-            f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
-            f"found {', '.join(arrays) or 'nothing'}"
-        )
+        arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
     sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
     return HistoryFields(
         arrays["changed"], arrays["site"], arrays.get("weight"), arrays.get("observed"), sites, pages
     )
+
+
+def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> None:
+    """Raise HistoryError where the shapes alone tell that it is no history, or one of any claimed size."""
+    if missing := {"changed", "site"} - headers.keys():
+        raise HistoryError(
+            f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "
+            f"found {', '.join(headers) or 'nothing'}"
+        )
+    shape = headers["changed"].shape
+    if len(shape) != 2:
+        raise HistoryError(f"{path}: {needed}; found changed of shape {list(shape)}")
+    cycles, pages = shape
+    check_size(path, cycles, pages)
+    for name in ("site", "weight", "observed"):
+        expected = shape if name == "observed" else (pages,)
+        if name in headers and headers[name].shape != expected:
+            raise HistoryError(
+                f"{path}: expected {name!r} of {pages:,} pages, {list(expected)}; found "
+                f"{list(headers[name].shape)}"
+            )
+    for name, most in zip(NAME_FIELDS, (pages + MAX_SITES, pages), strict=True):
+        if name in headers:
+            length, dtype = math.prod(headers[name].shape), headers[name].dtype
+            if length > (most * MAX_NAME_BYTES if dtype == np.uint8 else most):
+                raise HistoryError(
+                    f"{path}: expected at most {most:,} {name}; found an array of {length:,} {dtype.name}"
+                )
 
 
 def _names(array: npt.NDArray[Any] | None) -> PackedNames | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_hea
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
 from training.histories.claims import DATED_CLAIM
-from training.histories.formats import read_file
+from training.histories.formats import ArrayHeader, check_size, lines, read_arrays, read_file
 from training.histories.from_store import CrawlOutcomes
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory, weights_or_none
@@ -107,7 +108,7 @@ def is_export(path: Path) -> bool:
     """Tell whether a file begins as an export does; raises HistoryError for one that cannot be read."""
     try:
         with _open(path) as file:
-            return is_header(file.readline(1_000))
+            return is_header(file.readline(1_000).decode())
     except (OSError, EOFError, UnicodeDecodeError):
         return False
 
@@ -120,12 +121,15 @@ def read_export_growth(path: Path) -> GrowthHistory:
     """
     try:
         with _open(path) as file:
-            cycles = read_header(str(path), file.readline()).cycles
+            rows = ((number, row.decode()) for number, row in enumerate(lines(path, file), 1))
+            cycles = read_header(str(path), next(rows)[1]).cycles
+            check_size(path, cycles, 1)
             pages = [
-                read_page(str(path), number, line.rstrip("\n"), partial(_numbered, number))
-                for number, line in enumerate(file, 2)
-                if not line.startswith("#")
+                read_page(str(path), number, row.rstrip("\n"), partial(_numbered, number))
+                for number, row in rows
+                if not row.startswith("#")
             ]
+        check_size(path, cycles, len(pages))
         check_pages(str(path), pages, cycles, lambda key: False)
     except ImportFileError as error:
         raise HistoryError(str(error)) from None
@@ -162,10 +166,10 @@ def _visits_of_export(path: Path, pages: list[PageLine], cycles: int) -> CrawlVi
     )
 
 
-def _open(path: Path) -> IO[str]:
+def _open(path: Path) -> IO[bytes]:
     with open(path, "rb") as file:
         packed = file.read(2) == GZIP
-    return gzip.open(path, "rt", encoding="utf-8") if packed else open(path, encoding="utf-8")
+    return cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb")
 
 
 def read_store_growth(path: Path) -> GrowthHistory:
@@ -217,12 +221,19 @@ def read_growth(path: Path) -> GrowthHistory:
     if is_export(path):
         return read_export_growth(path)
     fields = read_file(path)
+    pages = len(fields.site)
+
+    def check(headers: dict[str, ArrayHeader]) -> None:
+        for name in ("born", "finder"):
+            if name in headers and headers[name].shape != (pages,):
+                raise HistoryError(
+                    f"{path}: expected {name!r} of {pages:,} pages; found {list(headers[name].shape)}"
+                )
+
     arrays: dict[str, npt.NDArray[Any]] = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ("born", "finder", "claims") if name in archive.files}
-    except (OSError, ValueError, TypeError, AttributeError):
-        pass
+    if zipfile.is_zipfile(path):
+        with open(path, "rb") as file:
+            arrays = read_arrays(path, file, ("born", "finder", "claims"), "expected growth", check)
     if not {"born", "finder"} <= arrays.keys():
         raise HistoryError(
             f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "

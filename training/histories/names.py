@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +18,17 @@ UNDECODED: Final = "surrogateescape"
 """Error handler: paths are bytes, and whatever they hold must survive a round trip."""
 
 
-def batches(items: Iterable[Any], size: int = BATCH) -> Iterator[list[Any]]:
-    """Lists of at most ``size`` items."""
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, size)):
+def batches(items: Iterable[Any], size: int = BATCH, most_bytes: float = math.inf) -> Iterator[list[Any]]:
+    """Lists of at most ``size`` items; one that has reached ``most_bytes`` ends, too."""
+    batch: list[Any] = []
+    bytes_read = 0
+    for item in items:
+        batch.append(item)
+        bytes_read += len(item) if most_bytes < math.inf else 0
+        if len(batch) >= size or bytes_read >= most_bytes:
+            yield batch
+            batch, bytes_read = [], 0
+    if batch:
         yield batch
 
 
