@@ -18,10 +18,9 @@ import argparse
 import sys
 import tempfile
 import time
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.http import XmlResponse
@@ -31,6 +30,7 @@ from scrapy.utils.request import RequestFingerprinter
 from scrapy.utils.sitemap import Sitemap
 
 from benchmarks.common import machine, median_ratio, verdict
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.requests import Rebuilder
@@ -48,7 +48,6 @@ SITES: Final = ("true", "always now", "never moves", "late", "none")
 SCORES: Final = ("hinted", "p")
 WARMUP, SETTLED, BUDGET = 2, 6, 0.05
 URLS: Final = 50_000
-Array = npt.NDArray[Any]
 
 
 def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:

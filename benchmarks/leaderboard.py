@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 
 from example_project.history import history_of
 from example_project.model import Web
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
@@ -42,8 +42,6 @@ from training.replaying.baselines import BASELINES
 from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.prepared import CrawlChoices
 from training.reporting.terminal import progress
-
-Floats = npt.NDArray[np.float64]
 
 POLICIES: Final = ("top_k", "rounds(rounds=4)", "rounds(rounds=8)")
 KNOB: Final = ("floor-0.02", "floor-0.1", "floor-0.2", "oldest-neighbours")

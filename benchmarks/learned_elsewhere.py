@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.common import machine, verdict
 from benchmarks.learn_related import synthetic
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
 from scrapy_gp4c.scoring.terminals import RELATED
@@ -49,8 +49,6 @@ from training.histories.reading import read_history
 from training.learn import FORGET
 from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import run
-
-Floats = npt.NDArray[np.float64]
 
 PEERS: Final = tuple(
     name

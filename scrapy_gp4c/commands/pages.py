@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json
 from scrapy_gp4c.commands.text_tables import print_table
@@ -28,7 +29,6 @@ from scrapy_gp4c.store.protocols import PageReader
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-Floats = npt.NDArray[np.float64]
 
 HELP = "the best pages of a spider's store"
 SORTS = ("score", "changes", "last", "dq")

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Bools, Floats
 from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import has_cut, ranks_all
@@ -39,7 +40,6 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED, among
 from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
-    Floats,
     Level,
     Related,
     RoundColumns,
@@ -57,9 +57,6 @@ from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
-
-Array = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
 
 Z_95: Final = 1.959963984540054
 """97.5% quantile of the normal distribution."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groupings import Grouping, Name
@@ -17,8 +18,6 @@ from scrapy_gp4c.policies.base import Block, CycleVisits, Pages, Planned
 from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.ranking import spread_rows
-
-Array = npt.NDArray[Any]
 
 FEW_FROM_PAGES: Final = 1_000_000
 """Least number of pages for which a sample saves more time than it costs: of 10 million, a seventh."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.columns import Columns, stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
@@ -21,8 +22,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
 
-Array = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
 IsOffsite = Callable[[str], bool]
 """Function that says whether the spider may not visit a host (without port)."""
 

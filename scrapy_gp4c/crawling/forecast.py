@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
@@ -50,8 +51,6 @@ from scrapy_gp4c.store.records import (
     StoredGroups,
     StoredRequest,
 )
-
-Array = npt.NDArray[Any]
 
 
 class NothingClaimed:

@@ -8,11 +8,11 @@ pages went in an outage, or the site did.
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.crawling.neighbourhood import KnownPages
 from scrapy_gp4c.crawling.new_pages import some_columns
 from scrapy_gp4c.page_state.columns import Columns
@@ -20,9 +20,6 @@ from scrapy_gp4c.page_state.outcomes import FAILED, among
 from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.protocols import PageStore
-
-Array = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
 
 BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, besides those of sites that answer again."""

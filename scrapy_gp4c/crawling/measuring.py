@@ -8,11 +8,11 @@ folds. A run that is killed in between does again what is missing, to the same e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MODIFIED, among
 from scrapy_gp4c.scoring.refresh_value import GAIN
@@ -22,8 +22,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.words.tokens import spaced
-
-Array = npt.NDArray[Any]
 
 
 class Gained(NamedTuple):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache, cached_property
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages, pages_with_claims
@@ -33,8 +34,6 @@ from scrapy_gp4c.scoring import discovery, terminals, weights
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import SiteTrust
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
-
-Array = npt.NDArray[Any]
 
 UNRELATED: Final = frozenset(
     (*terminals.STATE, *discovery.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.neighbourhood import KnownPages
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -17,9 +18,6 @@ from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
-
-Array = npt.NDArray[Any]
-
 
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""

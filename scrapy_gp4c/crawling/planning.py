@@ -10,11 +10,12 @@ pages together fill the budget; the others are outside it. Planning only reads: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.evidence import LiveEvidence
 from scrapy_gp4c.crawling.gone_pages import NO_GONE_PAGES, GonePages, rechecks
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
@@ -40,8 +41,6 @@ from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import PlanCounts
-
-Array = npt.NDArray[Any]
 
 CHUNK_PAGES: Final = 16_384
 READ: Final = {

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import COLUMNS, Array, Columns, PageRow, read_columns
+from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns, PageRow, read_columns
 from scrapy_gp4c.scoring import hints
 
 HEAD: Final = struct.Struct(f"<I{len(COLUMNS)}B{-(4 + len(COLUMNS)) % 8}x")

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
-
-Array = npt.NDArray[Any]
 
 SET: Final = ("found_by",)
 """Columns that notes set."""
@@ -82,8 +81,6 @@ def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:
     """Ids of the pages that found others, by the column ``found_by`` of these; -1: no page did."""
     return np.where(found_by == START, 0, found_by).astype(np.int64) - 1
 
-
-Floats = npt.NDArray[np.float64]
 
 CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
 """A claim: position of its kind in `hints.KINDS`, and the cycle in which it is due, or cycles that it

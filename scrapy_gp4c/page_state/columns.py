@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FAILED, FIRST, GONE, JUDGED, among
 from scrapy_gp4c.scoring import discovery, terminals
 
-Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 COLUMNS: Final[dict[str, str]] = {
@@ -157,8 +157,6 @@ def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
         columns["G_cycles"][rows] *= np.exp2(-age_cycles)
     columns["last_cycle"][rows] = cycle
 
-
-Bools = npt.NDArray[np.bool_]
 
 MAX_WAIT_CYCLES: Final = 32
 _WAIT_CYCLES: Final = np.clip(2.0 ** np.arange(-1.0, 255.0), 1, MAX_WAIT_CYCLES).astype(np.int32)

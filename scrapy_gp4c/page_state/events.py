@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, ERROR, FAILED, FIRST, GONE, among
-
-Array = npt.NDArray[Any]
 
 EVENTS: Final = ("new", "changed", "gone", "back", "failing", "doubtful")
 """Kinds of events, in the order of an event's number."""

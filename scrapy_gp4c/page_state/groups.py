@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.scoring.rates import whole_units
 
 PREFIXES: Final = 3
@@ -88,8 +89,6 @@ def _key(*parts: str) -> int:
     raw = "".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") or 1
 
-
-Array = npt.NDArray[Any]
 
 KEPT_CYCLES: Final = 8
 """Finished cycles whose visits to groups are stored."""

@@ -15,19 +15,17 @@ With C changes found by V visits in a window (the last 3 finished cycles, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
 from scrapy_gp4c.scoring import hints, rates, refresh_value, weights
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 def share(changes: Array, visits: Array) -> Floats:

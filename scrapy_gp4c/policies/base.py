@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.errors import Gp4cError, PolicyError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHANGED, RANKED
@@ -22,8 +23,6 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import TiesOf
 
 Pages = npt.NDArray[np.uint32]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 def budget_pages(budget: int | float, pages: int) -> int:

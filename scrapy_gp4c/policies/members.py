@@ -15,18 +15,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
 from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, NEIGHBOUR, PANEL, SAMPLE, among
-from scrapy_gp4c.policies.base import (
-    NOTHING_CHOSEN,
-    Block,
-    Bools,
-    Evidence,
-    Floats,
-    Pages,
-    Selection,
-    unscored,
-)
+from scrapy_gp4c.policies.base import NOTHING_CHOSEN, Block, Evidence, Pages, Selection, unscored
 from scrapy_gp4c.scoring.draws import Purpose, drawn_for
 
 Draws = npt.NDArray[np.uint64]

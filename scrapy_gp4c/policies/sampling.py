@@ -14,14 +14,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.page_state.groupings import Level, Name
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.policies.base import (
     NOTHING_CHOSEN,
     Block,
-    Bools,
     Evidence,
-    Floats,
     Pages,
     PolicySettings,
     Round,

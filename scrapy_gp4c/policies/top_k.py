@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.policies.base import (
     NOTHING_CHOSEN,
     Block,
     Cut,
     Evidence,
-    Floats,
     PolicySettings,
     Round,
     Scorer,

@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, Token
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.primitives import PRIMITIVES, finite
 from scrapy_gp4c.scoring.terminals import Clock
-
-Floats = npt.NDArray[np.float64]
 
 
 class Level(IntEnum):
@@ -138,8 +137,6 @@ def _joined(one: Level, other: Level) -> Level:
         return high
     return Level.STILL if (low, high) == (Level.OWN, Level.STILL) else Level.PAGE
 
-
-Array = npt.NDArray[Any]
 
 MOST_STATES: Final = 2**18
 """States in a table, so that it stays in the processor's cache."""

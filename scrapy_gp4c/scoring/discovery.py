@@ -9,12 +9,12 @@ nothing sinks. First visits count in neither sum: links older than the crawl are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from scrapy_gp4c.arrays import Array
 
 COLUMNS: Final[dict[str, str]] = {
     "found_by": "<u4",  # number of the page whose visit found this one, plus 1; 0: not known; see `START`

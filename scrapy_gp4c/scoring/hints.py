@@ -13,15 +13,13 @@ the log-odds of a change: 0 for claims that predict nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.scoring import rates
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 CLAIMED: Final = ("sitemap", "feed", "told", "modified")
 """Kinds of claims "changed at that time": ``lastmod`` of a sitemap, an entry of a feed, `scrapy gp4c hint`,

@@ -9,13 +9,11 @@ frequency of change", ACM TOIT 3, treat the same censoring; docs/architecture.md
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from scrapy_gp4c.arrays import Array, Floats
 
 PRIOR_CHANGES: Final = 0.1
 PRIOR_CYCLES: Final = 1.0

@@ -13,11 +13,11 @@ fetch, those without a visit counting as unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.scoring import discovery, hints, rates, refresh_value, weights
 
 MEANINGS: Final[dict[str, str]] = {
@@ -47,7 +47,6 @@ MEANINGS: Final[dict[str, str]] = {
 """Terminal -> meaning in plain words, on the clock of the visits; λ is its ``_rate``."""
 
 
-Array = npt.NDArray[Any]
 Clock = Literal["visits", "cycles"]
 CLOCKS: Final[tuple[Clock, ...]] = get_args(Clock)
 

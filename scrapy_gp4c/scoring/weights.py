@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from scrapy_gp4c.arrays import Array
 
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""

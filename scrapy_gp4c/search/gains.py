@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics, inspection, inspection_sum
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
 
 PIECES: Final = 3

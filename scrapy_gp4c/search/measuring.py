@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from scrapy_gp4c.arrays import Floats
+
 Ints = npt.NDArray[Any]
 
 K1: Final = 1.2

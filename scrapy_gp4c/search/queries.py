@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.words.tokens import tokens
 
-Floats = npt.NDArray[np.float64]
 LAYOUT = "a line per query, query<TAB>count, in UTF-8"
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import rates
 from tests.support.policies import HEARD
 from training.histories.history import ChangeHistory
@@ -22,7 +23,6 @@ from training.replaying.baselines import (
     REGULAR_FRESHNESS,
     Adaptive,
     Allocated,
-    Floats,
     Objective,
     allocate,
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
 from scrapy_gp4c.policies import table
@@ -24,7 +25,7 @@ from training.replaying import dense
 from training.replaying.dense import ContentCopies, Copies, replay_dense
 from training.replaying.evidence import ReplayEvidence
 from training.replaying.kernels import sampling
-from training.replaying.metrics import CONTENT_BITS, Ints
+from training.replaying.metrics import CONTENT_BITS
 from training.replaying.prepared import prepare
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from training.clustering.groups_file import identity_of
@@ -59,8 +60,6 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
     pairs = np.array(sorted(links), np.intp).reshape(-1, 2)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
 
-
-Floats = npt.NDArray[np.float64]
 
 FEATURES: Final = ("content", "url", "page", "links")
 """What every source of pages tells."""

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions
 from training.histories.history import ChangeHistory
 from training.replaying.dense import replay_dense
-from training.replaying.metrics import Ints
 from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import policy_of
 

@@ -13,6 +13,7 @@ from typing import IO, Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import POLICIES
 from scrapy_gp4c.policies.table import load as load_policy
@@ -20,7 +21,6 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
-from training.comparing.statistics import Floats
 from training.evolution.evolve import Json
 from training.evolution.named_start import FIRST
 from training.histories.history import ChangeHistory

@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import POLICIES
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from training.comparing import statistics
 from training.comparing.evaluation import UNDER, Evaluation, Result, evaluate
-from training.comparing.statistics import Floats, Mean
+from training.comparing.statistics import Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
 from training.evolution.named_start import FIRST

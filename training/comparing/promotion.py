@@ -20,13 +20,13 @@ import numpy.typing as npt
 from rich.console import Console
 from scipy import stats
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError, StoreError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
-from training.comparing.statistics import Floats
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.fitness import Fitness, load_fitness

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-Floats = npt.NDArray[np.float64]
+from scrapy_gp4c.arrays import Floats
+
 Bits = npt.NDArray[np.bool_]
 
 CONFIDENCE: Final = 0.95

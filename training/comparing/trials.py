@@ -10,10 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import named
 from training.comparing import statistics
 from training.comparing.evaluation import RANDOM
-from training.comparing.statistics import Floats, Mean
+from training.comparing.statistics import Mean
 from training.evolution.choices import Choices
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import METRICS, ORACLE, TRIO

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import of_expression
@@ -33,8 +34,6 @@ from training.evolution.simplification import canonical
 from training.evolution.workers import Workers
 from training.histories.growth import GrowthHistory
 from training.replaying.growth import HUBS, GrowthCrawl, replay_growth
-
-Floats = npt.NDArray[np.float64]
 
 FITNESS: Final = "current"
 """The field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""

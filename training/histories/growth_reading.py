@@ -12,6 +12,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.page_state.claims import finder_pages, renumbered
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -26,8 +27,6 @@ from training.histories.formats import ArrayHeader, check_size, lines, read_arra
 from training.histories.from_store import CrawlOutcomes
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory, weights_or_none
-
-Array = npt.NDArray[Any]
 
 MAX_MISSED: Final = 2
 """Cycles without an outcome that a page may have: they count as unchanged."""

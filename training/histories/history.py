@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from training.histories.names import PackedNames
 from training.histories.neighbours import Neighbours
 
 Ints = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

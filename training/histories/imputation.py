@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
+
 Bits = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 RATE_STEPS: Final = 50
 """Bisections of the logarithm of a rate: to 1e-14 of its range."""

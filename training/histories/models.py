@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from training.histories.history import ChangeHistory
 
 Bits = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Sites = npt.NDArray[np.int32]
 
 # Santos et al. 2013, Table 4.1: 417,048 pages on 7,171 sites of 1 to 2,336 pages.

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError
 from training.histories.formats import lines
 from training.histories.history import ChangeHistory, weights_or_none
@@ -50,8 +51,6 @@ RATE_BOUNDS: Final = (0.0005, 7.0)
 """Changes per day, as in the authors' program."""
 
 logger = logging.getLogger(__name__)
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
 
 

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.evaluation import write_json
-from training.comparing.statistics import Floats
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.evolution.evolve import Json
 from training.histories.contents import ContentHistory

@@ -19,11 +19,12 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search.gains import PIECES
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.evaluation import write_json
-from training.comparing.statistics import Floats, RankCorrelation, rank_correlation
+from training.comparing.statistics import RankCorrelation, rank_correlation
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
@@ -42,7 +43,6 @@ from training.replaying.replay import run
 from training.replaying.search import Corpus, VersionSearch, count, search
 from training.replaying.workloads import WorkloadPlan, draw, knee
 
-Ints = npt.NDArray[np.int64]
 Estimate = Literal["whole", "half", "observed"]
 ESTIMATES: Final[tuple[Estimate, ...]] = get_args(Estimate)
 

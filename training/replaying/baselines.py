@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import lambertw
 
+from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.policies.base import Block, Evidence, Policy, Round, Selection
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring import rates, terminals
 from training.replaying.prepared import PreparedHistory
-
-Floats = npt.NDArray[np.float64]
 
 
 class Objective(NamedTuple):
@@ -137,7 +136,6 @@ def allocate(
 
 
 Pages = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class ObservingPolicy(Policy, Protocol):

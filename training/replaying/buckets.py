@@ -13,10 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.terminals import Array
-from training.replaying.metrics import Floats
 
 SLACK: Final = 4096
 """States above twice the number in use that may gather before unused ones are dropped."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.claims import (
     CLAIM,
     SiteClaims,
@@ -23,8 +23,6 @@ from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED
 from scrapy_gp4c.scoring import hints, rates
 from training.replaying.prepared import PreparedHistory
-
-Array = npt.NDArray[Any]
 
 
 class PageClaims:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError, PolicyError
 from scrapy_gp4c.page_state.groupings import Grouping
 from scrapy_gp4c.page_state.outcomes import SAMPLE
@@ -39,7 +40,7 @@ from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.replaying.baselines import Baseline
 from training.replaying.evidence import ReplayEvidence
-from training.replaying.metrics import CONTENT_BITS, CONTENTS, ORACLE, Floats, Ints, Tallies
+from training.replaying.metrics import CONTENT_BITS, CONTENTS, ORACLE, Tallies
 from training.replaying.prepared import PreparedHistory, penalties
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.claims import KINDS_OF
 from scrapy_gp4c.page_state.groupings import Grouping, Name
@@ -49,11 +50,9 @@ from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import in_order, likely_cut, top_k
-from scrapy_gp4c.scoring.terminals import Array
 from training.histories.neighbours import PageDirectories
 from training.replaying.buckets import Buckets, PageStates
 from training.replaying.claims import PageClaims
-from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
 
 Rows = npt.NDArray[np.uint32]
@@ -447,7 +446,7 @@ class _RefreshValues:
             since = {"last_cycle": np.full(prepared.pages, cycle - 1)}
             self.observe(self.state | since, everything, cycle)
 
-    def observe(self, seen: dict[str, terminals.Array], pages: Ints, cycle: int) -> None:
+    def observe(self, seen: dict[str, Array], pages: Ints, cycle: int) -> None:
         live = self._impact.version[cycle, pages]
         gained = self._impact.between(self._held[pages], live, pages)
         refresh_value.observe(seen, gained, cycle - seen["last_cycle"])

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -28,7 +29,7 @@ from training.replaying.kernels import compiling, memory, programs
 from training.replaying.kernels.cycles import replay_cycle, replay_states
 from training.replaying.kernels.memory import Facts, Work
 from training.replaying.kernels.visits import penalise_rest
-from training.replaying.metrics import Floats, Ints, Tallies
+from training.replaying.metrics import Tallies
 from training.replaying.prefix_cache import PrefixCache, PrefixCaches, blank
 from training.replaying.prepared import PreparedHistory
 from training.replaying.states import MOST_RANKED, state_columns, states_of

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
@@ -79,12 +80,6 @@ def growth_crawl(
         choices.warmup,
         choices.seed,
     )
-
-
-Array = npt.NDArray[Any]
-
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

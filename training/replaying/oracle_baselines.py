@@ -21,15 +21,13 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import Evidence, Round, Selection
 from scrapy_gp4c.policies.table import share
 from training.replaying.baselines import Baseline
 from training.replaying.prepared import PreparedHistory
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:

@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring.terminals import Array, Clock
+from scrapy_gp4c.arrays import Array, Floats
+from scrapy_gp4c.scoring.terminals import Clock
 from training.replaying.kernels.prefix_cache import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
-from training.replaying.metrics import Floats, Tallies
+from training.replaying.metrics import Tallies
 
 WIDTH: Final = 510
 """Most groups of a cycle in a trail; most cycles have 50."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring import terminals
@@ -23,7 +24,7 @@ from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours
-from training.replaying.metrics import FixedPointWeights, Ints, budget_pages, gain_sums
+from training.replaying.metrics import FixedPointWeights, budget_pages, gain_sums
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
@@ -141,7 +142,7 @@ class PreparedHistory:
     def scored_cycles(self) -> Ints:
         return np.arange(self.warmup + 1, self.cycles + 1)
 
-    def first_state(self, columns: tuple[str, ...]) -> dict[str, terminals.Array]:
+    def first_state(self, columns: tuple[str, ...]) -> dict[str, Array]:
         """State columns of every pattern after the warm-up, each ``[Q]``."""
         everything = terminals.new_state(self.pattern_outcomes.shape[1])
         for cycle, outcomes in enumerate(self.pattern_outcomes, start=1):

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.search.gains import PIECES, Refit, Refreshes, impacts, refit
 from scrapy_gp4c.search.measuring import Postings
@@ -83,10 +84,6 @@ def _link_name(name: str) -> str:
     name = name.removesuffix(ending)
     folder, _, last = name.rpartition("/")
     return folder if last in _INDEXES else name
-
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class QualityMeasure(NamedTuple):

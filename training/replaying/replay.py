@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
@@ -31,8 +32,6 @@ from training.replaying.metrics import (
     METRICS,
     ORACLE,
     PAGE_BY_PAGE,
-    Floats,
-    Ints,
     Tallies,
     measure,
 )

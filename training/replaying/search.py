@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics, inspection
 from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.words.normal import normalise
@@ -22,8 +23,6 @@ from scrapy_gp4c.words.shingles import shingle_hashes
 from scrapy_gp4c.words.tokens import tokens_of
 from training.histories.contents import ContentHistory
 from training.replaying.kernels import answers
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,6 @@ def _resemblance(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> 
     return shared / max(len(one) + len(other) - shared, 1) if len(one) or len(other) else 1.0
 
 
-Floats = npt.NDArray[np.float64]
 Versions = npt.NDArray[np.int32]
 
 

@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import hints, refresh_value, terminals, weights
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Array, Clock
-from training.replaying.metrics import Floats, Ints
+from scrapy_gp4c.scoring.terminals import ROUND, STATE, TERMINALS, Clock
 from training.replaying.prepared import PreparedHistory
 
 MOST_ROWS: Final = 65_536

@@ -12,14 +12,12 @@ from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.search.queries import Workload, workload
 from scrapy_gp4c.words.tokens import tokens
 from training.histories.contents import ContentHistory
-
-Floats = npt.NDArray[np.float64]
 
 LENGTHS: Final = (1, 2, 3)
 """Numbers of terms in a query."""

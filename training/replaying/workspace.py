@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.scoring.terminals import STATE, Array
+from scrapy_gp4c.arrays import Array, Floats, Ints
+from scrapy_gp4c.scoring.terminals import STATE
 from training.replaying.kernels import memory
 from training.replaying.kernels.choice import label_by_choice
 from training.replaying.kernels.memory import Facts, Work
-from training.replaying.metrics import Floats, Ints
 from training.replaying.prepared import PreparedHistory
 from training.replaying.states import States
 

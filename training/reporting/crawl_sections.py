@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from scrapy_gp4c.archive.differences import Hunk, differences
 from scrapy_gp4c.archive.texts import Texts
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.page_state.claims import finder_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, among
@@ -23,11 +24,8 @@ from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.site_names import site_names
-from training.comparing.statistics import Floats
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import Section, defined, figure, paragraph, table
-
-Array = npt.NDArray[Any]
 
 MOST_HUBS: Final = 10
 HUB: Final = KINDS.index("hub")

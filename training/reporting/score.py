@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring.expression import parse
 from training.comparing import statistics
 from training.comparing.difference import Difference, class_names
@@ -83,9 +84,9 @@ class Lead(NamedTuple):
     baseline_value: float
     difference: statistics.Mean
     p: float
-    by_fold: statistics.Floats
+    by_fold: Floats
     """``[folds]``: difference of the means."""
-    by_cycle: statistics.Floats
+    by_cycle: Floats
     """``[cycles]``: difference of the means."""
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
@@ -27,8 +28,6 @@ from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, SITE_COU
 from scrapy_gp4c.store.lmdb_store.page_table import ids_of
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import TRUST
-
-Array = npt.NDArray[Any]
 
 _AFTER_END: Final = 2**31
 """Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.claims import NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow
@@ -29,8 +30,6 @@ from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
 from scrapy_gp4c.store.lmdb_store.optional_tables import Handles
 from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
-
-Array = npt.NDArray[Any]
 
 _READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import of_weights
-from scrapy_gp4c.page_state.columns import Array, Columns
+from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, shorten_waits, sum_up

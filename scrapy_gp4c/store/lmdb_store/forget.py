@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
@@ -46,7 +47,6 @@ from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
 from scrapy_gp4c.store.lmdb_store.verify import check, counts_of_sites
 from scrapy_gp4c.store.protocols import PageStore
 
-Array = npt.NDArray[Any]
 Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
 """Returns a mask of the pages of a store that are to be forgotten, bool ``[P]``."""
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import (
     GROUP,
@@ -27,8 +28,6 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.checksummed import U32, Table, decode
 from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, Handles
-
-Array = npt.NDArray[Any]
 
 
 class Numbered(NamedTuple):

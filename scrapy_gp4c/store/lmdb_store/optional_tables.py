@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import Columns, read_columns
@@ -23,7 +23,6 @@ from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR, Table
 from scrapy_gp4c.store.records import SHADOW, TRUST
 
-Array = npt.NDArray[Any]
 Handles = dict[str, Table]
 """Tables by their names."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
@@ -16,8 +17,6 @@ from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32, U32_PAIR, split
 from scrapy_gp4c.store.lmdb_store.environment import damaged
 from scrapy_gp4c.store.lmdb_store.optional_tables import HINTS, REFRESH_VALUES, WEIGHTS, PageColumns
 from scrapy_gp4c.store.lmdb_store.tables import Tables
-
-Array = npt.NDArray[Any]
 
 QUERY_LOG: Final = "query_log"
 """Name in `meta` of the log that gains are measured by, and of the first cycle measured by it."""

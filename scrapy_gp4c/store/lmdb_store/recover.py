@@ -14,12 +14,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, NamedTuple
+from typing import IO, BinaryIO, Final, NamedTuple
 
 import lmdb
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
@@ -62,7 +63,6 @@ from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
 from scrapy_gp4c.store.lmdb_store.verify import MEANING, check, counts_of_sites, has_all_visits, replay_claims
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
-Array = npt.NDArray[Any]
 KeyOf = Callable[[StoredRequest], int]
 Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""

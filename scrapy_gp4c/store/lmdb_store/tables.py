@@ -16,6 +16,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import blocks
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
@@ -36,8 +37,6 @@ from scrapy_gp4c.store.lmdb_store.environment import Environment, damaged, read_
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, GAINS, GROUP_ROWS, VISITS, CycleRows, Handles
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
-
-Array = npt.NDArray[Any]
 
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold", "query_log",

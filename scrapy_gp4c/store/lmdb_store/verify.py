@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.blocks import EXTRAS
@@ -35,8 +36,6 @@ from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, PAGE_COL
 from scrapy_gp4c.store.lmdb_store.page_table import all_values
 from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables, open_tables
 from scrapy_gp4c.store.records import TRUST
-
-Array = npt.NDArray[Any]
 
 _BATCH: Final = 2**20
 _ATTEMPTS: Final = 3
