@@ -12,7 +12,12 @@ from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.middleware import FinderMiddleware, FingerprintMiddleware, TruncationMiddleware
+from scrapy_gp4c.middleware import (
+    CallbackMiddleware,
+    FinderMiddleware,
+    FingerprintMiddleware,
+    TruncationMiddleware,
+)
 from scrapy_gp4c.robots_txt import replace_builtin
 from scrapy_gp4c.settings import Settings
 
@@ -21,8 +26,9 @@ if TYPE_CHECKING:
 
 logger = foreign_safe_logger(__name__)
 
-MIDDLEWARE_POSITION: Final = 545
+MIDDLEWARE_POSITION: Final = 5
 FINDER_POSITION: Final = 30
+CALLBACK_POSITION: Final = 990
 HANDLER: Final = "scrapy_gp4c.fetching.handler.FetcherHandler"
 NOT_FOR_FETCHERS: Final = frozenset(
     (
@@ -40,7 +46,7 @@ OWNER_ALONE: Final = {
     },
     "DOWNLOADER_MIDDLEWARES": {FingerprintMiddleware: MIDDLEWARE_POSITION},
     "SPIDER_MIDDLEWARES_BASE": {},
-    "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION},
+    "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION, CallbackMiddleware: CALLBACK_POSITION},
     "DOWNLOAD_DELAY": 0,
     "RANDOMIZE_DOWNLOAD_DELAY": False,
     "AUTOTHROTTLE_ENABLED": False,
@@ -89,6 +95,9 @@ class Addon:
         )
         settings.setdefault_in_component_priority_dict(
             "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
+        )
+        settings.setdefault_in_component_priority_dict(
+            "SPIDER_MIDDLEWARES", CallbackMiddleware, CALLBACK_POSITION
         )
         replace_builtin(settings)
         if fetchers is not None:

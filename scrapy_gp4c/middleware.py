@@ -1,7 +1,7 @@
 """Middlewares: one ends every visit with one outcome, the other notes in requests who found them.
 
-The downloader middleware at position 545, on the engine side of Retry (550), HttpCompression (590) and
-Redirect (600), sees each page once, decoded and final.
+The downloader middleware at position 5, on the engine side of Scrapy's own and of those of projects (543 in
+Scrapy's template), sees each page once, decoded and final: no other one asks again for what it has judged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
             run.note_reached(info)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
-        """Note that a callback closed the spider instead of ending; other errors have a signal."""
+        """Note that a middleware closed the spider; other errors have a signal."""
         if isinstance(exception, CloseSpider) and (run := run_of(self.crawler)) is not None:
             run.note_failure(response, exception)
 
@@ -100,6 +100,24 @@ class FinderMiddleware(BaseSpiderMiddleware):
                 return False
             mark_finder(entry, finder)
         return True
+
+
+class CallbackMiddleware:
+    """Spider middleware at position 990: notes that a callback failed, before others hide it."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        """Take the crawler."""
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the middleware of a crawler."""
+        return cls(crawler)
+
+    def process_spider_exception(self, response: Response, exception: Exception) -> None:
+        """Note it; whoever comes next may handle it."""
+        if (run := run_of(self._crawler)) is not None:
+            run.note_failure(response, exception)
 
 
 class FingerprintMiddleware:

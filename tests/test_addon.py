@@ -30,8 +30,8 @@ def test_installs_scheduler_and_middleware() -> None:
     middlewares = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
     position = middlewares[FingerprintMiddleware]
     retry = middlewares["scrapy.downloadermiddlewares.retry.RetryMiddleware"]
-    auth = middlewares["scrapy.downloadermiddlewares.defaultheaders.DefaultHeadersMiddleware"]
-    assert auth < position < retry
+    offsite = middlewares["scrapy.downloadermiddlewares.offsite.OffsiteMiddleware"]
+    assert position < offsite < retry
 
 
 def test_leaves_what_the_user_set() -> None:

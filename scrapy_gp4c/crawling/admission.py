@@ -12,12 +12,14 @@ import numpy as np
 
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import (
+    FOUND_BY,
     META,
     PASSED,
     UNKNOWN_FINDER,
     WEIGHT,
     Claim,
     Rebuilder,
+    data_of,
     finder_of,
     is_opted_out,
     is_page_request,
@@ -53,6 +55,7 @@ NOT_STORABLE: Final = "gp4c/not_storable"
 SECRET_DIFFERS: Final = "gp4c/secret_differs"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
 NO_WEIGHT: Final = "gp4c/no_weight"
+ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
 
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
@@ -73,6 +76,15 @@ def secret_not_given(stored: StoredRequest) -> str:
         f"{stored['url']} is visited when, and only when, the spider asks for it: the store does not keep "
         f"what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method gp4c_request(request) "
         "of the spider, or take out of GP4C_SECRET_PARAMS what is not secret."
+    )
+
+
+def asked_too_late(stored: StoredRequest) -> str:
+    """Log line for the first page that was sent as stored before the spider asked for it."""
+    return (
+        f"{stored['url']} was sent with the arguments that the store has before the spider asked for it with "
+        "others: its items have data of an earlier run. A policy that takes samples cannot wait for the "
+        'spider; set GP4C_POLICY = "top_k", or let the start yield the page.'
     )
 
 
@@ -211,12 +223,14 @@ class Admission:
         """Other requests -> the statistic of their kind: further ones are skipped in this round."""
         self._unplanned: dict[str, int] = {}
         """URL -> its page, for which a round had no visit."""
-        self._restored: set[int] = set()
+        self.restored: set[int] = set()
         """Pages whose stored request is the spider's of this run."""
         self.offered: dict[int, Request] = {}
         """Page -> the spider's request of this run, which only it can make, for a further round."""
         self._todays: dict[int, Request] = {}
         """Page in the queue -> the spider's request of this run, which is sent instead."""
+        self.requests_elsewhere = 0
+        """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 
@@ -239,6 +253,7 @@ class Admission:
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
+        self.requests_elsewhere += FOUND_BY not in request.meta
         if mark == PASSED or not is_page_request(request):
             return self._queue_untouched(request)
         if WEIGHT in request.meta:
@@ -285,6 +300,7 @@ class Admission:
             self._note_weight(page, weight)
             if cycle.is_claimed(page):
                 if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
+                    cycle.asked.add(page)  # the copies that its callback yields are further ones
                     return self._queue_untouched(request)
                 return self._ask_again(page, name, request)
         stored = self.rebuilder.stored(request)
@@ -335,8 +351,12 @@ class Admission:
         if page in self._cycle.asked:
             return self._skip(name, DUPLICATE)
         self._cycle.asked.add(page)
-        self._restore(page, self.rebuilder.stored(request))
-        if not self._cycle.is_queued(page):
+        stored = self.rebuilder.stored(request)
+        is_queued = self._cycle.is_queued(page)
+        if not is_queued and data_of(stored) != data_of(self._cycle.store.request(page)):
+            self._log_first(ASKED_TOO_LATE, asked_too_late(stored), logging.WARNING)
+        self._restore(page, stored)
+        if not is_queued:
             return self._skip(name, DUPLICATE)
         _with_room(self._duplicates).add(name)
         self._todays[page] = request
@@ -352,9 +372,9 @@ class Admission:
 
     def _restore(self, page: int, stored: StoredRequest) -> None:
         """Replace the stored request of a page by the spider's of this run, once a run."""
-        if page in self._restored:
+        if page in self.restored:
             return
-        _with_room(self._restored).add(page)
+        _with_room(self.restored).add(page)
         if stored != self._cycle.store.request(page):
             self._cycle.store.set_request(page, stored)
 

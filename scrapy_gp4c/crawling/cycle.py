@@ -206,19 +206,23 @@ class Cycle:
             left_over.extend(page for page in new if self._new.takes(page))
         return left_over
 
+    def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
+        """Finders of pages, as the column ``found_by`` has them; 0 of those that this cycle found."""
+        ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
+        known = np.flatnonzero(ids < self.store.merged_pages)
+        order = known[np.argsort(ids[known])]
+        finders[order] = self.store.columns_of(ids[order].astype(np.uint32), {"found_by"})["found_by"]
+        return finders
+
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
         """Finders of pages that are to be visited before them, as the column ``found_by`` has them.
 
         The spider's start is one; 0: nothing is to be waited for. Policies that sample wait for no finder: a
         slow host must not hold up others.
         """
-        finders = np.zeros(len(pages), np.uint32)
         if self.rounds[1] is None:
             return [0] * len(pages)
-        ids = np.array(pages, np.int64)
-        known = np.flatnonzero(ids < self.store.merged_pages)
-        order = known[np.argsort(ids[known])]
-        finders[order] = self.store.columns_of(ids[order].astype(np.uint32), {"found_by"})["found_by"]
+        ids, finders = np.array(pages, np.int64), self.finders(pages)
         open_pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         awaited = (finders == START) | np.isin(finders, open_pages.astype(np.int64) + 1)
         # A page that the start requests may have been found by itself once: nobody waits for oneself.

@@ -1,8 +1,9 @@
 """The plan into Scrapy's queue: pages of the frontier, as claimed requests of fitting priority.
 
-A page whose finder is planned in the same cycle waits until that visit has ended, callback included: what the
-spider yields for the page today is sent then, not the stored request. A page whose finder fails, or does not
-link to it any more, is sent as it is stored.
+What the spider yields for a page today is sent, not the stored request. Hence a page whose finder is planned
+in the same cycle waits until that visit has ended, callback included, and a page whose request carries data
+waits until nothing else is left to do: any page, an errback or a queue may bring it. Then it is sent as it is
+stored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder, data_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import StoredRequest
@@ -144,13 +145,16 @@ class Feeder:
         enqueue: Callable[[Request, Claim], bool],
         has_started: Callable[[], bool],
         offered: dict[int, Request],
+        is_of_today: Callable[[int], bool],
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
 
         ``per_host``: requests that Scrapy makes to a host at a time; ``enqueue``: queues the request of a
         claimed page; ``has_started``: tells whether the spider's start has yielded all its requests;
-        ``offered``: requests of the spider for pages that had no visit when it asked.
+        ``offered``: requests of the spider for pages that had no visit when it asked; ``is_of_today``: tells
+        whether a page's stored request is one of this run.
         """
+        self._is_of_today = is_of_today
         self._offered = offered
         self._cycle = cycle
         self._rebuilder = rebuilder
@@ -160,6 +164,10 @@ class Feeder:
         self._fed = self._planned = 0
         self._waiting: dict[int, array[int]] = {}
         """Finder, as the column ``found_by`` has it -> pages that wait for its visit."""
+        self.late = array("Q")
+        """Pages whose stored requests carry data of an earlier run: the spider may still yield them."""
+        self._waits_for_data = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
+        self._released: set[int] = set()
         self._deferred = array("Q")
         self._tried: set[int] = set()
         self._unasked: dict[int, StoredRequest] = {}
@@ -167,11 +175,11 @@ class Feeder:
 
     def __len__(self) -> int:
         """Pages that are not in the queue yet."""
-        return len(self._frontier) + len(self._deferred) + len(self._waiting)
+        return len(self._frontier) + len(self._deferred) + len(self._waiting) + len(self.late)
 
     @property
     def is_read(self) -> bool:
-        """Tell whether all pages are queued, or wait behind others of their host."""
+        """Tell whether all pages are queued, or wait behind others of their host or for the spider's word."""
         return self._frontier.is_read and not self._deferred and not self._waiting
 
     @property
@@ -194,6 +202,23 @@ class Feeder:
         """Let no page wait for its finder any longer: nothing else is left to do."""
         for finder in list(self._waiting):
             self._frontier.extend(self._waiting.pop(finder))
+        self.feed()
+
+    def release_late(self) -> None:
+        """Send pages that the spider did not yield as they are stored: it has nothing else to do.
+
+        First those that no other one of them may bring.
+        """
+        late, finders = self.late, self._cycle.finders(self.late)
+        waiting = {page + 1 for page in late}
+        rest = [
+            page
+            for page, finder in zip(late, finders, strict=True)
+            if finder in waiting and finder != page + 1
+        ]
+        self.late = array("Q", rest if len(rest) < len(late) else ())
+        self._released.update(set(late).difference(self.late))
+        self._frontier.extend(page for page in late if page in self._released)
         self.feed()
 
     def end_unasked(self) -> None:
@@ -260,6 +285,14 @@ class Feeder:
 
     def _queue(self, page: int, stored: StoredRequest) -> bool:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
+            return False
+        if (
+            self._waits_for_data
+            and page not in self._released
+            and not self._is_of_today(page)
+            and data_of(stored)
+        ):
+            self.late.append(page)
             return False
         request: Request | None = None
         lacks: list[str] = []

@@ -78,6 +78,16 @@ TRANSIENT_META: Final = frozenset(
     }
 )
 """Notes of Scrapy in ``meta`` about one fetch: not part of how the page is requested."""
+_OPTIONS: Final = (
+    "dont_",
+    "download_",
+    "handle_httpstatus_",
+    "max_retry_times",
+    "playwright",
+    "splash",
+    "zyte_api",
+)
+_NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
 
@@ -374,6 +384,23 @@ def _through_json(value: Any) -> Any:
     if repeated != value:
         raise ValueError("it would come back from JSON as something else")
     return repeated
+
+
+def data_of(stored: StoredRequest) -> dict[str, Any]:
+    """What a request hands to its callback or the server that may be another today.
+
+    Options of downloads, such as ``playwright`` in ``meta``, are not.
+    """
+    if not isinstance(stored, dict):
+        return {}
+    data = {name: stored[name] for name in ("cb_kwargs", "cookies", "flags") if stored.get(name)}
+    for name, value in stored.get("headers", {}).items() if isinstance(stored.get("headers"), dict) else ():
+        if name != "Referer":
+            data[f"header {name}"] = value
+    for name, value in stored.get("meta", {}).items() if isinstance(stored.get("meta"), dict) else ():
+        if name not in _NO_DATA and not isinstance(value, bool) and not name.startswith(_OPTIONS):
+            data[f"meta {name}"] = value
+    return data
 
 
 def check_stored(stored: StoredRequest) -> None:

@@ -16,6 +16,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 from scrapy import signals
+from scrapy.exceptions import DontCloseSpider
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import Admission, Enqueue, SetupRequests, log_first
@@ -30,7 +31,7 @@ from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
-from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
+from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
 from scrapy_gp4c.crawling.store_owner import note_owner, other_owner, owner_of, set_mode, spider_arguments
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -95,12 +96,17 @@ class Run:
             self._admission.queue_claim,
             lambda: has_started(crawler),
             self._admission.offered,
+            self._admission.restored.__contains__,
         )
         self.admit = self._admission.admit
         self.skips = self._admission.skips
         self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
+        self._is_idle, self._requests_known = False, self._admission.requests_elsewhere
+        self._hears_idle = has_receivers(crawler, signals.spider_idle)
+        if self._hears_idle:
+            crawler.signals.connect(self._note_idle, signals.spider_idle)
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
         for signal, listener in (
             (signals.spider_error, self._note_spider_error),
@@ -121,8 +127,12 @@ class Run:
 
     @property
     def has_more(self) -> bool:
-        """Tell whether the plan still has pages to queue, or may come to have."""
-        return len(self._feeder) > 0 or not (self.cycle.rounds_over or self.cycle.failure)
+        """Tell whether the plan still has pages to queue, or may come to have.
+
+        Pages that wait for `_note_idle` alone are none: the engine has to become idle for it.
+        """
+        late = len(self._feeder.late) if self._hears_idle else 0
+        return len(self._feeder) > late or not (self.cycle.rounds_over or self.cycle.failure)
 
     # --- the plan into the queue
 
@@ -192,12 +202,38 @@ class Run:
                 return True
             return False
         while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and self._feeder.is_read:
-            if cycle.without_outcome and not self._is_due():
+            if cycle.without_outcome > len(self._feeder.late) and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
                 return False
             if self._plan_round(load):
                 return True
-        return False
+        return self._release_late()
+
+    def _release_late(self) -> bool:
+        """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""
+        if not self._feeder.late or not self._setup.is_over() or under_way(self._crawler):
+            return False
+        self.idle_since_s = self.idle_since_s or monotonic()
+        if not has_started(self._crawler) and monotonic() - self.idle_since_s <= START_PATIENCE_S:
+            return False
+        if self._hears_idle:
+            if not self._is_idle:
+                return False
+            # Who feeds a spider in its idle moments, as queues do, may go on in the next one.
+            self._is_idle, known = False, self._requests_known
+            self._requests_known = self._admission.requests_elsewhere
+            if known != self._requests_known:
+                return False
+        self.idle_since_s = None
+        self._feeder.release_late()
+        return True
+
+    def _note_idle(self) -> None:
+        """Note that nothing is left to do; keeps the spider open for the pages that wait for that."""
+        if self._feeder.late:
+            self._is_idle = True
+            wake(self._crawler)
+            raise DontCloseSpider
 
     def _plan_round(self, load: Load) -> bool:
         """Plan the next round; True if it has pages."""
@@ -348,7 +384,7 @@ class Run:
         if not self.has_middleware:
             return (
                 "DOWNLOADER_MIDDLEWARES leaves out scrapy_gp4c.middleware.FingerprintMiddleware, which judges"
-                " visits. Set it to 545, or remove the entry."
+                " visits. Set it to 5, or remove the entry."
             )
         if self.cycle.number >= 2 and not self.cycle.store.pages:
             return (

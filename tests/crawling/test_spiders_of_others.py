@@ -1,0 +1,304 @@
+"""Spiders as people write them: data of today, whatever the way of a request to its callback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import FormRequest, Request, Spider, signals
+from scrapy.exceptions import DontCloseSpider
+from scrapy.http import JsonRequest
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLFeedSpider
+
+from scrapy_gp4c import visit
+from tests.support.loopback import Site, crawl, html
+
+ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5, "CONCURRENT_REQUESTS": 4}
+ITEMS = [f"/item/{number}" for number in range(4)]
+
+
+class Daily(Spider):
+    """A spider whose requests carry the day, which its items have."""
+
+    day = 0
+    site: Site
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build it with an empty list of items."""
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.items = []
+        return self
+
+    def parse_item(self, response: Any, day: int) -> Iterator[Any]:
+        """Note what day the request has."""
+        self.items.append(("/" + response.url.split("/", 3)[3], day))
+        yield {"url": response.url, "day": day}
+
+
+def pages(site: Site, day: int) -> None:
+    """Serve a shop of three levels."""
+    site.pages = {
+        "/": html(f"all of day {day}", ["/list/1", "/list/2"]),
+        "/list/1": html(f"first of day {day}", [*ITEMS[:2], "/list/2"]),
+        "/list/2": html(f"second of day {day}", ITEMS[2:]),
+        **{path: html(f"the item {path}") for path in ITEMS},
+    }
+
+
+class Levels(Daily):
+    """Arguments handed on over three levels."""
+
+    name = "levels"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/"), self.parse_home, cb_kwargs={"day": self.day})
+
+    def parse_home(self, response: Any, day: int) -> Iterator[Any]:
+        yield from response.follow_all(css="a", callback=self.parse_list, cb_kwargs={"day": day})
+
+    async def parse_list(self, response: Any, day: int) -> AsyncIterator[Any]:
+        for link in response.css("a::attr(href)").getall():
+            if "item" in link:
+                yield response.follow(link, self.parse_item, cb_kwargs={"day": day}, priority=day)
+            else:
+                yield response.request.replace(url=response.urljoin(link))
+
+
+class Old(Levels):
+    """The old way to start."""
+
+    name = "old"
+
+    def start_requests(self) -> Iterator[Any]:
+        yield Request(self.site.url("/"), self.parse_home, meta={"day": self.day})
+
+    async def start(self) -> AsyncIterator[Any]:
+        for request in self.start_requests():
+            yield request
+
+    def parse_home(self, response: Any) -> Iterator[Any]:  # type: ignore[override]
+        for link in response.css("a"):
+            yield response.follow(link, self.parse_list, meta=response.meta)
+
+    def parse_list(self, response: Any) -> Iterator[Any]:  # type: ignore[override]
+        for link in response.css("a::attr(href)").re(".*item.*"):
+            yield Request(response.urljoin(link), self.parse_item, meta=response.meta.copy())
+
+    def parse_item(self, response: Any) -> Iterator[Any]:  # type: ignore[override]
+        yield from super().parse_item(response, response.meta["day"])
+
+
+class Ruled(Daily, CrawlSpider):
+    """Rules that change requests."""
+
+    name = "ruled"
+    rules = (
+        Rule(LinkExtractor(allow="/list/")),
+        Rule(
+            LinkExtractor(allow="/item/"), callback="parse_ruled", process_request="with_day",
+            process_links="some", cb_kwargs={"fixed": 1},
+        ),
+    )  # fmt: skip
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/"))
+
+    def some(self, links: Any) -> Any:
+        return list(reversed(links))
+
+    def with_day(self, request: Request, response: Any) -> Request:
+        return request.replace(cb_kwargs={**request.cb_kwargs, "day": self.day})
+
+    def parse_ruled(self, response: Any, day: int, fixed: int) -> Iterator[Any]:
+        assert fixed == 1
+        yield from self.parse_item(response, day)
+
+
+class Mapped(Daily, SitemapSpider):
+    """A sitemap whose requests are changed on the way out."""
+
+    name = "mapped"
+    sitemap_rules = [("/item/", "parse_mapped")]  # noqa: RUF012
+
+    async def start(self) -> AsyncIterator[Any]:
+        paths = [f"<url><loc>{self.site.url(path)}</loc></url>" for path in ITEMS]
+        xml = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">' + "".join(paths) + "</urlset>"
+
+        def sitemap(request: Any) -> bytes:
+            request.setHeader("Content-Type", "application/xml")
+            return xml.encode()
+
+        self.site.pages["/sitemap.xml"] = sitemap
+        yield Request(self.site.url("/sitemap.xml"), self.parse_map)
+
+    def parse_map(self, response: Any) -> Iterator[Any]:
+        for request in self._parse_sitemap(response):
+            yield request.replace(meta={"day": self.day})
+
+    def parse_mapped(self, response: Any) -> Iterator[Any]:
+        yield from self.parse_item(response, response.meta["day"])
+
+
+class Feed(Daily, XMLFeedSpider):
+    """A feed of XML, whose nodes lead to pages."""
+
+    name = "feed"
+    itertag = "entry"
+
+    async def start(self) -> AsyncIterator[Any]:
+        entries = "".join(f'<entry day="{self.day}">{path}</entry>' for path in ITEMS)
+        self.site.pages["/feed.xml"] = f"<feed>{entries}</feed>"
+        yield Request(self.site.url("/feed.xml"))
+
+    def parse_node(self, response: Any, selector: Any) -> Any:
+        day, path = int(selector.attrib["day"]), selector.xpath("text()").get()
+        return Request(response.urljoin(path), self.parse_item, cb_kwargs={"day": day})
+
+
+class Table(Daily, CSVFeedSpider):
+    """The same with CSV."""
+
+    name = "table"
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.site.pages["/table.csv"] = "\n".join(["path,day", *(f"{path},{self.day}" for path in ITEMS)])
+        yield Request(self.site.url("/table.csv"))
+
+    def parse_row(self, response: Any, row: Any) -> Any:
+        return Request(response.urljoin(row["path"]), self.parse_item, cb_kwargs={"day": int(row["day"])})
+
+
+class Fallback(Daily):
+    """An errback asks another server."""
+
+    name = "fallback"
+
+    async def start(self) -> AsyncIterator[Any]:
+        for path in ITEMS:
+            yield Request(self.site.url("/dead" + path), self.parse_item, errback=self.failed)
+
+    def failed(self, failure: Any) -> Iterator[Any]:
+        path = failure.request.url.partition("/dead")[2]
+        yield Request(self.site.url(path), self.parse_item, cb_kwargs={"day": self.day})
+
+
+class Idle(Daily):
+    """Pages from a queue, which is looked at when nothing is left to do."""
+
+    name = "idle"
+    batch = 3
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.queue = list(ITEMS)
+        crawler.signals.connect(self.idle, signals.spider_idle)
+        return self
+
+    async def start(self) -> AsyncIterator[Any]:
+        for path in self.take():
+            yield self.ask(path)
+
+    def take(self) -> list[str]:
+        taken, self.queue = self.queue[: self.batch], self.queue[self.batch :]
+        return taken
+
+    def ask(self, path: str) -> Request:
+        return Request(self.site.url(path), self.parse_item, cb_kwargs={"day": self.day}, dont_filter=True)
+
+    def idle(self) -> None:
+        taken = self.take()
+        for path in taken:
+            self.crawler.engine.crawl(self.ask(path))
+        if taken:
+            raise DontCloseSpider
+
+
+class LateIdle(Idle):
+    """The same without a start."""
+
+    name = "lateidle"
+    batch = 1
+
+    async def start(self) -> AsyncIterator[Any]:
+        return
+        yield
+
+
+class Form(Daily):
+    """A search form that is sent by GET."""
+
+    name = "form"
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.site.pages["/form"] = (
+            '<html><body><form action="/search" method="get"><input name="q" value="">'
+            f'<input type="hidden" name="page" value="1"></form>{self.day}</body></html>'
+        )
+        self.site.pages["/search"] = html("found", ITEMS)
+        yield Request(self.site.url("/form"), self.parse_form)
+
+    def parse_form(self, response: Any) -> Any:
+        day = {"day": self.day}
+        yield FormRequest.from_response(response, formdata={"q": "x"}, callback=self.parse_found, meta=day)
+
+    def parse_found(self, response: Any) -> Iterator[Any]:
+        for link in response.css("a::attr(href)").getall():
+            yield JsonRequest(
+                response.urljoin(link), callback=self.parse_item, cb_kwargs={"day": response.meta["day"]}
+            )
+
+
+class Inline(Daily):
+    """A callback that downloads other pages itself."""
+
+    name = "inline"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/list/1"))
+
+    async def parse(self, response: Any) -> AsyncIterator[Any]:
+        other = await self.crawler.engine.download_async(
+            Request(response.urljoin("/list/2"), meta={"day": self.day})
+        )
+        assert not visit(other).managed
+        links = response.css("a::attr(href)").re(".*item.*") + other.css("a::attr(href)").getall()
+        for link in links:
+            yield Request(response.urljoin(link), self.parse_item, cb_kwargs={"day": other.meta["day"]})
+
+
+class Pages(Daily):
+    """One URL, asked for several times on purpose."""
+
+    name = "pages"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/list/1"), cb_kwargs={"number": 1}, dont_filter=True)
+
+    def parse(self, response: Any, number: int) -> Iterator[Any]:
+        self.items.append((ITEMS[number - 1], self.day))
+        if number < len(ITEMS):
+            yield response.request.replace(cb_kwargs={"number": number + 1})
+
+
+SPIDERS = [Levels, Old, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Form, Inline, Pages]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}], ids=["", "breadth"]
+)
+@pytest.mark.parametrize("spider", SPIDERS)
+@pytest_twisted.ensureDeferred
+async def test_items_have_the_data_of_today(
+    spider: type[Spider], settings: dict[str, Any], site: Site, store_path: Path
+) -> None:
+    """Each item once."""
+    for day in range(1, 5):
+        pages(site, day)
+        crawler = await crawl(spider, store_path, {**ALL, **settings}, day=day, site=site)
+        assert sorted(crawler.spider.items) == [(path, day) for path in ITEMS], day
