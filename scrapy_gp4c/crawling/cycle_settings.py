@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
+from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError, SettingsError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
@@ -18,6 +18,8 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
 
     ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
     """
+    if store is not None and (records := store.cycles()):
+        _check_fingerprint(settings, records[-1])
     groups = store.clusters() if settings.asks_for_clusters and store is not None else None
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
     return {
@@ -30,10 +32,20 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
         "score_file_sha256": settings.score_function.sha256,
         "clock": settings.score_function.clock,
         "seed": settings.seed,
+        "fingerprint": settings.fingerprint,
         "discovery": settings.discovery,
         "discovery_function": settings.discovery_function.formula,
         "discovery_clock": settings.discovery_function.clock,
     }
+
+
+def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:
+    if (recorded := record.get("fingerprint", settings.fingerprint)) != settings.fingerprint:
+        raise SettingsError(
+            f"GP4C_FINGERPRINT is {settings.fingerprint!r}, and the copies in this store were compared by "
+            f"{recorded!r}: every page would count as changed once. Set it back, or begin a new store by "
+            "GP4C_STORE."
+        )
 
 
 def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
@@ -42,6 +54,7 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
     What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
     Gp4cError where it is not.
     """
+    _check_fingerprint(settings, record)
     policy, function = settings.policy, settings.score_function
     recorded = record.get("policy", table.DEFAULT)
     formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)

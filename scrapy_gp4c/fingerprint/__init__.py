@@ -87,6 +87,15 @@ def main_features(response: Response) -> list[str]:
     return features(page_text(response, "main,[role=main],article"))
 
 
+def simhash_words(response: Response) -> list[str]:
+    """Return the words of the compared text as they stand (``GP4C_FINGERPRINT = "simhash"``).
+
+    `read` makes a 64-bit SimHash of them by the simhash package (thesis 4.2; Manku et al. 2007): nothing is
+    masked, and nothing learned.
+    """
+    return page_text(response).split()
+
+
 def _simhash(names: list[str]) -> int:
     """Return the 32-bit SimHash of features by the simhash package, with xxHash64 as its hash function."""
     return int(Simhash(names, f=32, hashfunc=xxhash.xxh64_digest).value)
@@ -120,6 +129,15 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
         content = answer(response)
         reading, normal = _reading(content)
         return reading._replace(normal=normal, text=content.content.text) if with_text else reading
+    if features is simhash_words:
+        content = answer(response)
+        reading, normal = _reading(content)
+        text = content.content.text
+        if content.data is None and content.content.has_text and (words := text.split()):
+            value = int(Simhash(words).value)
+            # A value below 2**32 would say that the page has no visible text.
+            reading = reading._replace(fingerprint=value if value >> 32 else value | 1 << 32, masked=0)
+        return reading._replace(normal=normal, text=text) if with_text else reading
     names = [name.encode("utf-8", "replace").decode() for name in features(response)]  # lone surrogates
     value = (_simhash(names) or 1) << 32 | odd_half(feature_hashes(names)) if names else 0
     reading = PageReading(value, kind="features", words=len(names))

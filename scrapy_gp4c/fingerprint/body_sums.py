@@ -17,10 +17,10 @@ from typing import Final
 import xxhash
 from scrapy.http import Response, TextResponse
 
-from scrapy_gp4c.fingerprint import Features, answers, main_features, sketches, text
+from scrapy_gp4c.fingerprint import Features, answers, main_features, simhash_words, sketches, text
 from scrapy_gp4c.words import masking, normal, shingles
 
-_KNOWN_FEATURES: Final = (None, main_features)
+_KNOWN_FEATURES: Final = (None, main_features, simhash_words)
 _RULES: Final[tuple[ModuleType, ...]] = (answers, text, sketches, normal, masking, shingles)
 _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 

@@ -23,7 +23,7 @@ from typing import IO, Final
 import msgspec
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read
+from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read, simhash_words
 from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
 
 LARGE_BYTES: Final = 65_536
@@ -34,7 +34,7 @@ _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
 """Bytes of the message that follows; 0 is the answer for a page that raises."""
 _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse)
-_FEATURES: Final = (None, main_features)
+_FEATURES: Final = (None, main_features, simhash_words)
 
 
 def is_large(response: Response, features: Features | None) -> bool:

@@ -21,7 +21,7 @@ from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
-from scrapy_gp4c.settings.values import LOADING
+from scrapy_gp4c.settings.values import LOADING, loaded_callable
 
 CLUSTER_COLUMNS = frozenset(CLUSTERED)
 
@@ -65,6 +65,7 @@ class Settings:
     gone_after: int
     believe_after: int
     hints: bool
+    fingerprint: str
     features: Callable[[Response], list[str]] | None
     seed: int
     max_pages_per_site: int
@@ -110,6 +111,13 @@ class Settings:
         if loaded.policy is None:
             policy = loaded.score_function.policy or policies.DEFAULT
             loaded = replace(loaded, policy=policies.load(policy))
+        if loaded.fingerprint == "simhash":
+            if loaded.features is not None:
+                raise SettingsError(
+                    "GP4C_FINGERPRINT = 'simhash' compares the words of pages: remove GP4C_FEATURES, or take "
+                    "'sketch'"
+                )
+            loaded = replace(loaded, features=loaded_callable("scrapy_gp4c.fingerprint.simhash_words"))
         loaded._check_measured()
         return loaded
 

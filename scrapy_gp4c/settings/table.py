@@ -102,6 +102,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.flag,
         "read what sitemaps, feeds and headers say of pages",
     ),
+    "GP4C_FINGERPRINT": values.Setting(
+        "sketch",
+        "'sketch' or 'simhash'",
+        lambda value: values.one_of(value, ("sketch", "simhash")),
+        "how pages are compared: by this package's sketches, or by the papers' SimHash of words",
+    ),
     "GP4C_FEATURES": values.Setting(
         None,
         "the dotted path of a callable features(response) -> list[str], or None for the page's text",

@@ -99,6 +99,8 @@ class CycleRecord(TypedDict, total=False):
     score_file_sha256: str | None
     clock: Literal["visits", "cycles"]
     seed: int
+    fingerprint: str
+    """Value of ``GP4C_FINGERPRINT``."""
     groups: str
     """Identity of the clusters that its plan follows from; absent: it uses none."""
     discovery: float

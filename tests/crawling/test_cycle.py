@@ -14,11 +14,15 @@ import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
+from scrapy.http import HtmlResponse
+from simhash import Simhash
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.cycle import PlannedPages
 from scrapy_gp4c.crawling.visits import Unchanged
+from scrapy_gp4c.fingerprint.answers import page_text
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
+from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -161,6 +165,29 @@ async def test_features(site: Site, store_path: Path) -> None:
         crawler = await crawl(Pages, store_path, {**given, "GP4C_BUDGET": 1}, urls=(site.url(),))
         found.append(crawler.spider.visits[site.url()]["outcome"])
     assert found == ["first", "unchanged", "changed", "unchanged"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_simhash(site: Site, store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """GP4C_FINGERPRINT = "simhash" keeps the package's SimHash of the words, also in records and exports.
+
+    It misses a word of a long page, and counts a masked date; a store is not compared by both.
+    """
+    given = {"GP4C_FINGERPRINT": "simhash", "GP4C_BUDGET": 1}
+    long = " ".join(f"word{number}" for number in range(2000))
+    for text, outcome in ((long, "first"), (f"{long} another", "unchanged"), (WORDS, "changed"),
+                          (f"{WORDS} 2026-11-26", "changed")):  # fmt: skip
+        site.pages["/"] = html(text)
+        crawler = await crawl(Pages, store_path, given, urls=(site.url(),))
+        assert crawler.spider.visits[site.url()]["outcome"] == outcome
+    words = page_text(HtmlResponse(site.url(), body=site.pages["/"].encode(), encoding="utf-8")).split()
+    assert words[-1] == "2026-11-26"
+    with Store(store_path, readonly=True) as store:
+        (_, block) = next(iter(store.blocks()))
+        assert block["fingerprint"][0] == Simhash(words).value
+        assert '"fingerprint": "simhash"' in next(line for line in lines(store) if '"cycle"' in line)
+    await crawl(Pages, store_path, {"GP4C_BUDGET": 1}, urls=(site.url(),))
+    assert "GP4C_FINGERPRINT is 'sketch', and the copies in this store" in caplog.text
 
 
 @pytest_twisted.ensureDeferred
