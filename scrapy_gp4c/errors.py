@@ -81,7 +81,7 @@ class StoreDamagedError(StoreError):
     """The directory holds no readable store: foreign file, unknown schema version, damage."""
 
     what = ""
-    """What is damaged, in a few words."""
+    """Damaged part, in a few words."""
 
 
 class CrawlFailedError(StoreError):

@@ -38,7 +38,7 @@ class Change:
 
     cycle: int
     time: float
-    """Of the visit, s since 1970."""
+    """Time of the visit, s since 1970."""
     url: str
     distance: int
     """Bits in which the fingerprints differ."""
@@ -59,7 +59,7 @@ class Changes:
 
 
 DOCUMENT = Changes
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -37,7 +37,7 @@ class Clustered:
     """The clusters that were made."""
 
     pages: int
-    """In a cluster."""
+    """Pages in a cluster."""
     unclustered: int
     """Pages whose copies have no description."""
     clusters: int
@@ -46,7 +46,7 @@ class Clustered:
 
 
 DOCUMENT = Clustered
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

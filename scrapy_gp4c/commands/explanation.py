@@ -31,7 +31,7 @@ PAST_CYCLES: Final = 5
 AHEAD: Final = 200
 """Cycles ahead that are looked at for the next visit."""
 PAGE_CYCLES: Final = 20_000_000
-"""Fewer of them in large stores: planning reads every page."""
+"""Pages times cycles that a forecast may read; large stores are forecast over fewer cycles."""
 STAGES: Final = ("gone", "unfetched", "warming", "settled")
 
 
@@ -55,7 +55,7 @@ class Score:
 
 @dataclass(frozen=True)
 class NextVisit:
-    """When the page is visited at the latest, if every page is found unchanged from now on."""
+    """Latest cycle of the page's next visit, if every page is found unchanged from now on."""
 
     cycle: int | None
     """None: in none of the cycles looked at."""
@@ -68,7 +68,7 @@ class NextVisit:
 
 @dataclass(frozen=True)
 class Different:
-    """What would get the page into the plan of the next cycle; None: nothing that can be told."""
+    """Condition that would bring the page into the next cycle's plan; None: none is known."""
 
     budget: int | None
     """This budget, in pages; for policies of one round."""
@@ -96,7 +96,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a page."""
+    """State and forecast of a page."""
 
     stage: str
     """One of `STAGES`."""

@@ -39,14 +39,14 @@ class Forgotten:
     forgotten: int
     """Taken out, or with ``--dry-run`` to be taken out."""
     hosts: dict[str, int]
-    """Of these by host, most first."""
+    """Forgotten pages by host, most first."""
     examples: list[str]
     """The first URLs."""
     dry_run: bool
 
 
 DOCUMENT = Forgotten
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

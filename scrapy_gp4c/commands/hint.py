@@ -22,7 +22,7 @@ HELP = "note that the pages of a list have changed"
 
 @dataclass(frozen=True)
 class Hinted:
-    """What became of the list."""
+    """Counts of the listed pages."""
 
     hinted: int
     """Known pages: the next cycle takes them for changed, as far as such hints have been right so far."""
@@ -31,7 +31,7 @@ class Hinted:
 
 
 DOCUMENT = Hinted
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -36,7 +36,7 @@ HELP = "add the URLs of a file, or restore an exported history"
 
 @dataclass(frozen=True)
 class Imported:
-    """What came into the store."""
+    """Counts of imported pages and visits."""
 
     added: int
     """Pages that were not known."""
@@ -47,7 +47,7 @@ class Imported:
 
 
 DOCUMENT = Imported
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 PROGRESS_LINES: Final = 100_000
 MAX_LINE_BYTES: Final = 2**24
 """A file of a few MB may unpack to a line of many GB."""

@@ -1,4 +1,4 @@
-"""What all actions print alike: JSON for programs."""
+"""JSON output of all commands."""
 
 from __future__ import annotations
 

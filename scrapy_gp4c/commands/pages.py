@@ -34,7 +34,7 @@ HELP = "the best pages of a spider's store"
 SORTS = ("score", "changes", "last", "dq")
 PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}
 LEVELS = {"site": "site", **{level: f"prefix_{n + 1}" for level, n in PREFIX_LEVELS.items()}, "dir": "key"}
-"""What pages are grouped by -> the field of `GROUP` that tells such groups apart."""
+"""Kind of group -> the field of `GROUP` that identifies its groups."""
 GROUPS_HEADER = ("recent share", "of visits", "pages", "n", "X", "group")
 
 
@@ -47,7 +47,7 @@ class Page:
     X: int
     t: int
     dq: float | None
-    """What its visits gained searches per cycle, in ppm; None: nothing was ever measured."""
+    """Gain of searches by its visits, in ppm per cycle; None: nothing was ever measured."""
     last_outcome: str
     url: str
 
@@ -57,7 +57,7 @@ class Group:
     """One site or directory."""
 
     recent_share: float | None
-    """Of the judged visits of the last three finished cycles, those that found a change; None: of none."""
+    """Changes among the judged visits of the last three finished cycles; None: there are none."""
     recent_visits: int
     pages: int
     n: int
@@ -77,7 +77,7 @@ class Pages:
 
 
 DOCUMENT = Pages
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -119,7 +119,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 
 def _gained(block: Columns, sort: str) -> Floats | None:
-    """What visits gained searches per cycle, by page; None: nothing was ever measured."""
+    """Gain of searches by visits, in ppm per cycle, by page; None: nothing was ever measured."""
     columns, formula, _ = refresh_value.FORMULAS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))

@@ -68,13 +68,13 @@ class Plan:
     pages: int
     kinds: dict[str, int]
     sites: list[Site]
-    """Those with most planned pages first."""
+    """Sites with the most planned pages, first the most."""
     urls: list[PlannedPage] | None
-    """In the order of the plan; None without ``--urls``."""
+    """Pages in the order of the plan; None without ``--urls``."""
 
 
 DOCUMENT = Plan
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

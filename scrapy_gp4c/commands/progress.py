@@ -1,4 +1,4 @@
-"""How far something is, on the terminal's last line; nothing where there is no terminal."""
+"""Progress of long work on the terminal's last line; nothing where there is no terminal."""
 
 from __future__ import annotations
 

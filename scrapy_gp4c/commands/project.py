@@ -1,4 +1,4 @@
-"""What a command needs of the Scrapy project: a spider's settings, its store and its page keys."""
+"""A Scrapy project as commands need it: a spider's settings, its store and its page keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _host_regex(crawler: Crawler) -> re.Pattern[str]:
-    """What hosts Scrapy lets the spider's class go to."""
+    """Hosts that Scrapy lets the spider's class go to."""
     spider: Any = crawler.spidercls  # Scrapy asks the spider; of an attribute of its class both know
     no_stats: Any = None  # there are none before a crawl
     return OffsiteMiddleware(no_stats).get_host_regex(spider)

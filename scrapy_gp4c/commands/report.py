@@ -32,7 +32,7 @@ class Reported:
 
 
 DOCUMENT = Reported
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

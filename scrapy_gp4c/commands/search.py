@@ -44,7 +44,7 @@ class Search:
 
 
 DOCUMENT = Search
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

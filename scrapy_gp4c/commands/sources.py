@@ -1,4 +1,4 @@
-"""What a store knows of where news come from: its hubs, and the sites whose hints hold."""
+"""Sources of news that a store knows: its hubs, and the sites whose hints hold."""
 
 from __future__ import annotations
 

@@ -61,12 +61,12 @@ class CycleStatus:
     score_function: str
     policy: str
     sampled: Sampled | None
-    """What its policy has sampled; None: nothing, or it is not finished."""
+    """Samples of its policy; None: there are none, or the cycle is not finished."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What the panel tells of all pages, with its 95% interval."""
+    """Estimate for all pages from the control group, with its 95% interval."""
 
     estimate: float
     low: float
@@ -75,7 +75,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Estimates:
-    """By the panel of a cycle."""
+    """Estimate by the control group of a cycle."""
 
     cycle: int
     judged: int
@@ -99,7 +99,7 @@ class Status:
     no_text: int
     """Fetched pages without visible text."""
     panel: Estimates | None
-    """Of the last cycle that has estimates."""
+    """Estimates of the last cycle that has some."""
     hubs: list[Hub]
     hints: list[TrustedSite]
     cycles: list[CycleStatus]
@@ -108,7 +108,7 @@ class Status:
 
 
 DOCUMENT = Status
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

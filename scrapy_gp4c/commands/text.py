@@ -57,7 +57,7 @@ class ComparedText:
 
 
 DOCUMENT = ComparedText
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 
 
 def add_options(parser: ArgumentParser) -> None:

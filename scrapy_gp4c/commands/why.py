@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HELP = "why a page is visited, or not"
 DOCUMENT = Why
-"""What ``--json`` prints."""
+"""Output of ``--json``."""
 NEAREST: Final = 5
 _WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")
 

@@ -354,8 +354,7 @@ def choose_shadows(
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
-    """What the visits to the pages of shadows brought and gained, and their claims, if needed: panel or
-    not."""
+    """Columns of the shadows' pages for new pages, gains and claims, where needed."""
     names = [
         name for name in (*discovery.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS) if name in needed
     ]

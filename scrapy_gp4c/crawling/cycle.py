@@ -52,7 +52,7 @@ class PlannedPages:
         self.pages: Pages = np.ascontiguousarray(self._plan["page"])
         """In the order of the plan."""
         self.planned = Planned.of(self._plan)
-        """The same, with their kinds."""
+        """Pages of the plan, with their kinds."""
         self._by_page = places_in_order(self.pages).astype(np.uint32)
         self._ordered = np.sort(self.pages)
 
@@ -152,7 +152,7 @@ class Cycle:
 
     @property
     def without_outcome(self) -> int:
-        """How many pages of the rounds planned so far have no outcome yet."""
+        """Number of pages in the rounds planned so far without an outcome yet."""
         return self._without_outcome
 
     def plan_round(self) -> list[int]:

@@ -43,7 +43,7 @@ class Load(Enum):
     BUSY = auto()
     """Only pages of hosts that may not be asked yet, or have as many requests under way as they may."""
     HELD = auto()
-    """Such pages, and the downloader has enough for all their hosts."""
+    """Pages of hosts for which the downloader has enough requests."""
     SAMPLED = auto()
     """As `FREE`; and samples are in by which a host that has nothing to do may get some."""
 

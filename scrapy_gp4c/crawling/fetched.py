@@ -14,10 +14,10 @@ from scrapy_gp4c.fingerprint.description import description
 
 @dataclass(frozen=True)
 class KnownCopy:
-    """What a fetcher has to know of a page that is visited."""
+    """Data of a visited page that its fetcher needs."""
 
     fingerprint: int | None
-    """Of the page's copy; None: there is none."""
+    """Fingerprint of the page's copy; None: there is none."""
     notes: bytes | None
     """Packed notes of the copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
     delivered: tuple[str, int | None] | None

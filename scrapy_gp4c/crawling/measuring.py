@@ -1,4 +1,4 @@
-"""What a cycle gains users of a search: its texts go to the search index, their worth to the store.
+"""Gains of a cycle for users of a search: its texts go to the search index, their worth to the store.
 
 Texts are staged in the index before their visits are committed to the store. When the cycle ends, the index
 takes them in and measures them in one transaction; then the store keeps what each visit gained; then it
@@ -25,7 +25,7 @@ from scrapy_gp4c.words.tokens import spaced
 
 
 class Gained(NamedTuple):
-    """What a cycle gained."""
+    """Gains of a cycle."""
 
     visits: int
     """Measured ones of pages that were known before."""

@@ -1,4 +1,4 @@
-"""What a crawl says of its cycle: one line when it opens, one when it closes."""
+"""Log lines of a cycle: one when it opens, one when it closes."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Clusters:
 
     @property
     def clusters(self) -> int:
-        """How many there are."""
+        """Number of clusters."""
         return 0 if self._stored is None else len(self._stored.groups.order)
 
     def grouping(self, name: Name) -> Grouping:
@@ -118,7 +118,7 @@ class Clusters:
         return Grouping(np.arange(pages), pages, links)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """From 0 to 10, ``[P]``; 0 of pages that nothing is known of."""
+        """Popularity from 0 to 10, ``[P]``; 0: nothing is known of the page."""
         popularity = np.zeros(self._known.merged_pages, np.uint8)
         if self._stored is not None:
             known = self._stored.popularity[: len(popularity)]
@@ -146,7 +146,7 @@ class Clusters:
 
 
 class Neighbourhood:
-    """What related pages tell the rounds of the open cycle, read from the store once, when it is needed."""
+    """Columns of related pages for the rounds of the open cycle, read from the store once, when needed."""
 
     def __init__(self, known: KnownPages, cycle: int, columns: Collection[str]) -> None:
         """Prepare for a cycle; ``columns``: all that policy and score function read."""

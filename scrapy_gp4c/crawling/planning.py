@@ -112,7 +112,7 @@ class PlannedRound(NamedTuple):
     parts: dict[int, Selection]
     """Kind of visit -> its pages; the first part is visited first."""
     counts: PlanCounts
-    """Of the cycle, this round included."""
+    """Counts of the cycle's plan, this round included."""
 
     def chunks(self) -> Iterator[Array]:
         """The plan in chunks of dtype `PLAN`, first to visit first."""
@@ -128,7 +128,7 @@ class PlannedRound(NamedTuple):
 
 
 class FirstRound(NamedTuple):
-    """What round 0 visits whatever the policy chooses."""
+    """Pages that round 0 visits whatever the policy chooses."""
 
     budget: int
     """Visits that the policy may choose in all rounds of the cycle."""
@@ -243,7 +243,7 @@ class Planner:
         return round._replace(counts=extended)
 
     def seeds(self, visits: Array, planned: Planned) -> int:
-        """How many samples the policy has followed in the cycle; 0 of one that follows none."""
+        """Number of samples that the policy has followed in the cycle; 0: it follows none."""
         count = getattr(self._policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
@@ -251,11 +251,11 @@ class Planner:
         return int(count(Round(self._cycle, self.planned_rounds, 0), evidence))
 
     def first_choice(self) -> Selection:
-        """What the policy chooses in round 0."""
+        """Pages that the policy chooses in round 0."""
         return self.choice(0, 0, UNPLANNED, NO_VISITS_YET)
 
     def choice(self, number: int, spent: int, planned: Planned, visits: CycleVisits) -> Selection:
-        """What the policy chooses in a round.
+        """Pages that the policy chooses in a round.
 
         ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these
         rounds; ``visits``: those that it may see. Raises PolicyError or ScoreError.
@@ -264,7 +264,7 @@ class Planner:
         return choose(self._policy, round, self.evidence(spent, planned, visits))
 
     def evidence(self, spent: int, planned: Planned, visits: CycleVisits) -> LiveEvidence:
-        """What the policy may look at in a round, see `choice`."""
+        """Evidence that the policy may look at in a round, see `choice`."""
         first = self._first_round()
         hubs = first.hubs.pages
         taken = Planned(

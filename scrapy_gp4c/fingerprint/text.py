@@ -18,7 +18,7 @@ from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 MAX_SOURCE_BYTES: Final = 2**24
 """Longest HTML source that is parsed, without scripts and styles."""
 LITTLE_TEXT_WORDS: Final = 20
-"""Fewer words are the shell of an application: its data in scripts and attributes counts as text."""
+"""Words below which a page is the shell of an application: its data in scripts counts as text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg"

@@ -72,7 +72,7 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
-    """How many new pages each page has brought by the notes of a cycle: ``[pages]``."""
+    """Numbers of new pages that each page has brought by the notes of a cycle: ``[pages]``."""
     finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
     return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
 

@@ -1,4 +1,4 @@
-"""How all pages fall into groups that policies sample, and how far groups are from each other.
+"""Groups of pages that policies sample, and distances between groups.
 
 The tree of a site's directories, and the way from one directory to another (Tan et al. 2007, section 4.2).
 
@@ -40,7 +40,7 @@ NOWHERE: Final = -1
 
 
 class Distances(Protocol):
-    """How far groups are from each other."""
+    """Distances between groups."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
         """Yield the groups at distance 0, 1, ..., abs(d) of a group, on the side that d's sign says."""
@@ -210,7 +210,7 @@ class Links:
         return self._listed(self.target, self.source)
 
     def _listed(self, begin: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
-        """What links lead to, page by page; and where each page begins."""
+        """Targets of links, page by page, and where each page's targets start."""
         order = np.argsort(begin, kind="stable")
         return end[order], np.searchsorted(begin[order], np.arange(self.pages + 1))
 
@@ -286,11 +286,11 @@ class PageGroups:
         return Grouping(np.arange(len(self.cluster)), len(self.cluster), self.links)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """From 0 to 10, by the PageRank of the links: ``[P]``."""
+        """Popularity from 0 to 10, by the PageRank of the links: ``[P]``."""
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> PageGroups:
-        """Those of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
+        """Groups of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         at = np.full(len(self.cluster), NOWHERE)

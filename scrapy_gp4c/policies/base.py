@@ -128,7 +128,7 @@ UNPLANNED = Planned(NO_VISITS_YET.pages, NO_VISITS_YET.kinds)
 
 
 class Evidence(Protocol):
-    """What a policy may look at."""
+    """Evidence that a policy may look at."""
 
     def candidates(self) -> Iterator[Block]:
         """Yield the pages that may be chosen: none that was planned or visited in this cycle."""
@@ -207,7 +207,7 @@ def ranking_of(evidence: Evidence) -> Ranking | None:
 
 
 class Policy(Protocol):
-    """What decides which pages a cycle visits within its budget.
+    """Rule that decides which pages a cycle visits within its budget.
 
     New pages, pages in warm-up and the control group are no policy's affair.
     """

@@ -154,7 +154,7 @@ def members_of(
 
 @dataclass(frozen=True, eq=False)
 class SampleResult:
-    """What the samples of groups came to so far; visits to the control group are samples too."""
+    """Results of the samples of groups so far; visits to the control group are samples too."""
 
     sampled: Bools
     """``[G]``: samples of the group were sent."""
@@ -187,7 +187,7 @@ class SampleResult:
 
 
 def followed_groups(evidence: Evidence, level: Level) -> int:
-    """How many groups had neighbours visited in the cycle so far."""
+    """Number of groups whose neighbours were visited in the cycle so far."""
     visits = evidence.visits()
     near = visits.pages[visits.kinds == NEIGHBOUR]
     return len(np.unique(evidence.grouping(level).number[near])) if len(near) else 0

@@ -114,7 +114,7 @@ class FollowParameters(NamedTuple):
     near: Name
     """Grouping that says which pages are near."""
     d: int
-    """How near: 0..d, or d..0 where it is negative."""
+    """Distances, near first: 0..d; far first, d..0, where d is negative."""
     phi: float | str = "change"
     """Probability that a sample is followed, or a row of `PHIS`."""
     gate: bool = False
@@ -178,7 +178,7 @@ class Follow:
 
     @property
     def rounds(self) -> None:
-        """As many as the budget lasts."""
+        """No limit of rounds: as many as the budget suffices for."""
         return
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
@@ -191,7 +191,7 @@ class Follow:
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """How many samples of the cycle so far are followed."""
+        """Number of samples of the cycle so far that are followed."""
         if self.parameters.phi == 0:
             return 0
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
@@ -253,11 +253,11 @@ class _OfGroups:
 
     @property
     def rounds(self) -> None:
-        """As many as the budget lasts, and all samples take."""
+        """No limit of rounds: as many as the budget suffices for, and all samples take."""
         return
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """How many groups were followed in the cycle so far."""
+        """Number of groups followed in the cycle so far."""
         return followed_groups(evidence, self.level)
 
 

@@ -61,11 +61,11 @@ class ScoreFunction:
         return terminals.columns_of(self.terminals, self.clock)
 
     def on_clock(self, clock: Clock | None) -> ScoreFunction:
-        """The same function on another clock; None: on its own."""
+        """This function on another clock; None: on its own."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
     def without_claims(self) -> ScoreFunction:
-        """The same function for pages without claims: the same scores, from fewer terminals."""
+        """This function for pages without claims: equal scores, from fewer terminals."""
         if self.expression is None or UNCLAIMED.keys().isdisjoint(self.terminals):
             return self
         expression = Expression(tuple(UNCLAIMED.get(str(token), token) for token in self.expression.tokens))

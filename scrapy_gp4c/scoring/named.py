@@ -19,11 +19,11 @@ class Named(NamedTuple):
     """A score function with a name."""
 
     expression: str
-    """In the score language."""
+    """Expression in the score language."""
     source: str
-    """Who it is from."""
+    """Author or paper of the function."""
     meaning: str
-    """What it puts first, in one line."""
+    """Pages that the function puts first, in one line."""
     policy: str | None = None
     """Text of the policy that belongs to it, see `scrapy_gp4c.policies.table.load`; None: any will do."""
 

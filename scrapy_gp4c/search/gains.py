@@ -102,7 +102,7 @@ class Results:
         return beyond
 
     def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
-        """What users lose, or win, where the pages at ranks first..last move: ``[E]``, 0 for none.
+        """Loss or win of users where the pages at ranks first..last move: ``[E]``, 0 for none.
 
         The sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks. With by = 1 pages sink from r to
         r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users win. By
@@ -132,7 +132,7 @@ BLOCK: Final = 500_000
 
 
 class Refit(NamedTuple):
-    """What the estimator knows of a collection; brought up to date now and then."""
+    """Statistics of a collection for the estimator; brought up to date now and then."""
 
     scoring: str
     """A name of `scores.SCORINGS`."""
@@ -201,9 +201,9 @@ class Refreshes(NamedTuple):
     refresh: Ints
     """Number of the refresh that each belongs to, from 0."""
     before: Postings
-    """In the old text, with tf 0 for a term that only the new one has."""
+    """Postings of the old text, with tf 0 for a term that only the new one has."""
     after: Postings
-    """In the new text, the terms of `before` in their order."""
+    """Postings of the new text, the terms of `before` in their order."""
 
 
 def impacts(known: Refit, refreshes: Refreshes, count: int) -> Floats:

@@ -211,11 +211,11 @@ class Arrival(NamedTuple):
 
     page: int
     key: int
-    """Of the page, uint64: the index trusts no number of a page alone."""
+    """Fingerprint of the page's request, uint64: the index trusts no number of a page alone."""
     fingerprint: int
-    """Of the text, uint64."""
+    """Fingerprint of the text, uint64."""
     known: int | None
-    """Of the copy before, uint64; None: there was none."""
+    """Fingerprint of the copy before, uint64; None: there was none."""
     words: bytes
     """Tokens of the text in UTF-8, a blank between each two."""
 

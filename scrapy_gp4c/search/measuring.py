@@ -30,7 +30,7 @@ B: Final = 0.75
 
 
 class Statistics(NamedTuple):
-    """What scores need of a collection; kept from one refit to the next."""
+    """Statistics of a collection that scores need; kept from one refit to the next."""
 
     pages: int
     """N."""
@@ -45,11 +45,11 @@ class Postings(NamedTuple):
 
     term: Ints
     tf: Ints
-    """How often the term stands there; 0: not at all."""
+    """Occurrences of the term in the text; 0: none."""
     length: Ints
     """Tokens of the text."""
     importance: Floats | float = 1.0
-    """Of the text's page, above 0."""
+    """Importance of the text's page, above 0."""
 
 
 def _tfidf_idf(statistics: Statistics) -> Floats:
@@ -112,7 +112,7 @@ SCORINGS: Final[dict[str, Scoring]] = {
 }
 """Name -> scoring function."""
 BY_TEXT: Final = ("tfidf", "bm25")
-"""Those that read nothing but the text."""
+"""Scoring methods that read nothing but the text."""
 
 
 ZETA: Final = 2.6123753486854883
@@ -170,7 +170,7 @@ def quality(copies: Floats, live: Floats, frequency: Floats) -> float:
 
 
 def quality_change(copies: Floats, live: Floats, frequency: Floats, page: int) -> float:
-    """What refreshing one page's copy changes in the quality (eqs. 6, 7)."""
+    """Change of the quality by refreshing one page's copy (eqs. 6, 7)."""
     refreshed = copies.copy()
     refreshed[:, page] = live[:, page]
     moved = inspection(ranks(refreshed)) - inspection(ranks(copies))

@@ -17,7 +17,7 @@ from scrapy_gp4c.policies.base import read_budget
 
 RECEIVERS: Final = "a list of addresses that Apprise knows, or of dicts with an address as `url`"
 LOADING: Final = (ImportError, AttributeError, NameError)
-"""What `load_object` raises for a dotted path that leads nowhere."""
+"""Errors of `load_object` for a dotted path that leads nowhere."""
 
 
 class Setting(NamedTuple):
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
     default: Any
     expected: str
-    """What a valid value is, for the error message."""
+    """Description of a valid value, for the error message."""
     read: Callable[[Any], Any]
     """Convert and check a value; raises ValueError or TypeError when it is not as expected."""
     meaning: str
@@ -93,7 +93,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def loaded_callable(value: Any) -> Callable[..., Any] | None:
-    """What a dotted path leads to, or None; raises TypeError and what `LOADING` names."""
+    """Object at a dotted path, or None; raises TypeError and the errors of `LOADING`."""
     if value is None or value == "":
         return None
     loaded: Callable[..., Any] = load_object(value)

@@ -1,4 +1,4 @@
-"""What of a request is secret, told by the name of what holds it; a store keeps the name, never the value.
+"""Secrets of requests, known by the names of their fields; a store keeps the name, never the value.
 
 Kept of it is where it was, such as ``query api_key``, ``header authorization``, ``cookie session``, ``meta
 token``: the `lacks` of a stored request, which a visit needs from the spider.

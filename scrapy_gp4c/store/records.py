@@ -105,7 +105,7 @@ class CycleRecord(TypedDict, total=False):
     """Identity of the clusters that its plan follows from; absent: it uses none."""
     discovery: float
     discovery_function: str
-    """Its formula; its clock is the next."""
+    """Formula of the score function; its clock is the next field."""
     discovery_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
@@ -237,7 +237,7 @@ class NewVisit(NamedTuple):
     bytes: int = 0
     """Bytes of the body."""
     latency_s: float = 0.0
-    """From request to response headers; 0: not measured."""
+    """Time from the request to the response's headers; 0: not measured."""
 
 
 TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])

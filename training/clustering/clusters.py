@@ -62,9 +62,9 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
 
 
 FEATURES: Final = ("content", "url", "page", "links")
-"""What every source of pages tells."""
+"""Features that every source of pages has."""
 HISTORY: Final = "history"
-"""What a store tells besides: visits, changes, rates."""
+"""Features that a store has besides: visits, changes, rates."""
 CLUSTERS: Final = 100
 """Where nobody says how many."""
 FIRST_CLUSTERS: Final = 100
@@ -76,7 +76,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class PageFeatures(NamedTuple):
-    """What P pages are clustered by."""
+    """Features by which P pages are clustered."""
 
     urls: Sequence[str]
     """``[P]``, without scheme."""

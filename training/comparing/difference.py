@@ -48,7 +48,7 @@ class VisitGroup(NamedTuple):
 
     name: str
     share: float
-    """Of the visits of the first function."""
+    """Share of the visits of the first function."""
     other_share: float
     rate: float
     """Change rate of these visits; nan where there are none."""

@@ -162,7 +162,7 @@ class Result(NamedTuple):
     policy: str | None
     """None for the oracle and baselines of others."""
     metrics: dict[str, Summary]
-    """By the names of `training.replaying.metrics.KNOWN`."""
+    """Values by the names of `training.replaying.metrics.KNOWN`."""
     counts: dict[str, list[int]]
     """One of `COUNTS` -> number in every scored cycle."""
 

@@ -34,7 +34,7 @@ class Trials(NamedTuple):
     """Metrics of score functions on the same test sets."""
 
     series: dict[str, Series]
-    """By the functions' names."""
+    """Results by the functions' names."""
     first_cycle: int
     """Number of the first scored cycle."""
     budget: float

@@ -150,7 +150,7 @@ class Choices:
         )
 
     def fitting(self, history: ChangeHistory) -> Choices:
-        """The same choices; of the set of all terminals, only those that the history can replay."""
+        """These choices with only those terminals that the history can replay, if they name all."""
         parameters = self.parameters
         if parameters.terminals != terminals.RELATED:
             return self

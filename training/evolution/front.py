@@ -105,7 +105,7 @@ class _Scored(NamedTuple):
     outcome: Outcome | None
     """None: it has no value, or names no terminal."""
     values: tuple[float, float]
-    """Less the price of its nodes."""
+    """Fitness less the price of its nodes."""
 
 
 class FrontEvolution(Evolution):

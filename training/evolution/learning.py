@@ -111,9 +111,9 @@ class _Search:
         self._asked: dict[Evolution, Mapping[str, Expression]] = {}
         """Functions of runs that wait for outcomes."""
         self._states: dict[int, dict[Evolution, EvolutionState]] = defaultdict(dict)
-        """By number of a generation that some have completed."""
+        """Generation -> runs that have completed it, with their states."""
         self._best: dict[int, list[float]] = defaultdict(list)
-        """Likewise: the best fitness so far."""
+        """Generation -> the best fitness of each of these runs so far."""
         self._done: Counter[int] = Counter()
         """Texts of generations to come."""
 
@@ -208,7 +208,7 @@ class Fold(NamedTuple):
     run: int
     """Number of its run; -1 for a named function."""
     selected: float
-    """Its value under the selection rule."""
+    """Value of the function under the selection rule."""
     table: Table
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
     front: tuple[FrontMember, ...] = ()

@@ -203,7 +203,7 @@ class SelectedFunction(NamedTuple):
     run: int
     """Number of its run; `NAMED_RUN` for a named function."""
     selected: float
-    """Its value under the selection rule (``guarded``: that of ``best``)."""
+    """Value of the function under the selection rule (``guarded``: that of ``best``)."""
 
 
 class UnsimplifiedSelection(NamedTuple):
@@ -211,7 +211,7 @@ class UnsimplifiedSelection(NamedTuple):
 
     text: str
     pair: tuple[Values, Values]
-    """Its values per cycle in training and validation."""
+    """Values of the function per cycle in training and validation."""
     run: int
     """As in `SelectedFunction`."""
     selected: float

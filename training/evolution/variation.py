@@ -37,11 +37,11 @@ QUOTIENTS: Final[dict[ProtectedDivision, str]] = {"zero": "/", "large": "div"}
 CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, math.e, 10.0, 100.0, 1000.0)
 """Constant leaves (thesis section 3.2; the journal's list leaves out e)."""
 ATTEMPTS: Final = 10
-"""How often an operator draws anew when a child would be too deep, before it gives the parent back."""
+"""Draws of an operator whose child would be too deep, before it returns the parent."""
 
 
 class Rates(NamedTuple):
-    """How the next generation comes about; see the module's text for how they are read."""
+    """Probabilities of the genetic operators; the module's docstring says how they are read."""
 
     crossover: float
     reproduction: float
@@ -109,7 +109,7 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
 
     @property
     def expression(self) -> Expression:
-        """What `expression_of` gives."""
+        """Result of `expression_of`."""
         if self._expression is None:
             self._expression = expression_of(self)
         return self._expression

@@ -195,7 +195,7 @@ def _processes(n_jobs: int) -> Iterator[Workers]:
 
 
 def _begin_process(lifeline: Connection) -> None:
-    """In a new worker: leave Ctrl-C to the parent, and end when the other end of `lifeline` is closed.
+    """Start a worker: it leaves Ctrl-C to the parent, and ends when the other end of `lifeline` is closed.
 
     The kernel closes it when the parent is killed, too. Workers would wait forever then, for a lock of the
     parent.

@@ -34,7 +34,7 @@ LAYOUT: Final = (
 
 
 class PageVersions(NamedTuple):
-    """What one line of a file says."""
+    """Record of one line of a file."""
 
     site: str
     page: str
@@ -52,7 +52,7 @@ class ContentHistory:
     """
 
     history: ChangeHistory
-    """When which page changed: in the cycles in which its text is another one."""
+    """Changes of pages: the cycles in which a page's text is another one."""
     version: npt.NDArray[np.int32]
     """``[D + 1, P]``: number of the version that each page has in cycles 0..D."""
     first_version: npt.NDArray[np.int32]

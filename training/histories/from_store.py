@@ -102,7 +102,7 @@ MAX_ERRORS: Final = 2
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What was read of a store, and what was not."""
+    """Pages that were read of a store, and those that were not."""
 
     source: str
     pages: int

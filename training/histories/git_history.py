@@ -54,7 +54,7 @@ class MassCommit(NamedTuple):
 
 
 class RepositoryPages(NamedTuple):
-    """What one repository contributes."""
+    """Pages and changes of one repository."""
 
     name: str
     changed: npt.NDArray[np.bool_]
@@ -128,7 +128,7 @@ def first_and_last(
 
 
 def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow) -> npt.NDArray[np.intp]:
-    """How many commits of the line download 0..D could see: ``[D + 1]``."""
+    """Numbers of commits of the line that downloads 0..D could see: ``[D + 1]``."""
     edges = window.edges()
     seen = np.searchsorted(line.times, edges)
     if not seen[0]:

@@ -1,4 +1,4 @@
-"""What `training.from_git` asks of git: the first-parent line, the files of a commit, differences.
+"""Calls of git by `training.from_git`: the first-parent line, the files of a commit, differences.
 
 Plumbing commands only, so that no configuration of the user changes their output. They read commits and
 trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough. A repository is
@@ -30,7 +30,7 @@ _GIT: Final = (
     *("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"),
     *("-c", f"core.attributesFile={os.devnull}", "-c", "log.showSignature=false", "-c", "diff.external="),
 )
-"""What comes before a command: a word here is stronger than the repository's configuration."""
+"""Options before each git command; they are stronger than the repository's configuration."""
 _NO_PROGRAMS: Final = ("--no-ext-diff", "--no-textconv")
 _REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
 """Variables that would make git read another repository than the one asked for; set in git hooks."""
@@ -50,7 +50,7 @@ class FileDifference(NamedTuple):
 
     path: bytes
     status: str
-    """Of git diff: M modified, A added, D deleted, T another kind of object."""
+    """Letters of git diff: M modified, A added, D deleted, T another kind of object."""
     same_content: bool
     """Only the file mode differs."""
 

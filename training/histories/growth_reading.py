@@ -33,7 +33,7 @@ MAX_MISSED: Final = 2
 
 
 class CrawlVisits(NamedTuple):
-    """What a crawl of C finished cycles tells of P pages."""
+    """Growth of P pages in a crawl of C finished cycles."""
 
     source: str
     judged: npt.NDArray[np.bool_]
@@ -46,7 +46,7 @@ class CrawlVisits(NamedTuple):
     found_by: Array
     """``[P]``: as the column of this name, of the pages 0..P-1."""
     urls: Callable[[npt.NDArray[np.intp]], Sequence[str]]
-    """Those of some pages."""
+    """URLs of some pages."""
     key: npt.NDArray[np.uint64] | None
     weight: npt.NDArray[np.float64]
     """``[P]``"""

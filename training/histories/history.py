@@ -40,7 +40,7 @@ class Impact:
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None
-    """How often users look at each page, mean over the cycles: ``[P]``; None: as of `quality`."""
+    """Mean number of views of each page per cycle: ``[P]``; None: as of `quality`."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
@@ -79,7 +79,7 @@ NOW_AND_THEN: Final = (
     "every cycle, or GP4C_BUDGET to 1.0 for some cycles, or read the crawl's store by "
     "`python -m training.store_history STORE --partial` (docs/closing-the-loop.md)"
 )
-"""What to do where too few pages were observed in every cycle."""
+"""Remedy where too few pages were observed in every cycle."""
 
 
 def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
@@ -88,7 +88,7 @@ def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] 
 
 
 class HistoryFields(NamedTuple):
-    """What is read of a history file, as `ChangeHistory` has it; not checked yet."""
+    """Fields of a history file, as `ChangeHistory` has them; not checked yet."""
 
     changed: npt.NDArray[Any]
     site: npt.NDArray[Any]
@@ -113,7 +113,7 @@ class ChangeHistory:
     """``[D, P]``: False where the outcome is not known (`changed` means nothing there); None: all known.
     A replay needs all known: `read_history` leaves other pages out."""
     site_names: Sequence[str] | None = None
-    """By number of the site."""
+    """Names of the sites, by number."""
     page_names: Sequence[str] | None = None
     """``[P]``; with the site, the identity of the page."""
     key: npt.NDArray[np.uint64] | None = None
@@ -126,7 +126,7 @@ class ChangeHistory:
     dropped_pages: int = 0
     """Pages that were left out because some of their cycles were not observed."""
     impact: Impact | None = None
-    """What refreshing the pages is worth to users of a search; None: nothing tells."""
+    """Worth of refreshing the pages to users of a search; None: unknown."""
     claims: npt.NDArray[Any] | None = None
     """Dtype `training.histories.claims.DATED_CLAIM`: claims of sites in order of cycles; None: unknown."""
 

@@ -25,7 +25,7 @@ class PageDirectories(NamedTuple):
 
 
 class Regrouping(NamedTuple):
-    """How a replay comes to clusters and links anew, of the copies that it has fetched by then."""
+    """Function that makes clusters and links anew, from the copies that a replay has fetched."""
 
     every_cycles: int
     """At least 1: anew after so many cycles, counted from cycle 0."""
@@ -53,9 +53,9 @@ class Neighbours:
         self.groups_by_content: PageGroups | None = None
         """Clusters and links, if a file of them was read (`training.clustering.groups_file`)."""
         self.regrouping: Regrouping | None = None
-        """How replays make clusters and links anew; None: those of the beginning stay."""
+        """Function that makes clusters and links anew in replays; None: those of the beginning stay."""
         self.popular: npt.NDArray[np.uint8] | None = None
-        """How popular pages are, ``[P]``, where somebody told it; else weights and links tell."""
+        """Popularity of pages, ``[P]``, where it is given; else it follows from weights and links."""
 
     def regrouped(self, groups: PageGroups) -> Neighbours:
         """Return the same places with other clusters and links."""
@@ -107,7 +107,7 @@ class Neighbours:
         return name == "site" or self.are_named
 
     def grouping(self, name: Name) -> Grouping:
-        """How all pages fall into groups. Raises PolicyError where the history does not tell."""
+        """Groups of all pages. Raises PolicyError where the history has none."""
         if name in ("cluster", "links"):
             if self.groups_by_content is None:
                 raise PolicyError(
@@ -132,7 +132,7 @@ class Neighbours:
         return grouping
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """How popular each page is, from 0 to 10, ``[P]``. Raises PolicyError where nothing tells."""
+        """Popularity of each page, from 0 to 10, ``[P]``. Raises PolicyError where it is unknown."""
         if self.popular is not None:
             return self.popular
         if self._weight is not None:

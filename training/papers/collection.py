@@ -176,7 +176,7 @@ def imputation_effect(
 
 
 def _carried(changed: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """What visits find: the changes since the last visit that did not fail, bool ``[D, P]``."""
+    """Changes that visits find: any since the last visit that did not fail, bool ``[D, P]``."""
     carried = np.zeros_like(changed)
     pending = np.zeros(changed.shape[1], np.bool_)
     for cycle in range(len(changed)):

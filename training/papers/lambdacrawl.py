@@ -34,7 +34,7 @@ DAYS: Final = 21
 """Days of the learning experiment, with a new plan every day."""
 LEARNING_PAGES: Final = 100_000
 SPLIT_TOLERANCE: Final = 0.005
-"""Of the budget, as in the authors' program."""
+"""Tolerance of the budget's split, as a share of it, as in the authors' program."""
 STARVING: Final = 0.4
 """Share of an even visit that BinaryLambdaCrawl leaves every page, the best of the paper's on its data."""
 SCORES: Final = (
@@ -45,7 +45,7 @@ SCORES: Final = (
 
 
 NEAR: Final = 0.05
-"""What counts as near in `LambdaCrawlResults.claims`."""
+"""Difference that counts as near in `LambdaCrawlResults.claims`."""
 MEASURED: Final = ("harmonic_staleness", "freshness", "change_rate")
 
 

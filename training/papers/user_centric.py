@@ -87,7 +87,7 @@ class Trial:
 
     name: str
     corpus: Corpus
-    """Of the workload's terms."""
+    """Statistics of the workload's terms."""
     how: QualityMeasure
     search: VersionSearch
     history: ChangeHistory

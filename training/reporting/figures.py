@@ -149,7 +149,7 @@ FILE: Final = Size("file", 8.0, 4.4, 0.72, None, 0.4, 0.53, 18, 10.0, True)
 # In a page a point is a pixel: Matplotlib writes SVG at 72 points per inch.
 WIDE: Final = Size("wide", 700 / 72, 320 / 72, 52 / 72, 170 / 72, 12 / 72, 42 / 72, 22, 12.0, False)
 NARROW: Final = Size("narrow", 360 / 72, 300 / 72, 46 / 72, 96 / 72, 12 / 72, 42 / 72, 12, 12.0, False)
-"""The same size of text suits a wide page and a phone."""
+"""Text size that suits a wide page and a phone alike."""
 
 
 def draw(chart: Chart, size: Size = FILE) -> Figure:

@@ -47,7 +47,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Its address within the page."""
+        """Address of the chart within the page."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 

@@ -162,7 +162,7 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
 
 
 def advice(learned: Learned, choices: Choices) -> str:
-    """What to do: use the learned function, or keep the one in use, by the lead over it in the test."""
+    """Advice: use the learned function, or keep the one in use, by the lead over it in the test."""
     if learned.best.text == choices.in_use:
         return f"Keep what you have: the learned function is {choices.in_use}, which is in use."
     leads = [float(np.mean(fold.leads)) for fold in learned.folds if fold.leads]

@@ -110,7 +110,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """Its directory."""
+        """Directory of the store."""
         return self.tables.path
 
     @property
@@ -145,7 +145,7 @@ class Store:
 
     @property
     def committed_s(self) -> float:
-        """When the last commit returned, by the monotonic clock."""
+        """Time when the last commit returned, by the monotonic clock."""
         return self._open.committed_s
 
     # --- cycles and plans

@@ -47,7 +47,7 @@ _BLOCKS_TOGETHER: Final = 4
 
 
 class Sizes(NamedTuple):
-    """How much a store reads or writes at a time; tests take little, to have many of each."""
+    """Amounts that a store reads or writes at a time; tests take small ones, to have many of each."""
 
     block_rows: int = 16_384
     """Pages per block of a new store; an existing store remembers its own."""
@@ -57,7 +57,7 @@ class Sizes(NamedTuple):
     """Pages per chunk of a plan."""
     chunks_per_transaction: int = 64
     blocks_per_transaction: int = 4
-    """In a fold: what a transaction changes is in memory twice, and the system is slow to provide that."""
+    """Blocks that one transaction of a fold changes: its changes are in memory twice."""
     pages_per_transaction: int = 65_536
     map_size: int | None = None
     """Fixed address space of the file in bytes, for tests; None: ample, and grown where needed."""

@@ -1,4 +1,4 @@
-"""Whole cycles: order the groups, choose and visit pages, and regroup these."""
+"""Compiled loops of a cycle: they order the groups, choose and visit pages, and regroup these."""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
