@@ -111,7 +111,13 @@ def _evaluate_growth(args: Namespace) -> None:
     grown = read_growth(Path(args.history))
     rows = []
     choices = CrawlChoices(
-        parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, args.policy
+        parse_budget(args.budget),
+        args.warmup,
+        args.ties,
+        args.clock,
+        args.seed,
+        args.policy,
+        args.site_share,
     )
     for text in args.score or (DEFAULT,):
         for share in args.discovery:
@@ -151,6 +157,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what chooses: top_k, rounds(rounds=4), db(d=1), sbr(tau=0.3), ..., a dotted path, or {EVERY} "
         "(default: the one that a named function brings along, else top_k)",
     )
+    what = "most of the budget that one site gets, GP4C_SITE_SHARE of a crawl (default %(default)s)"
+    add("--site-share", type=float, default=DEFAULTS.site_share, metavar="SHARE", help=what)
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
     options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
     options.clock(add, DEFAULTS.clock, "how outcomes are weighed (default: the score file's, else visits)")
@@ -196,7 +204,8 @@ def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int
     named = names(history) if args.all else ()
     scores, policies = what = contest(history, named, args.score or (), args.policy, args.in_use)
     only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
-    crawl = CrawlChoices(parse_budget(args.budget), args.warmup, args.ties, args.clock, args.seed, only)
+    budget = parse_budget(args.budget)
+    crawl = CrawlChoices(budget, args.warmup, args.ties, args.clock, args.seed, only, args.site_share)
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
         one = partial(evaluate, weighted=args.weighted)
         run = partial(leaderboard, seeds=args.seeds) if args.board else one

@@ -342,15 +342,28 @@ def choose_shadows(
     columns |= _growth(pages, shadows["page"], needed)
     cycle_visits = CycleVisits.of(visits)
     draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
-    for (score, tie), seen, spent in _rounds(record):
+    site = _sites(pages, shadows["page"]) if any(plan.get("site_cuts", ())) else np.empty(0, np.uint64)
+    for cut, of_sites, seen, spent in _rounds(record):
         related = neighbourhood.seen_by(cycle_visits.first(seen), spent)
         round_columns: RoundColumns = related
         if own_pages is not None:
             round_columns = LeaveOneOut(related, shadows, own_pages.only(position < seen), cycle)
         state = RoundState(columns, slice(None), round_columns, draw)
         scores = function.scores(state, cycle)
-        visited |= (scores > score) | ((scores == score) & (state["draw"] <= np.uint64(tie)))
+        score, tie = np.full(len(scores), cut[0]), np.full(len(scores), cut[1], np.uint64)
+        for key, *own_cut in of_sites:
+            of_site = site == np.uint64(key)
+            score[of_site], tie[of_site] = own_cut
+        visited |= (scores > score) | ((scores == score) & (state["draw"] <= tie))
     return ShadowChoice(visited, own_pages)
+
+
+def _sites(known: KnownPages, pages: Array) -> Array:
+    """Key of the site of each page."""
+    order = np.argsort(pages)
+    group = np.empty(len(pages), np.intp)
+    group[order] = known.columns_of(pages[order], ("group",))["group"]
+    return np.asarray(known.directories()["site"][group])
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
@@ -371,6 +384,8 @@ class _Ranking(NamedTuple):
     """A round that chose pages by a score."""
 
     cut: tuple[float, int]
+    of_sites: list[tuple[int, float, int]]
+    """Key of each site that has its share of the budget, and its own cut."""
     seen: int
     """Visits that the round saw."""
     spent: float
@@ -381,10 +396,11 @@ def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
     plan = record["plan"]
     beside = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
     planned = 0
-    for cut, counts in zip(plan["cuts"] or (), record["rounds"], strict=False):
+    of_sites = plan.get("site_cuts") or [[] for _ in record["rounds"]]
+    for cut, own, counts in zip(plan["cuts"] or (), of_sites, record["rounds"], strict=False):
         if cut is not None:
             spent = max(0, planned - beside)
-            yield _Ranking(cut, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0)
+            yield _Ranking(cut, own, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0)
         planned += counts["planned"]
 
 

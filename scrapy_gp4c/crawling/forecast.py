@@ -38,6 +38,7 @@ from scrapy_gp4c.page_state.outcomes import (
 )
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import NO_VISITS_YET, UNPLANNED, CycleVisits, Planned
+from scrapy_gp4c.policies.site_share import NONE
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
@@ -313,7 +314,10 @@ class PastCycle:
 
 def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
     """The last `cycles` finished cycles of a page, newest first."""
-    state = columns.new_columns(store.columns_of(np.array([page], np.uint32))["key"])
+    known = store.columns_of(np.array([page], np.uint32), ("key", "group"))
+    state = columns.new_columns(known["key"])
+    state["group"][:] = known["group"]
+    site = int(store.directories()["site"][known["group"][0]])
     visits = _visits(store, page)
     records = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
     history = []
@@ -322,7 +326,7 @@ def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) 
         visit = visits.get(cycle)
         if cycle > store.last_cycle - cycles:
             if visit is None:
-                history.append(PastCycle(cycle, None, _why_not(state, page, record, settings)))
+                history.append(PastCycle(cycle, None, _why_not(state, page, site, record, settings)))
             else:
                 history.append(PastCycle(cycle, OUTCOMES[visit["outcome"][0]], KINDS[visit["kind"][0]]))
         if visit is not None:
@@ -340,7 +344,7 @@ def _visits(store: PageStore, page: int) -> dict[int, Array]:
     return by_cycle
 
 
-def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings) -> str:
+def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings: Settings) -> str:
     """Reason why a cycle did not visit a page, by the page's columns ``[1]`` before it."""
     cycle, plan = record["cycle"], record.get("plan")
     if plan is not None and page >= plan.get("known", page + 1):
@@ -356,10 +360,17 @@ def _why_not(state: Columns, page: int, record: CycleRecord, settings: Settings)
         return "in warm-up, yet the cycle ended without its visit"
     if plan is None or not (cuts := plan["cuts"]):
         return "not chosen"
-    lowest = [cut for cut in cuts if cut is not None]
+    of_sites = [{key: (score, tie) for key, score, tie in row} for row in plan.get("site_cuts", ())]
+    is_full = any(site in row for row in of_sites)
+    lowest = [
+        row.get(site, (cut[0], cut[1])) for row, cut in zip(of_sites, cuts, strict=True) if cut is not None
+    ]
     if not lowest:
         return "not chosen: the budget was spent"
-    cut_off = f"the cut-off was a score of {min(score for score, _ in lowest):.4g}"
+    if is_full and min(lowest) == NONE:
+        return "not chosen: its site had its share of the budget (GP4C_SITE_SHARE)"
+    share = " of its site, which had its share of the budget (GP4C_SITE_SHARE)," if is_full else ""
+    cut_off = f"the cut-off{share} was a score of {min(score for score, _ in lowest):.4g}"
     score = _score(state, record, settings)
     return f"not chosen: {cut_off}" + ("" if score is None else f", its own {score:.4g}")
 

@@ -37,6 +37,7 @@ from scrapy_gp4c.policies.base import (
     choose,
     unscored,
 )
+from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
@@ -149,7 +150,8 @@ class Planner:
         self._known = known
         self._settings = settings
         self._cycle = cycle
-        self._policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
+        policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
+        self._policy = shared(policy, share_of_site(known, settings))
         columns = table.columns_read(settings.score_function, settings.policy)
         self._neighbourhood = Neighbourhood(known, cycle, columns)
         self._survey: Survey | None = None
@@ -200,6 +202,7 @@ class Planner:
             rankable=known.rankable_pages - len(first.hubs.pages),
             budget=first.budget,
             cuts=[],
+            site_cuts=[],
             hub=len(first.hubs.pages),
             panel=len(panel),
             recheck=len(first.rechecks),
@@ -231,9 +234,12 @@ class Planner:
         """Count the policy's pages of a round as planned."""
         chosen, counts = round.parts[RANKED], round.counts
         divides = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
+        of_sites = chosen.site_cuts.items()
+        keys = np.unique(self._known.directories()["site"]).tolist() if of_sites else []
         extended: PlanCounts = {
             **counts,
             "cuts": [*(counts["cuts"] or ()), chosen.cut] if divides else None,
+            "site_cuts": [*counts.get("site_cuts", ()), [(keys[site], *cut) for site, cut in of_sites]],
             "ranked": counts["ranked"] + len(chosen.pages),
         }
         self.planned_rounds += 1
@@ -314,6 +320,7 @@ def best_hubs(
     salt = settings.seed, cycle
     evidence = LiveEvidence(pages, is_hub, salt, UNPLANNED, NO_VISITS_YET, neighbourhood, related)
     policy = table.TOP_K.make(PolicySettings(settings.discovery_function, settings.seed))
+    policy = shared(policy, share_of_site(pages, settings))
     return choose(policy, Round(cycle, 0, wanted), evidence)
 
 
@@ -330,6 +337,12 @@ def without_sites_of(
     unclaimed = is_hub.copy()
     unclaimed[rows] = ~np.isin(sites_of(pages, rows), sites_of(pages, waiting))
     return unclaimed
+
+
+def share_of_site(pages: KnownPages, settings: Settings) -> float:
+    """Most of the budget that one site gets; all of it where there is no other."""
+    site = pages.directories()["site"]
+    return settings.site_share if (site != site[:1]).any() else 1.0
 
 
 def sites_of(pages: KnownPages, some: Pages) -> npt.NDArray[np.uint64]:

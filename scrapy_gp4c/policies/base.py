@@ -176,6 +176,8 @@ class Selection(NamedTuple):
     kinds: npt.NDArray[np.uint8] | None = None
     """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
     ranked."""
+    site_cuts: Mapping[int, Cut] = {}
+    """Site, by its number -> another cut, where the site has its share of the budget."""
 
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
         """Kind of each page, ``[rows]``."""

@@ -54,6 +54,7 @@ class Settings:
     score_function: functions.ScoreFunction
     policy: policies.PolicyChoice
     budget: int | float
+    site_share: float
     discovery: float
     discovery_function: functions.ScoreFunction
     new_pages: int | None

@@ -39,6 +39,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.budget,
         "revisits per cycle",
     ),
+    "GP4C_SITE_SHARE": values.Setting(
+        0.5,
+        "a share of the budget from 0.0 to 1.0",
+        values.share,
+        "most of a cycle's budget that one site gets while other sites have candidates",
+    ),
     "GP4C_DISCOVERY": values.Setting(
         0.1,
         "a share of the budget from 0.0 to 1.0",

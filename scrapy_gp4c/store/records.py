@@ -35,6 +35,8 @@ class PlanCounts(TypedDict, total=False):
     budget: int
     """Visits that the policy may choose in all rounds: the budget less hubs, control group and gone pages."""
     cuts: Cuts
+    site_cuts: list[list[tuple[int, float, int]]]
+    """By round, key of each site that has its share of the budget, and its own cut."""
     hub: int
     panel: int
     recheck: int
@@ -93,6 +95,7 @@ class CycleRecord(TypedDict, total=False):
     started: float | None
     """s since 1970, as is `finished`; None in a restored store that never knew."""
     budget: int | float
+    site_share: float
     policy: str
     score_function: str
     formula: str

@@ -201,6 +201,8 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
             elif len(mine[page]) >= 2:
                 reached, close = False, False
                 for number, (cut, one) in enumerate(zip(plan["cuts"], rounds, strict=True)):
+                    of_sites = {key: own for key, *own in plan["site_cuts"][number]}
+                    cut = of_sites.get(site[directory[page]], cut)
                     spent = sum(part["planned"] for part in rounds[:number])
                     spent -= sum(plan[kind] for kind in ("panel", "warmup", "new")) if number else 0
                     visits = [visit for visit in judged[: one["seen"]] if visit and visit.page != page]

@@ -395,7 +395,7 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
         new = [" ".join(rng.choice(WORDS, rng.integers(9, 50))) for _ in range(pages)]
         said.append([a if now else b for now, a, b in zip(changed, new, said[-1], strict=True)])
     given = {"GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 7, "GP4C_SEED": 3, "GP4C_QUERY_LOG": str(log)}
-    given |= {"GP4C_DISCOVERY": 0.0}
+    given |= {"GP4C_DISCOVERY": 0.0, "GP4C_SITE_SHARE": 1.0}
     monkeypatch.setattr(measuring, "REFIT_CYCLES", 99)
     plans: list[live_replay.Plan] = []
     loaded = live_replay.settings_of(given)

@@ -25,6 +25,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_STORE": [5, ["a"], True, {"path": "x"}],
     "GP4C_SCORE_FUNCTION": [5, "", "t *", "t * unknown", "no.such.callable", "missing.json", "2 + 3"],
     "GP4C_BUDGET": [0, 0.0, -1, -0.1, 1.1, True, "many", "", math.nan, math.inf, [], "0"],
+    "GP4C_SITE_SHARE": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISCOVERY": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISCOVERY_FUNCTION": [5, "", "brought *", "found", "no.such.callable", "missing.json"],
     "GP4C_NEW_PAGES_PER_SITE": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],

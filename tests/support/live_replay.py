@@ -20,7 +20,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
 from training.replaying.dense import replay_dense
-from training.replaying.prepared import prepare
+from training.replaying.prepared import CrawlChoices, prepare_for
 
 SITES, DIRECTORIES, PAGES_OF_DIRECTORY = 3, 3, 6
 PAGES = SITES * DIRECTORIES * PAGES_OF_DIRECTORY
@@ -112,7 +112,8 @@ def replayed(history: ChangeHistory, given: dict[str, Any], columns: bool = Fals
     plans: list[Plan] = []
     loaded = settings_of(given)
     seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
-    prepared = prepare(history, budget=loaded.budget, warmup=WARMUP, seed=seed)
+    crawl = CrawlChoices(loaded.budget, WARMUP, seed=seed, site_share=loaded.site_share)
+    prepared = prepare_for(history, crawl)
     function = functions.load(loaded.score_function.text)
     replay_dense(prepared, function, (), policy=noting(loaded.policy.text, plans, columns))
     return plans

@@ -35,6 +35,7 @@ from scrapy_gp4c.policies.base import (
 )
 from scrapy_gp4c.policies.members import SampleOutcomes, sample_pages
 from scrapy_gp4c.policies.sampling import Follow, Greedy, RandomNodes
+from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -424,7 +425,7 @@ def _planner(
         return _Oracle(copies)
     if isinstance(function, Baseline):
         return function.make(prepared)
-    return policy.make(PolicySettings(function, prepared.seed))
+    return shared(policy.make(PolicySettings(function, prepared.seed)), prepared.site_share)
 
 
 @dataclass(frozen=True)

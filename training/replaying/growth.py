@@ -32,6 +32,7 @@ from scrapy_gp4c.policies.base import (
     choose,
     rounds_of,
 )
+from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
@@ -61,6 +62,8 @@ class GrowthCrawl:
     warmup: int = 2
     """Judged visits of every page outside the budget."""
     seed: int = 0
+    site_share: float = 1.0
+    """Most of the budget that one site gets while others have candidates."""
 
 
 def growth_crawl(
@@ -79,6 +82,7 @@ def growth_crawl(
         discovery,
         choices.warmup,
         choices.seed,
+        choices.site_share,
     )
 
 
@@ -204,7 +208,8 @@ class GrowthReplay:
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
         """Let a policy choose from the open pages in all its rounds; returns its visits."""
-        planner: Policy = policy.make(PolicySettings(function, self._crawl.seed))
+        made = policy.make(PolicySettings(function, self._crawl.seed))
+        planner: Policy = shared(made, self._crawl.site_share)
         start = len(self._seen())
         for number in rounds_of(planner) if budget > 0 and self._open.any() else ():
             spent = len(self._seen()) - start

@@ -48,6 +48,8 @@ class CrawlChoices(NamedTuple):
 
     None: the one that a named function brings along, else ``top_k``.
     """
+    site_share: float = 1.0
+    """Most of the budget that one site gets while others have candidates, ``GP4C_SITE_SHARE`` of a crawl."""
 
 
 DEFAULTS: Final = CrawlChoices()
@@ -73,6 +75,7 @@ class PreparedHistory:
     warmup: int
     ties: Ties
     seed: int
+    site_share: float
     gain_sums: Ints
     """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
     pattern: npt.NDArray[np.uint32]
@@ -192,7 +195,7 @@ def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
 
 
 def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    budget, warmup, ties, _, seed, _ = crawl
+    budget, warmup, ties, _, seed, _, site_share = crawl
     changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
     cycles, pages = changed.shape
     if pages == 0:
@@ -202,6 +205,8 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
             f"the warm-up takes {warmup!r} cycles of a history of {cycles}; it must leave at least one "
             f"cycle to score: give a warm-up from 0 to {cycles - 1} or a longer history"
         )
+    if not 0.0 <= site_share <= 1.0:
+        raise HistoryError(f"the share of a site is from 0.0 to 1.0; found {site_share!r}")
     if ties not in TIES:
         raise HistoryError(f"ties are broken by one of {', '.join(TIES)}; found {ties!r}")
     k = budget_pages(budget, pages)
@@ -222,6 +227,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         warmup,
         ties,
         seed,
+        site_share,
         gain_sums(k),
         pattern,
         np.argsort(pattern, kind="stable").astype(np.uint32),

@@ -1,0 +1,186 @@
+"""Share of each site: a policy whose choice leaves a part of the budget to other sites."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.policies.base import (
+    Block,
+    Bools,
+    Cut,
+    CycleVisits,
+    Evidence,
+    Pages,
+    Planned,
+    Policy,
+    Round,
+    Selection,
+)
+
+ALL: Final = Cut(-sys.float_info.max, 0)
+"""Cut that every score reaches."""
+NONE: Final = Cut(sys.float_info.max, 0)
+"""Cut that no score reaches."""
+
+
+def shared(policy: Policy, share: float) -> Policy:
+    """The policy, under which no site gets more than a share of a cycle's budget while others could use it.
+
+    Policies that sample, with as many rounds as it takes, spread their visits by rules of their own.
+    """
+    return policy if share >= 1.0 or policy.rounds is None else SharedBudget(policy, share)
+
+
+@dataclass(frozen=True)
+class SharedBudget:
+    """A policy whose choice is cut to a share of the budget for each site, at least one visit."""
+
+    policy: Policy
+    share: float
+    """From 0.0 to 1.0."""
+
+    @property
+    def name(self) -> str:
+        """Name of the policy."""
+        return self.policy.name
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds of the policy."""
+        return self.policy.rounds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.policy, name)
+
+    def plan(self, round: Round, evidence: Evidence) -> Selection:
+        """Choose as the policy does; where a site has too much, ask it again without that site's pages.
+
+        A site gets back what no other site can use.
+        """
+        chosen = self.policy.plan(round, evidence)
+        if not len(chosen.pages):
+            return chosen
+        sites, before = evidence.grouping("site"), evidence.planned().pages
+        room = np.full(sites.groups, max(1, math.floor(self.share * (round.remaining + len(before)) + 1e-9)))
+        room -= _count(sites, before)
+        inside = _first_of_sites(sites.number[chosen.pages], room)
+        if inside.all():
+            return chosen
+        parts, surplus, wanted = [_some(chosen, inside)], _some(chosen, ~inside), len(chosen.pages)
+        while True:
+            taken = np.concatenate([part.pages for part in parts])
+            room -= _count(sites, parts[-1].pages)
+            if len(taken) == wanted or not (room > 0).any():
+                break
+            others = OtherSites(evidence, sites, room > 0, taken)
+            again = self.policy.plan(round._replace(remaining=round.remaining - len(taken)), others)
+            if not len(again.pages):
+                break
+            again = _some(again, slice(wanted - len(taken)))
+            parts.append(_some(again, _first_of_sites(sites.number[again.pages], room)))
+        parts.append(_some(surplus, slice(wanted - len(taken))))
+        pages, scores = (np.concatenate(column) for column in zip(*(part[:2] for part in parts), strict=True))
+        kinds = np.concatenate([part.kinds_of_pages() for part in parts])
+        if chosen.cut is None:
+            return Selection(pages, scores, None, kinds)
+        site, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))
+        cut = ALL if len(parts[-1].pages) else Cut(float(scores[-1]), int(ties[-1]))
+        of_sites = dict.fromkeys(np.flatnonzero(room <= 0).tolist(), NONE)
+        rows = np.flatnonzero(room[site] <= 0)
+        of_sites |= {int(site[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}
+        return Selection(pages, scores, cut, kinds, of_sites)
+
+
+def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:
+    """Number of some pages by site."""
+    return np.bincount(sites.number[pages], minlength=sites.groups)
+
+
+def _first_of_sites(site: npt.NDArray[np.intp], room: npt.NDArray[np.intp]) -> Bools:
+    """Whether each page is among as many first ones of its site as the site has room for: ``[rows]``."""
+    order = np.argsort(site, kind="stable")
+    ordered = site[order]
+    inside = np.empty(len(site), np.bool_)
+    inside[order] = np.arange(len(site)) - np.searchsorted(ordered, ordered) < room[ordered]
+    return inside
+
+
+def _some(chosen: Selection, rows: Bools | slice) -> Selection:
+    kinds = None if chosen.kinds is None else chosen.kinds[rows]
+    return Selection(chosen.pages[rows], chosen.scores[rows], None, kinds)
+
+
+class OtherSites:
+    """Evidence without the candidates of some sites, and without pages that are chosen already."""
+
+    def __init__(self, evidence: Evidence, sites: Grouping, has_room: Bools, chosen: Pages) -> None:
+        """``has_room``: whether candidates of each site stay, ``[sites]``."""
+        self._evidence = evidence
+        self._open = has_room[sites.number]
+        self._open[chosen] = False
+
+    def candidates(self) -> Iterator[Block]:
+        """Yield the candidates that stay."""
+        for block in self._evidence.candidates():
+            rows = np.flatnonzero(self._open[block.pages])
+            if len(rows) == len(block.pages):
+                yield block
+            elif len(rows):
+                yield _rows_of(block, rows)
+
+    def may_visit(self, pages: Pages) -> Bools:
+        """Tell which of some pages are candidates that stay."""
+        may = self._evidence.may_visit(pages)
+        may[may] = self._open[pages[may]]
+        return may
+
+    def rows(self, pages: Pages) -> Block:
+        """Columns of some pages."""
+        return self._evidence.rows(pages)
+
+    def visits(self) -> CycleVisits:
+        """Visits of the cycle so far."""
+        return self._evidence.visits()
+
+    def planned(self) -> Planned:
+        """Pages that earlier rounds have chosen."""
+        return self._evidence.planned()
+
+    def grouping(self, name: Name) -> Grouping:
+        """Groups of all pages."""
+        return self._evidence.grouping(name)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Popularity of each page."""
+        return self._evidence.popularity()
+
+
+def _rows_of(block: Block, rows: npt.NDArray[np.intp]) -> Block:
+    """Some rows of a block."""
+    ties_of = block.ties_of
+    return Block(block.pages[rows], RowsOfState(block.state, rows), lambda places: ties_of(rows[places]))
+
+
+class RowsOfState(Mapping[str, npt.NDArray[Any]]):
+    """Some rows of the columns of a block, made when they are asked for."""
+
+    def __init__(self, state: Mapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.intp]) -> None:
+        """``rows``: places in the columns."""
+        self._state, self._rows = state, rows
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._state[name][self._rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
