@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Bools
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.policies.base import (
     Block,
-    Bools,
     Cut,
     CycleVisits,
     Evidence,
