@@ -29,6 +29,10 @@ logger = foreign_safe_logger(__name__)
 MIDDLEWARE_POSITION: Final = 5
 FINDER_POSITION: Final = 30
 CALLBACK_POSITION: Final = 990
+COMPONENTS: Final = {
+    "SCHEDULER": "scrapy_gp4c.scheduler.RecrawlScheduler",
+    "REQUEST_FINGERPRINTER_CLASS": "scrapy_gp4c.crawling.requests.PageFingerprinter",
+}
 HANDLER: Final = "scrapy_gp4c.fetching.handler.FetcherHandler"
 NOT_FOR_FETCHERS: Final = frozenset(
     (
@@ -71,7 +75,7 @@ def _is_not(error: SettingsError) -> Callable[[logging.LogRecord], bool]:
 class Addon:
     """Installs scheduler and middlewares: ``ADDONS = {"scrapy_gp4c.Addon": 500}``.
 
-    A project's own SCHEDULER, REQUEST_FINGERPRINTER_CLASS and middlewares stay as they are set.
+    What the project or another add-on has set as SCHEDULER, REQUEST_FINGERPRINTER_CLASS or middleware stays.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -83,10 +87,10 @@ class Addon:
             for name in ("asyncio", "twisted"):  # they would log it once more, with a traceback
                 logging.getLogger(name).addFilter(_is_not(error))
             raise
-        settings.set("SCHEDULER", "scrapy_gp4c.scheduler.RecrawlScheduler", "addon")
-        settings.set(
-            "REQUEST_FINGERPRINTER_CLASS", "scrapy_gp4c.crawling.requests.PageFingerprinter", "addon"
-        )
+        for name, path in COMPONENTS.items():
+            # Another add-on's stays too: that of scrapy-poet tells pages apart by their page objects.
+            if (settings.getpriority(name) or 0) < get_settings_priority("addon"):
+                settings.set(name, path, "addon")
         settings.setdefault_in_component_priority_dict(
             "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
         )

@@ -30,6 +30,9 @@ A message names the thing that is wrong (a setting, a file and line, a part of a
 expected and what was found, and ends with the remedy.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from scrapy_gp4c.foreign_text import printable
 
 
@@ -154,3 +157,10 @@ class UnknownPageError(Gp4cError):
     """No page of the store has this URL."""
 
     has_lines = True
+
+
+def did_you_mean(unknown: str, known: Iterable[str]) -> str:
+    """Question for the known name that is nearest to an unknown one; "" where none is near."""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(unknown.lower(), by_lower, 1)
+    return f" (did you mean {by_lower[near[0]]}?)" if near else ""

@@ -46,6 +46,14 @@ def test_leaves_what_the_user_set() -> None:
     }
 
 
+def test_leaves_what_another_addon_set() -> None:
+    """A fingerprinter that another add-on has installed before tells pages apart."""
+    settings = ScrapySettings()
+    settings.set("REQUEST_FINGERPRINTER_CLASS", "scrapy_poet.ScrapyPoetRequestFingerprinter", "addon")
+    Addon().update_settings(settings)
+    assert settings["REQUEST_FINGERPRINTER_CLASS"] == "scrapy_poet.ScrapyPoetRequestFingerprinter"
+
+
 def test_bad_setting_stops_before_anything_is_built() -> None:
     """Settings are checked when the add-on loads, before a store or an engine exists."""
     with pytest.raises(SettingsError, match="GP4C_PANEL"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,20 @@ def is_shell(crawler: Crawler) -> bool:
     """Tell whether the engine stays open without requests, as in `scrapy shell`; no setting says so."""
     slot = _engine_slot(crawler)
     return slot is not None and not slot.close_if_idle
+
+
+def crawl_arguments(crawler: Crawler) -> dict[str, Any]:
+    """Arguments of the `Crawler.crawl` that is building its engine; the spider class may keep none of them.
+
+    They are local variables of that call: a positional one gets the name of the parameter of ``__init__``.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name in ("crawl", "crawl_async") and frame.f_locals.get("self") is crawler:
+            names = list(inspect.signature(crawler.spidercls.__init__).parameters)[1:]
+            return {**dict(zip(names, frame.f_locals["args"], strict=False)), **frame.f_locals["kwargs"]}
+        frame = frame.f_back
+    return {}
 
 
 def under_way(crawler: Crawler) -> Collection[Request]:

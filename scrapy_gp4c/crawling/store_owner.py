@@ -4,50 +4,45 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
-from scrapy import Spider
-
+from scrapy_gp4c.crawling.scrapy_internals import crawl_arguments
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.crawler import Crawler
 
 logger = foreign_safe_logger(__name__)
 
 OWNER: Final = "owner.json"
 """File beside the store."""
-_NO_ARGUMENTS: Final = frozenset({"name", "crawler", "settings", "start_urls", "rules"})
+_arguments: WeakKeyDictionary[Crawler, dict[str, Any]] = WeakKeyDictionary()
+
+
+def note_arguments(crawler: Crawler) -> None:
+    """Note the arguments of a crawler's spider while it is being built: later nobody knows them."""
+    _arguments[crawler] = crawl_arguments(crawler)
 
 
 def spider_arguments(spider: Spider) -> dict[str, str]:
-    """Arguments of a spider, such as those of ``scrapy crawl -a``.
+    """Arguments of a spider, such as those of ``scrapy crawl -a``, that are no defaults.
 
-    Scrapy keeps none. They are parameters of the spider's own ``__init__``; a spider without one gets them as
-    attributes.
+    Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools.
     """
-    init = type(spider).__init__
-    values: dict[str, Any] = dict(vars(spider))
-    names: set[str] = set()
-    if init.__module__.startswith("scrapy."):
-        names.update(values)
-    else:
-        defaults = inspect.signature(init).parameters
-        names.update(name for name, entry in defaults.items() if values.get(name) != entry.default)
-    arguments = sys.argv[1:] if sys.argv else []
-    for option, text in pairwise(arguments):
-        name, is_given, value = text.partition("=")
-        if option == "-a" and is_given:
-            names.add(name)
-            values.setdefault(name, value)
+    values = _arguments.get(spider.crawler, {})
+    parameters = inspect.signature(type(spider).__init__).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
     return {
-        name: str(values[name])
-        for name in sorted(names - _NO_ARGUMENTS)
-        if not name.startswith("_") and isinstance(values.get(name), str | int | float)
+        name: str(value)
+        for name, value in sorted(values.items())
+        if name != "name"
+        and not name.startswith("_")
+        and isinstance(value, str | int | float)
+        and value != defaults.get(name)
     }
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from scrapy_gp4c.errors import PolicyError
+from scrapy_gp4c.errors import PolicyError, did_you_mean
 from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
 from scrapy_gp4c.policies.base import Policy, PolicySettings
 from scrapy_gp4c.policies.rounds import Rounds
@@ -190,7 +190,8 @@ def load(value: str, *, trusted: bool = True) -> PolicyChoice:
         if not trusted:
             raise PolicyError(f"the policy {text!r} is a dotted path, which only settings may name")
         return PolicyChoice(text, _from_path(text))
-    refused = PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}")
+    near = did_you_mean(text.partition("(")[0], POLICIES)
+    refused = PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}{near}")
     name, arguments = parse(text, POLICIES, refused)
     entry = POLICIES[name]
     check_arguments(text, name, entry.parameters, arguments)
@@ -209,7 +210,8 @@ def check_arguments(
         parameter = parameters.get(argument)
         if parameter is None:
             known = ", ".join(parameters) or "no parameters"
-            raise PolicyError(f"the policy {text!r} has no parameter {argument!r}; {name} has {known}")
+            near = did_you_mean(argument, parameters)
+            raise PolicyError(f"the policy {text!r} has no parameter {argument!r}{near}; {name} has {known}")
         if not parameter.accepts(value):
             raise PolicyError(
                 f"the policy {text!r} takes for {argument} {parameter.expected}; found {value!r}"

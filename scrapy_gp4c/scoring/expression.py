@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import ExpressionError
+from scrapy_gp4c.errors import ExpressionError, did_you_mean
 from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH, Array, finite
 
 Token = str | float
@@ -275,6 +275,6 @@ def check_terminals(expression: Expression, known: Collection[str]) -> None:
             raise _fault(
                 expression.text,
                 match.start() if match else 0,
-                f"there is no terminal {name!r}; there are: {', '.join(known)}; "
+                f"there is no terminal {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; "
                 f"and the functions {', '.join(_FUNCTIONS)}",
             )

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.errors import ExpressionError, ScoreError, did_you_mean
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from scrapy_gp4c.scoring.hints import UNCLAIMED
@@ -133,7 +133,8 @@ def load(text: str) -> ScoreFunction:
         return _require_terminals(of_expression(parse(text), text))
     except ExpressionError as error:
         raise ExpressionError(
-            f"{error}\n(neither a named score function: {', '.join(NAMED)}; nor the path of a score file)"
+            f"{error}\n(neither a named score function{did_you_mean(text, NAMED)}: {', '.join(NAMED)}; "
+            "nor the path of a score file)"
         ) from None
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ from urllib.parse import quote
 from scrapy.utils.conf import closest_scrapy_cfg
 from scrapy.utils.project import data_path
 
-from scrapy_gp4c.errors import Gp4cError, SettingsError
+from scrapy_gp4c.errors import Gp4cError, SettingsError, did_you_mean
 from scrapy_gp4c.notices.receivers import Receiver
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.base import budget_pages
@@ -38,12 +37,6 @@ def _escaped(value: object) -> str:
     """Text that can stand in the name of a directory."""
     text = quote(str(value), safe=" @+-._")
     return (text.replace(".", "%2E") if ".." in text or text == "." else text) or "%"
-
-
-def _meant(unknown: Iterable[str]) -> str:
-    """Question for the names that are nearest to unknown ones."""
-    near = [name for unknown_name in sorted(unknown) for name in get_close_matches(unknown_name, TABLE, 1)]
-    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 @dataclass(frozen=True)
@@ -104,10 +97,8 @@ class Settings:
                 ) from None
         unknown = {name for name in settings if name.startswith("GP4C_")} - TABLE.keys()
         if unknown:
-            raise SettingsError(
-                f"there is no setting {', '.join(sorted(unknown))}{_meant(unknown)}; the settings are "
-                f"{', '.join(TABLE)}"
-            )
+            named = ", ".join(name + did_you_mean(name, TABLE) for name in sorted(unknown))
+            raise SettingsError(f"there is no setting {named}; the settings are {', '.join(TABLE)}")
         loaded = cls(*values)
         if loaded.policy is None:
             policy = loaded.score_function.policy or policies.DEFAULT

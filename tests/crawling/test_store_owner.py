@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
 from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.store_owner import owner_of, spider_arguments
 from scrapy_gp4c.settings import Settings
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
 
 SPIDERS = """
 import scrapy
@@ -103,7 +105,12 @@ def test_the_store_of_another_spider_is_one_line(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "part"),
-    [("GP4C_BUGDET=0.1", "did you mean GP4C_BUDGET"), ("GP4C_BUDGET=much", "GP4C_BUDGET must be")],
+    [
+        ("GP4C_BUGDET=0.1", "did you mean GP4C_BUDGET?"),
+        ("GP4C_BUDGET=much", "GP4C_BUDGET must be"),
+        ("GP4C_SCORE_FUNCTION=neighbors", "did you mean neighbours?"),
+        ("GP4C_POLICY=topk", "did you mean top_k?"),
+    ],
 )
 def test_a_wrong_setting_is_told_once(project: Path, setting: str, part: str) -> None:
     """In one line, without a traceback."""
@@ -139,22 +146,49 @@ def test_long_arguments_are_shortened() -> None:
     assert all(len(path.name) < 130 for path in paths)
 
 
-class Own(Spider):
-    """A spider with parameters of its own."""
+class Plain(Spider):
+    """A spider that gets its arguments as attributes."""
+
+    name = "plain"
+    start_urls = ("data:,",)
+    found: Any = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.started = time.time()
+        return self
+
+    def parse(self, response: Any) -> None:
+        """Note the arguments."""
+        self.found = spider_arguments(self)
+
+
+class Own(Plain):
+    """A spider with parameters of its own, one of which it does not keep."""
 
     name = "own"
 
     def __init__(self, country: str = "de", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.country = country
         self.computed = "no argument"
+        self.topic = kwargs.get("topic", f"of {time.time()}")
 
 
-def test_arguments_of_spiders() -> None:
-    """Of those with an ``__init__`` and of those without."""
-    assert spider_arguments(Own()) == {}
-    assert spider_arguments(Own(country="fr")) == {"country": "fr"}
-    assert spider_arguments(Spider(name="plain", page="3", _job="17")) == {"page": "3"}
+@pytest_twisted.ensureDeferred
+async def test_arguments_of_spiders(store_path: Path) -> None:
+    """Of those with an ``__init__`` and of those without; what their code computes makes no other store."""
+    for kind, arguments, expected in (
+        (Own, {}, {}),
+        (Own, {"country": "de"}, {}),
+        (Own, {"country": "fr", "topic": "x"}, {"country": "fr", "topic": "x"}),
+        (Plain, {"page": "3", "_job": "17"}, {"page": "3"}),
+    ):
+        crawler = await crawl(kind, store_path / kind.name, **arguments)
+        assert crawler.spider.found == expected
+    crawler = Crawler(Own, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/own"})
+    await crawler.crawl("es")
+    assert crawler.spider.found == {"country": "es"}
 
 
 class Skipping(Spider):
