@@ -10,6 +10,7 @@ that no single page repeats. A frame names its dictionary, so that every diction
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -146,6 +147,15 @@ class Texts:
         with translated(self.path):
             return int(self._connection.execute("SELECT count(*) FROM texts").fetchone()[0])
 
+    def check(self) -> None:
+        """Read everything; raises ArchiveError for a file or text that is damaged."""
+        with translated(self.path):
+            (first, *_) = self._connection.execute("PRAGMA quick_check").fetchone()
+            if first != "ok":
+                raise _damaged(self.path, first)
+            for (frame,) in self._connection.execute("SELECT text FROM texts"):
+                self.text(frame)
+
     # --- writing
 
     def keep(self, version: Version) -> None:
@@ -235,6 +245,8 @@ def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
         raise ArchiveError(
             f"there is no archive of texts {path}: set GP4C_ARCHIVE = True, and the crawl keeps texts."
         )
+    if path.exists() and not path.is_file():  # SQLite would wait for the other end of a pipe
+        raise ArchiveError(f"the archive of texts {path} is no file: move it away, or set GP4C_STORE.")
     with translated(path), ExitStack() as undone:
         if not readonly:
             path.touch(0o600)  # its owner's alone, as are the files that SQLite puts beside it
@@ -254,7 +266,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None
     if not empty and number != _APPLICATION:
         raise ArchiveError(f"{path} is another program's database. Move it away, or set GP4C_STORE.")
     if version > FORMAT or (readonly and empty):
-        raise _damaged(path, f"it has format {version}, this version reads {FORMAT}")
+        raise _damaged(path, f"it has the format {version}; expected {FORMAT}")
     if readonly:
         return
     connection.execute("PRAGMA journal_mode = WAL")
@@ -294,6 +306,22 @@ def _damaged(path: Path, why: str) -> ArchiveError:
         f"the archive of texts {path} is damaged: {why}. Delete it, with {path.name}-wal and -shm beside it: "
         "the crawl fills a new one as it visits pages, and nothing else is lost."
     )
+
+
+def archive_problem(path: Path, *, deep: bool = False) -> str:
+    """Reason why an archive of texts cannot be read; empty for a sound one, and where there is none.
+
+    ``deep``: every text is read, too.
+    """
+    if not os.path.lexists(path):
+        return ""
+    try:
+        with Texts(path, readonly=True) as texts:
+            if deep:
+                texts.check()
+    except ArchiveError as error:
+        return str(error)
+    return ""
 
 
 def require() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.output import say
-from scrapy_gp4c.crawling.notifying import diff_of, open_texts, recent_events
+from scrapy_gp4c.crawling.notifying import open_texts, recent_events
 from scrapy_gp4c.notices.feeds import write_feed
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Write the feed. Raises SettingsError where feedgen is missing."""
+    """Write the feed. Raises SettingsError where feedgen is missing, ArchiveError where differences are."""
     name = project.spider_class.name
     with project.open_store() as store, open_texts(store) as texts:
-        events = recent_events(store, project.settings, name, diff_of(store, texts))
+        events = recent_events(store, project.settings, name, texts.diff)
         entries = write_feed(Path(options.output), name, store.store_id, events)
     say(f"Feed: {options.output} ({entries:,} entries)")
+    if texts.problem is not None:
+        raise texts.problem

@@ -11,7 +11,7 @@ import numpy as np
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.commands.why import find_page
-from scrapy_gp4c.crawling.notifying import diff_of, open_texts
+from scrapy_gp4c.crawling.notifying import open_texts
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.store.records import local_time
 
@@ -56,9 +56,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(project: Project, options: Namespace) -> None:
-    """Print the visits, those of a cycle under way included. Raises UnknownPageError."""
+    """Print the visits, those of a cycle under way included. Raises UnknownPageError, ArchiveError."""
     with project.open_store() as store, open_texts(store) as texts:
-        page, diff = find_page(project, store, options.url), diff_of(store, texts)
+        page, diff = find_page(project, store, options.url), texts.diff
         cycles = list(store.visits())
         if store.open_cycle is not None:
             cycles.append((store.open_cycle, store.open_visits()))
@@ -81,7 +81,13 @@ def run(project: Project, options: Namespace) -> None:
         url = project.credentials.url(store.request(page)["url"])
     if options.json:
         print_json(PageHistory(url, visits))
-        return
+    else:
+        _show(url, visits)
+    if texts.problem is not None:
+        raise texts.problem
+
+
+def _show(url: str, visits: list[PageVisit]) -> None:
     say(url)
     if not visits:
         say("no visit of it is recorded (GP4C_KEEP_CYCLES may have dropped them)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scrapy_gp4c.archive.texts import archive_problem
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.commands.text_tables import print_table
@@ -17,6 +18,7 @@ from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
+from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, local_time, samples_of
 
@@ -98,6 +100,8 @@ class Status:
     """Pages that wait after failed visits."""
     no_text: int
     """Fetched pages without visible text."""
+    archive: str
+    """Reason why no texts are kept, though they should be; empty: they are, or none should be."""
     panel: Estimates | None
     """Estimates of the last cycle that has some."""
     hubs: list[Hub]
@@ -133,6 +137,7 @@ def run(project: Project, options: Namespace) -> None:
             page_counts(store, project.settings),
             resting_pages(store, project.settings, store.last_cycle + 1),
             count_without_text(store),
+            archive_problem(store.path / ARCHIVE),
             None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
             hubs(store),
             trusted_sites(store),
@@ -150,6 +155,8 @@ def run(project: Project, options: Namespace) -> None:
         say(line)
     if status.no_text:
         say(f"{status.no_text:,} pages have {NO_TEXT}")
+    if status.archive:
+        say(f"no texts are kept: {status.archive}")
     if estimated is not None:
         say(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
     print_sources(status.hubs if options.hubs else [], status.hints)

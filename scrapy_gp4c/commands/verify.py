@@ -1,19 +1,20 @@
-"""``scrapy gp4c verify``: check a store and its search index, and name what is damaged."""
+"""``scrapy gp4c verify``: check a store, its search index and its archive, and name what is damaged."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from scrapy_gp4c.archive.texts import archive_problem
 from scrapy_gp4c.commands.output import say
-from scrapy_gp4c.errors import SearchIndexError, StoreDamagedError
+from scrapy_gp4c.errors import ArchiveError, SearchIndexError, StoreDamagedError
 from scrapy_gp4c.search.index import check_index
-from scrapy_gp4c.store.opening import SEARCH_INDEX, verify
+from scrapy_gp4c.store.opening import ARCHIVE, SEARCH_INDEX, verify
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "check a spider's store and search index: every checksum and count"
+HELP = "check a spider's store, search index and archive: every checksum and count"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(project: Project, options: Namespace) -> None:
     """Print each damaged value, or that the store is sound.
 
-    Raises StoreDamagedError for a damaged store, SearchIndexError where only its index is damaged.
+    Raises StoreDamagedError for a damaged store, else SearchIndexError or ArchiveError.
     """
     path = project.store_path
     verification = verify(path, project.sizes, deep=options.deep)
@@ -43,3 +44,5 @@ def run(project: Project, options: Namespace) -> None:
         say(verification.under_way + (", after which --deep can be given again" if options.deep else ""))
     if problem := check_index(path / SEARCH_INDEX):
         raise SearchIndexError(problem)
+    if problem := archive_problem(path / ARCHIVE, deep=True):
+        raise ArchiveError(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -88,8 +89,9 @@ class Notifier:
         try:
             if settings.feed:
                 with open_texts(store) as texts:
-                    events = recent_events(store, settings, spider, diff_of(store, texts))
+                    events = recent_events(store, settings, spider, texts.diff)
                     write_feed(Path(settings.feed), spider, store.store_id, events)
+                self._warn_of(texts)
             if settings.metrics:
                 record = store.cycles()[-1]
                 write_metrics(Path(settings.metrics), metrics(spider, record, page_counts(store, settings)))
@@ -113,8 +115,13 @@ class Notifier:
     def _records(self, events: CycleEvents) -> Iterator[PageEvent]:
         credentials = Credentials(self._settings.secret_params)
         with open_texts(self._store) as texts:
-            diff = diff_of(self._store, texts)
-            yield from page_events(events, self._spider.name, self._store.requests, credentials.url, diff)
+            requests = self._store.requests
+            yield from page_events(events, self._spider.name, requests, credentials.url, texts.diff)
+        self._warn_of(texts)
+
+    def _warn_of(self, texts: StoredTexts) -> None:
+        if texts.problem is not None:
+            self._warn("Notices lack differences: %s", texts.problem)
 
     def _warn(self, line: str, *values: Any) -> None:
         logger.warning(line, *values, extra={"spider": self._spider})
@@ -194,31 +201,40 @@ def recent_events(
         yield from page_events(events, spider, store.requests, public_url, diff)
 
 
-@contextmanager
-def open_texts(store: PageStore) -> Iterator[Texts | None]:
-    """Archive of a store, open for reading; None where there is none or it cannot be used."""
-    path = Path(store.path) / ARCHIVE
-    try:
-        texts = Texts(path, readonly=True) if path.exists() else None
-    except ArchiveError:
-        texts = None
-    try:
-        yield texts
-    finally:
-        if texts is not None:
-            texts.close()
+class StoredTexts:
+    """Archive of a store for reading; nothing of it is missing where ``problem`` is None."""
 
+    def __init__(self, store: PageStore, texts: Texts | None, problem: ArchiveError | None) -> None:
+        self._store, self._texts = store, texts
+        self.problem = problem
 
-def diff_of(store: PageStore, texts: Texts | None) -> Diff | None:
-    """Function for the differences that a visit found; None without an archive."""
-    if texts is None:
-        return None
+    @property
+    def diff(self) -> Diff | None:
+        """Function for the differences that a visit found; None without an archive."""
+        return None if self._texts is None else self._diff
 
-    def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
+    def _diff(self, page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
+        assert self._texts is not None
         try:
-            pair = texts.pair(store.page(page).key, cycle, fingerprint)
-        except ArchiveError:
+            pair = self._texts.pair(self._store.page(page).key, cycle, fingerprint)
+        except ArchiveError as error:
+            self.problem = error
             return None
         return None if pair is None else tuple(shown(differences(*pair)))
 
-    return diff
+
+@contextmanager
+def open_texts(store: PageStore) -> Iterator[StoredTexts]:
+    """Archive of a store, open for reading; empty where there is none, or it cannot be used."""
+    path = Path(store.path) / ARCHIVE
+    texts, problem = None, None
+    try:
+        if os.path.lexists(path):
+            texts = Texts(path, readonly=True)
+    except ArchiveError as error:
+        problem = error
+    try:
+        yield StoredTexts(store, texts, problem)
+    finally:
+        if texts is not None:
+            texts.close()

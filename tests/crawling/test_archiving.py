@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import pickle
 import random
 import signal
@@ -20,7 +21,7 @@ from scrapy import Request, Spider
 
 from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands import changes, forget
+from scrapy_gp4c.commands import changes, feed, forget, history, status, verify
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
@@ -249,6 +250,51 @@ async def test_what_is_wrong_with_the_archive_costs_texts_alone(
         assert "is damaged" in lines[0]
     with Store(store_path, readonly=True) as store:
         assert store.verify() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_archive_that_cannot_be_used_is_one_line_of_every_command(
+    site: Site,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Damage, a device, a pipe without a writer, a directory: an error where texts are read, else a line."""
+    for words in (WORDS, WORDS + " anew"):
+        site.pages["/"] = html(words)
+        await crawl(Reader, store_path, ON, site=site)
+    project = make_project(project_directory, store_path, monkeypatch)
+    path, sound = store_path / ARCHIVE, (store_path / ARCHIVE).read_bytes()
+    reading = ((history, site.url("/")), (feed, "-o", tmp_path / "f.json"), (changes, "--diff"), (verify,))
+    spoils = {
+        "no bytes": lambda: path.write_bytes(b""),
+        "other bytes": lambda: path.write_bytes(b"no database" * 500),
+        "a text that is none": lambda: spoil_texts(path, sound),
+        "a device": lambda: path.symlink_to("/dev/full"),
+        "a pipe": lambda: os.mkfifo(path),
+        "a directory": path.mkdir,
+    }
+    for spoil in spoils.values():
+        path.unlink()
+        spoil()
+        for action, *options in reading:
+            with pytest.raises(ArchiveError, match="archive of texts"):
+                in_process(project, action, *options)
+        capsys.readouterr()
+        in_process(project, status)
+        is_opened = spoil is spoils["a text that is none"]
+        assert ("no texts are kept: the archive" in capsys.readouterr().out) is not is_opened
+        in_process(project, changes)
+
+
+def spoil_texts(path: Path, sound: bytes) -> None:
+    """An archive whose texts are no frames."""
+    path.write_bytes(sound)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE texts SET text = x'00'")
+        file.commit()
 
 
 @pytest_twisted.ensureDeferred
