@@ -314,9 +314,11 @@ class Admission:
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
             self._note_weight(page, weight)
-            claim = cycle.claim_new(page)
+            claim = cycle.claim_new(page, finder)
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:
+                if "unstorable" in stored or "lacks" in stored:
+                    _with_room(self.offered)[page] = request
                 return self._skip(name, POSTPONED)
         else:
             claim = self._claim_known(page, stored)

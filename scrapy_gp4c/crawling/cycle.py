@@ -248,9 +248,18 @@ class Cycle:
         self._under_way[page] = False
         return Claim(page, kind, score, host, self.run)
 
-    def claim_new(self, page: int) -> Claim | None:
-        """Start the first visit of a page discovered just now; None when the cap is reached."""
-        if not self._new.takes(page):
+    @property
+    def has_waiting_new_pages(self) -> bool:
+        """Whether new pages wait for their turn, and the cap has room."""
+        return self._new.has_waiting
+
+    def next_new_pages(self) -> list[int]:
+        """New pages whose turn it is, now that nothing else is left to visit."""
+        return self._new.next_turns()
+
+    def claim_new(self, page: int, finder: int) -> Claim | None:
+        """Start the first visit of a page discovered just now; None: the cap is reached, or it has to wait."""
+        if not self._new.takes(page, finder):
             return None
         self._under_way[page] = False
         return Claim(page, "new", math.nan, None, self.run)

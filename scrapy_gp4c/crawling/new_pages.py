@@ -1,4 +1,4 @@
-"""Which new pages get their first visit in a cycle: as many as the caps allow, the sites by turns."""
+"""Which new pages get their first visit in a cycle: as many as the caps allow, sites and finders by turns."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Waiting(NamedTuple):
     pages: Pages
     site: Array
     """Key of the site of each."""
+    finder: Array
+    """Finder of each, as the column ``found_by`` has it."""
     entered: Array
     """Cycle in which each became known."""
     drawn: npt.NDArray[np.uint64]
@@ -43,36 +45,57 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
     most, most_of_site = settings.new_pages, settings.new_pages_per_site
     if (most is None and most_of_site is None) or not len(due):
         return due
-    columns = some_columns(pages, due, ("group", "entered", "key"))
+    columns = some_columns(pages, due, ("group", "entered", "key", "found_by"))
     sites = pages.directories()["site"][columns["group"]]
     drawn = draws(columns["key"], settings.seed, cycle)
-    return by_turns(Waiting(due, sites, columns["entered"], drawn), cycle, most_of_site)[:most]
+    waiting = Waiting(due, sites, columns["found_by"], columns["entered"], drawn)
+    return by_turns(waiting, cycle, most_of_site)[:most]
 
 
 def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
     """All pages that may have their first visit, in order: the first of each site, then the second of each.
 
-    Within a site, and of one turn, those come first that became known first, then those with the smallest
-    draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none.
+    The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
+    first that became known first, then those with the smallest draw. ``cycle``: the one that is planned;
+    ``most_of_site``: cap, None: none.
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
-    by_site = np.lexsort((waiting.drawn, entered, site))
-    starts = np.flatnonzero(np.diff(site[by_site], prepend=-1))
-    turn = np.empty(len(site), np.int64)
-    turn[by_site] = np.arange(len(site)) - np.repeat(starts, np.diff(starts, append=len(site)))
+    of_finder = _turns((waiting.drawn, entered), (waiting.finder, site))
+    turn = _turns((waiting.drawn, entered, of_finder), (site,))
     order = np.lexsort((waiting.drawn, entered, turn))
     if most_of_site is not None:
         order = order[turn[order] < most_of_site]
     return np.asarray(waiting.pages[order])
 
 
+def _turns(order: tuple[Array, ...], group: tuple[Array, ...]) -> npt.NDArray[np.int64]:
+    """Place of each row within its group, ``[P]``; ``order``, ``group``: keys, the last one first."""
+    rows = np.lexsort((*order, *group))
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = np.logical_or.reduce([key[rows][1:] != key[rows][:-1] for key in group])
+    starts = np.flatnonzero(is_first)
+    turn = np.empty(len(rows), np.int64)
+    turn[rows] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return turn
+
+
+SHARE: Final = 0.5
+"""Share of the first visits that are left which one site, or one page's links, may take as they come."""
+
+
 class NewPages:
-    """Counts the first visits of a cycle, and of each site where there is a cap on these."""
+    """Counts the first visits of a cycle, and of each site and finder where there are caps.
+
+    Links come one by one, and a page may have 100,000 of them: with a cap, a site or a finder takes half of
+    what is left, and its other pages wait until all else is done. Then they come by turns.
+    """
 
     def __init__(self, store: PageStore, most: int | None, most_of_site: int | None) -> None:
         """Start to count; ``most``, ``most_of_site``: caps of the cycle and of each site, None: no cap."""
         self._store = store
+        self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
+        self._of_finder: Counter[int] = Counter()
         self._most, self._most_of_site = most, most_of_site
         self._visits = 0
         self._of_site: Counter[int] = Counter()
@@ -84,17 +107,41 @@ class NewPages:
             urls = (stored["url"] for stored in self._store.requests(pages))
             self._of_site.update(place_of_url(url).site_key for url in urls)
 
-    def takes(self, page: int) -> bool:
-        """Count a further first visit, unless a cap is reached."""
+    @property
+    def has_waiting(self) -> bool:
+        """Whether pages wait for their turn, and the cap has room for one."""
+        return bool(self._waiting) and self._most is not None and self._visits < self._most
+
+    def takes(self, page: int, finder: int | None = None) -> bool:
+        """Count a further first visit, unless a cap is reached, or the page has to wait for its turn.
+
+        ``finder``: None where it is the page's turn.
+        """
+        if self._most is None and self._most_of_site is None:
+            self._visits += 1
+            return True
         if self._most is not None and self._visits >= self._most:
             return False
-        if self._most_of_site is not None:
-            site = place_of_url(self._store.request(page)["url"]).site_key
-            if self._of_site[site] >= self._most_of_site:
+        site = place_of_url(self._store.request(page)["url"]).site_key
+        if self._most_of_site is not None and self._of_site[site] >= self._most_of_site:
+            return False
+        if self._most is not None and finder is not None:
+            share = SHARE * (self._most - self._visits + self._of_finder[finder])
+            if self._of_finder[finder] + 1 > share:
+                self._waiting.append((page, site, finder))
                 return False
-            self._of_site[site] += 1
+            self._of_finder[finder] += 1
+        self._of_site[site] += 1
         self._visits += 1
         return True
+
+    def next_turns(self) -> list[int]:
+        """Pages that have waited for their turn, as many as the caps allow."""
+        page, site, finder = (np.array(column) for column in zip(*self._waiting, strict=True))
+        order = np.arange(len(page), dtype=np.uint64)
+        waiting = Waiting(page, site, finder, np.zeros(len(page)), order)
+        self._waiting = []
+        return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
 
 
 class NewCounts(NamedTuple):

@@ -19,7 +19,7 @@ from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.admission import Admission, Enqueue, SetupRequests, log_first
+from scrapy_gp4c.crawling.admission import POSTPONED, Admission, Enqueue, SetupRequests, log_first
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.deliveries import VisitInfo
@@ -132,7 +132,8 @@ class Run:
         Pages that wait for `_note_idle` alone are none: the engine has to become idle for it.
         """
         late = len(self._feeder.late) if self._hears_idle else 0
-        return len(self._feeder) > late or not (self.cycle.rounds_over or self.cycle.failure)
+        may_come = self.cycle.has_waiting_new_pages or not self.cycle.rounds_over
+        return len(self._feeder) > late or (may_come and not self.cycle.failure)
 
     # --- the plan into the queue
 
@@ -207,7 +208,22 @@ class Run:
                 return False
             if self._plan_round(load):
                 return True
-        return self._release_late()
+        return self._feed_new_pages() or self._release_late()
+
+    def _feed_new_pages(self) -> bool:
+        """Queue the new pages whose turn it is; True if there are any."""
+        cycle = self.cycle
+        if not cycle.has_waiting_new_pages or cycle.failure or not self._setup.is_over():
+            return False
+        if under_way(self._crawler):  # what comes of these may have an earlier turn
+            self.idle_since_s = self.idle_since_s or monotonic()
+            return False
+        self.idle_since_s = None
+        pages = cycle.next_new_pages()
+        self.stats.inc_value(POSTPONED, -len(pages))
+        self._feeder.extend(pages)
+        self.feed()
+        return bool(pages)
 
     def _release_late(self) -> bool:
         """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""

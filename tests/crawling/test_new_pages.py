@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy import Request, Spider
+from twisted.internet import reactor
+from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, Waiting, by_turns, found_by_hubs
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
+from tests.support.loopback import Site, crawl, html, stats
 
 CYCLE = 9
 CAPS = st.none() | st.integers(0, 12)
 WAITING = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, CYCLE), st.integers(0, 2**64 - 1)),
+    st.tuples(st.integers(0, 3), st.integers(0, CYCLE), st.integers(0, 2**64 - 1), st.integers(0, 2)),
     max_size=30,
     unique_by=lambda page: page[2],
 )
-"""Site of each page, cycle in which it became known, and what it draws."""
+"""Site of each page, cycle in which it became known, what it draws, and its finder."""
 
 
-def in_turn(pages: list[tuple[int, int, int]], of_site: int | None) -> list[int]:
+def in_turn(pages: list[tuple[int, int, int, int]], of_site: int | None) -> list[int]:
     """Positions of the pages in the order of their first visits."""
-    site, entered, drawn = (np.array([page[n] for page in pages], "u8") for n in range(3))
+    site, entered, drawn, finder = (np.array([page[n] for page in pages], "u8") for n in range(4))
     numbers = np.arange(10, 10 + len(pages), dtype=np.uint32)
-    chosen = by_turns(Waiting(numbers, site, entered, drawn), CYCLE, of_site)
+    chosen = by_turns(Waiting(numbers, site, finder, entered, drawn), CYCLE, of_site)
     return [page - 10 for page in chosen.tolist()]
 
 
 @given(WAITING, CAPS)
-def test_waiting_pages_are_taken_by_turns(pages: list[tuple[int, int, int]], of_site: int | None) -> None:
-    """A site gets its n-th page only when all others have n, or no more; the oldest first, then by draw."""
-    left = [
-        sorted((entered, drawn, page) for page, (own, entered, drawn) in enumerate(pages) if own == site)
-        for site in range(4)
-    ]
-    expected = sorted((turn, *page) for own in left for turn, page in enumerate(own[:of_site]))
-    assert in_turn(pages, of_site) == [page for *_, page in expected]
+def test_waiting_pages_are_taken_by_turns(
+    pages: list[tuple[int, int, int, int]], of_site: int | None
+) -> None:
+    """A site gets its n-th page only when all others have n, and so does a finder; then age and draw decide."""
+    turns = []
+    for site in range(4):
+        own = []
+        for finder in range(3):
+            found = [
+                (page[1], page[2], number) for number, page in enumerate(pages) if page[::3] == (site, finder)
+            ]
+            own += [(turn, *one) for turn, one in enumerate(sorted(found))]
+        turns += [(turn, *one[1:]) for turn, one in enumerate(sorted(own)[:of_site])]
+    assert in_turn(pages, of_site) == [number for *_, number in sorted(turns)]
 
 
 def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None:
@@ -79,3 +92,40 @@ def test_pages_that_hubs_found_are_counted_apart(tmp_path: Path) -> None:
         store.finish_cycle({"finished": 2.0})
         store.begin_cycle({"started": 3.0})
         assert found_by_hubs(store) == NewCounts(0, 0)
+
+
+class Followed(Spider):
+    """Requests pages and follows all links."""
+
+    name = "followed"
+    urls: tuple[str, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first pages."""
+        for url in self.urls:
+            yield Request(url)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        yield from response.follow_all(css="a")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_with_many_links_leaves_the_others_their_new_pages(site: Site, store_path: Path) -> None:
+    """Half of what is left while links come in, and by turns of those who found them in the end."""
+    many, few = [f"/many/{n}" for n in range(3_000)], [f"/few/{n}" for n in range(20)]
+    site.pages = {"/": html("the front page", ["/a", "/b"]), "/a": html("many", many)}
+
+    def slow(request: ServerRequest) -> None:
+        def answer() -> None:
+            request.write(html("few", few).encode())
+            request.finish()
+
+        reactor.callLater(0.4, answer)  # type: ignore[attr-defined]
+
+    site.pages["/b"] = slow
+    site.pages |= {path: html(f"page {path} of this site") for path in (*many, *few)}
+    crawled = await crawl(Followed, store_path, {"GP4C_NEW_PAGES": 40}, urls=(site.url(),))
+    fetched = Counter(path.split("/")[1] for path in site.fetched())
+    assert fetched == {"": 1, "a": 1, "b": 1, "few": 18, "many": 19}
+    assert stats(crawled)["skipped/new_page_postponed"] == 3_023 - 40

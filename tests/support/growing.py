@@ -87,7 +87,7 @@ def crawl(
                 continue
             else:
                 page_id = todo.pop(0)
-                claim = cycle.claim(page_id, "h") or cycle.claim_new(page_id)
+                claim = cycle.claim(page_id, "h") or cycle.claim_new(page_id, 0)
                 assert claim is not None
                 finder = number[store.request(page_id)["url"]]
                 first_visit.setdefault(finder, now)
