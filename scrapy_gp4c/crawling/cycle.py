@@ -258,7 +258,7 @@ class Cycle:
         return self._new.next_turns()
 
     def claim_new(self, page: int, finder: int) -> Claim | None:
-        """Start the first visit of a page discovered just now; None: the cap is reached, or it has to wait."""
+        """Start the first visit of a page discovered just now; None: it waits, or there is no room."""
         if not self._new.takes(page, finder):
             return None
         self._under_way[page] = False
