@@ -34,6 +34,7 @@ COMPONENTS: Final = {
     "REQUEST_FINGERPRINTER_CLASS": "scrapy_gp4c.crawling.requests.PageFingerprinter",
 }
 HANDLER: Final = "scrapy_gp4c.fetching.handler.FetcherHandler"
+HOST_MIDDLEWARE: Final = "scrapy_gp4c.fetching.fetcher.HostMiddleware"
 NOT_FOR_FETCHERS: Final = frozenset(
     (
         "ADDONS", "DOWNLOADER_MIDDLEWARES", "FEEDS", "ITEM_PIPELINES", "JOBDIR",
@@ -44,10 +45,7 @@ NOT_FOR_FETCHERS: Final = frozenset(
 FETCHERS_ALONE: Final = {"LOGSTATS_INTERVAL": 0, "TELNETCONSOLE_ENABLED": False, "MEMUSAGE_ENABLED": False}
 OWNER_ALONE: Final = {
     "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
-    "DOWNLOADER_MIDDLEWARES_BASE": {
-        "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
-        "scrapy.downloadermiddlewares.stats.DownloaderStats": 850,
-    },
+    "DOWNLOADER_MIDDLEWARES_BASE": {"scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50},
     "DOWNLOADER_MIDDLEWARES": {FingerprintMiddleware: MIDDLEWARE_POSITION},
     "SPIDER_MIDDLEWARES_BASE": {},
     "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION, CallbackMiddleware: CALLBACK_POSITION},
@@ -81,7 +79,7 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
         try:
-            fetchers = Settings.load(settings).fetchers
+            loaded = Settings.load(settings)
         except SettingsError as error:
             logger.critical("%s", error)
             for name in ("asyncio", "twisted"):  # they would log it once more, with a traceback
@@ -104,14 +102,15 @@ class Addon:
             "SPIDER_MIDDLEWARES", CallbackMiddleware, CALLBACK_POSITION
         )
         replace_builtin(settings)
-        if fetchers is not None:
-            delegate_downloads(settings)
+        if loaded.fetchers is not None:
+            delegate_downloads(settings, has_pipelines=loaded.items_at == "fetchers")
 
 
-def delegate_downloads(settings: BaseSettings) -> None:
+def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:
     """Let fetchers do what comes after the scheduler: downloads, delays, middlewares and callbacks.
 
-    The project's own settings are kept for the fetchers. Raises SettingsError without the extra ``[dask]``.
+    ``has_pipelines``: whether they do item pipelines too. The project's own settings are kept for them.
+    Raises SettingsError without the extra ``[dask]``.
     """
     if find_spec("distributed") is None:
         raise SettingsError(
@@ -136,6 +135,10 @@ def delegate_downloads(settings: BaseSettings) -> None:
             for one, position in settings.getdict(name).items()
             if load_object(one) is not middleware
         }
+    project["DOWNLOADER_MIDDLEWARES"][HOST_MIDDLEWARE] = 1
+    if has_pipelines:
+        project["ITEM_PIPELINES"] = settings.getdict("ITEM_PIPELINES")
+        settings.set("ITEM_PIPELINES", {}, "cmdline")
     settings.set("FETCHER_SETTINGS", {**project, "ADDONS": addons, **FETCHERS_ALONE}, "cmdline")
     for name, value in OWNER_ALONE.items():
         settings.set(name, value, "cmdline")

@@ -117,8 +117,11 @@ class CallbackMiddleware:
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
         """Note it; whoever comes next may handle it."""
+        request = response.request
         if (run := run_of(self._crawler)) is not None:
             run.note_failure(response, exception)
+        elif request is not None and (held := getattr(request.meta.get(META), "held", None)) is not None:
+            held.failure = repr(exception)[:200]  # on a fetcher
 
 
 class FingerprintMiddleware:

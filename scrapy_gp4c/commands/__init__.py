@@ -17,6 +17,7 @@ from scrapy_gp4c.commands import (
     export,
     failing,
     feed,
+    fetcher,
     forget,
     hint,
     history,
@@ -67,6 +68,7 @@ ACTIONS = {
     "restore": restore,
     "forget": forget,
     "compact": compact,
+    "fetcher": fetcher,
 }
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
 """Option of an action -> the setting whose place it takes."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
+from scrapy_gp4c.crawling.fetched import FETCHERS_FILE
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
@@ -88,6 +91,19 @@ class Estimates:
 
 
 @dataclass(frozen=True)
+class FetcherStatus:
+    """One fetcher of the crawl that runs."""
+
+    name: str
+    address: str
+    state: str
+    """``works``, ``refuses``, ``silent``, ``leaves`` or ``gone``."""
+    reason: str
+    pages: int
+    """Pages that it has fetched."""
+
+
+@dataclass(frozen=True)
 class Status:
     """Pages and last cycles of a store."""
 
@@ -109,6 +125,8 @@ class Status:
     cycles: list[CycleStatus]
     leavers: list[RemovableHost]
     """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
+    fetchers: list[FetcherStatus]
+    """Of the crawl that runs, or of one that was killed."""
 
 
 DOCUMENT = Status
@@ -143,6 +161,7 @@ def run(project: Project, options: Namespace) -> None:
             trusted_sites(store),
             [_status(store, record) for record in shown],
             removable_hosts(store, project.is_offsite),
+            _fetchers(store.path),
         )
     if options.json:
         print_json(status)
@@ -166,7 +185,21 @@ def run(project: Project, options: Namespace) -> None:
     if shown and (samples := samples_of(shown[-1])):
         policy = shown[-1].get("policy", "-")
         say(f"cycle {shown[-1]['cycle']} by {policy}: {samples}")
+    if status.fetchers:
+        say()
+        columns = ("fetcher", "address", "state", "pages", "")
+        rows = [(one.name, one.address, one.state, _number(one.pages), one.reason) for one in status.fetchers]
+        print_table([columns, *rows])
     _print_leavers(status, project.spider_class.name)
+
+
+def _fetchers(path: Path) -> list[FetcherStatus]:
+    """Fetchers as the owner of the crawl last wrote them."""
+    try:
+        written = json.loads((path / FETCHERS_FILE).read_text("utf-8"))
+        return [FetcherStatus(**one) for one in written["fetchers"]]
+    except (OSError, ValueError):
+        return []
 
 
 def store_cycle(cycles: list[CycleRecord]) -> int:

@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling.requests import (
     META,
     PASSED,
     UNKNOWN_FINDER,
+    WEB,
     WEIGHT,
     Claim,
     Rebuilder,
@@ -248,6 +249,17 @@ class Admission:
             and self._is_settled(request, request.url)
         )
 
+    def skips_link(self, stored: dict[str, Any]) -> bool:
+        """Tell the same of a request of a fetcher: `Request.to_dict`, without what is default."""
+        url = stored["url"]
+        return (
+            self._by_url_alone
+            and stored.keys().isdisjoint(("method", "body", "dont_filter"))
+            and stored.get("meta", {}).keys().isdisjoint((META, WEIGHT))
+            and url.startswith(WEB)
+            and self._is_known(url)
+        )
+
     def admit(self, request: Request) -> bool:
         """Queue, drop or pass a request; False when it is dropped."""
         mark, weight = request.meta.get(META), None
@@ -421,8 +433,9 @@ class Admission:
 
     def _is_settled(self, request: Request, name: str | int) -> bool:
         """Tell whether a request is skipped like the one before it, and count it then."""
-        if request.dont_filter:
-            return False
+        return not request.dont_filter and self._is_known(name)
+
+    def _is_known(self, name: str | int) -> bool:
         if name in self._duplicates:
             self._uncounted += 1
             if self._uncounted >= MAX_UNCOUNTED:

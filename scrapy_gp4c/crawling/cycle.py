@@ -30,7 +30,7 @@ from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
-from scrapy_gp4c.page_state.outcomes import JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import places_in_order
@@ -337,6 +337,10 @@ class Cycle:
         row = self.store.page(visit.page)
         new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
         return self._finish(visit, row, new._replace(distance=NO_DISTANCE), None, None, request)
+
+    def believes(self, row: PageRow) -> bool:
+        """Whether answers of a page were doubted so often that the next one is the page."""
+        return row.outcome == DOUBTFUL and row.failures >= self.settings.believe_after
 
     def _compared(self, fingerprint: int, before: int | None) -> tuple[str, int | None]:
         if before is None:

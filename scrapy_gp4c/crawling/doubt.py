@@ -6,9 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
+from scrapy_gp4c.fingerprint.copy_notes import unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+    from scrapy_gp4c.fingerprint import PageReading
 
 MIN_WORDS: Final = 50
 """Words of a copy from which on a rest of a tenth is doubtful; fewer words may change to anything."""
@@ -105,6 +112,26 @@ class SharedTexts:
         copies = self._copies.setdefault((site, fingerprint), set())
         copies.add(copy)
         return len(copies), visited
+
+    def reason(
+        self, response: Response, page: PageReading, copy: int | None, notes: bytes | None
+    ) -> tuple[str | None, bool]:
+        """Reason to doubt an answer, None without one, and whether pages of the site share its text.
+
+        ``copy``: fingerprint of the page's copy; ``notes``: its notes, None where texts are not compared.
+        """
+        headers = {
+            name.decode("latin-1").lower(): value[0].decode("latin-1")
+            for name, value in response.headers.items()
+            if value
+        }
+        if notes is None:
+            return reason_of(Answer(headers, 0, 0)), False
+        sharing, visited = self.note(urlsplit(response.url).netloc, page.fingerprint, copy)
+        is_change = copy is not None and is_changed(page.fingerprint, copy, self._bits)
+        is_known_block = is_change and page.fingerprint in self.doubted
+        answer = Answer(headers, page.words, unpack(notes).words, sharing, visited, is_known_block)
+        return reason_of(answer), sharing > 0
 
     def doubt(self, fingerprint: int) -> list[int]:
         """Remember a doubted fingerprint; returns all, the latest last."""

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.description import description
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.requests import Claim
+
+
+FETCHERS_FILE: Final = "fetchers.json"
+"""File beside the store: the fetchers of the crawl that runs, for ``status``."""
+
+
+class NotFetchedError(IgnoreRequest):
+    """A page was not fetched because the crawl closes: the next run visits it."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +33,49 @@ class KnownCopy:
     """Fingerprint of the page's copy; None: there is none."""
     notes: bytes | None
     """Packed notes of the copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
+    is_believed: bool
+    """Whether answers were doubted so often that the next one is the page."""
+    needs_text: bool
+    """Whether the owner needs the text of a body that is the copy's."""
+    previous_text: str | None
+    """Text of the copy that was delivered last, from the archive."""
     delivered: tuple[str, int | None] | None
     """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
     fingerprint that it is compared with."""
     info: dict[str, Any]
     """Fields of ``response.meta["gp4c"]`` that are known before the visit: page, cycle, kind, score, n, X."""
+
+
+def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
+    """What a fetcher has to know for a visit."""
+    row = cycle.store.page(claim.page)
+    info = {
+        "page": claim.page,
+        "cycle": cycle.number,
+        "kind": claim.kind,
+        "score": None if claim.score != claim.score else claim.score,
+        "n": row.n,
+        "X": row.X,
+    }
+    delivered: tuple[str, int | None] | None = None
+    before = cycle.deliveries.copy_of(claim.page, row)
+    if before is None:
+        delivered = "first" if cycle.deliveries.pages[claim.page].is_new else "changed", None
+    elif before is not row:
+        delivered = "", before.fingerprint
+    archive, measuring = cycle.archive, cycle.measuring
+    needs_text = measuring is not None and measuring.lacks(claim.page, row)
+    if archive is not None:
+        needs_text |= delivered is not None or archive.lacks(row)
+    return KnownCopy(
+        row.fingerprint if row.has_copy else None,
+        cycle.store.copy_notes(claim.page) if row.has_copy else None,
+        cycle.believes(row),
+        needs_text,
+        None if archive is None or before is None else archive.previous(before)(),
+        delivered,
+        info,
+    )
 
 
 @dataclass(frozen=True)
@@ -41,9 +92,41 @@ class PageTask:
 class Batch:
     """Pages of one host, in the order of the plan."""
 
+    name: str
+    host: str
+    """Downloader slot of all its pages."""
     tasks: list[PageTask]
-    delay_s: float
-    """Pause before the first request: the fetcher before may have asked the host just now."""
+    pause_s: float
+    """Pause before the first request: another fetcher may have asked the host just now."""
+    end_s: float
+    """Time by the fetcher's own clock from on which nothing of it is sent."""
+    cookies: list[tuple[Any, Any]]
+    """Cookies of the host, each with the key of its jar."""
+    doubted: list[int]
+    """Fingerprints that cycles before have doubted."""
+
+
+class Reply(NamedTuple):
+    """Results that a fetcher has made since the owner has asked it before."""
+
+    clock_s: float
+    """Time by the fetcher's clock when it wrote this."""
+    results: list[tuple[int, str, int, bytes]]
+    """Running number, batch, position of the page in it, and the pickled `PageResult`."""
+    batches: frozenset[str]
+    """Batches that it has not finished."""
+    stats: dict[str, int]
+    """Statistics that have grown, by how much."""
+    delays_s: dict[str, float]
+    """Present delays of hosts."""
+    cookies: list[tuple[Any, Any]]
+    """Cookies that have changed."""
+    answers: list[tuple[str, int, dict[bytes, list[bytes]], bytes]]
+    """URL, status, headers and body of robots.txt files, for their hints."""
+    stuck_s: float
+    """Time since its reactor had a turn."""
+    is_leaving: bool
+    """Whether it has been asked to end, and takes no further batch."""
 
 
 @dataclass
@@ -57,13 +140,19 @@ class PageResult:
     body: bytes = b""
     """Empty but for files of claims, which the owner reads itself."""
     size_bytes: int = 0
-    latency_s: float = 0.0
+    latency_s: float | None = None
     reading: PageReading | None = None
     """None: the page has no fingerprint, as its status says, or as `unread` says."""
+    is_known: bool = False
+    """Whether the body is that of the page's copy."""
     unread: str = ""
     """Error that kept the fingerprint from being made."""
-    notes: bytes = b""
-    """Packed notes of this copy."""
+    notes: bytes | None = None
+    """Packed notes of this copy; None: they stay as they are."""
+    doubt: str | None = None
+    """Reason to doubt that the answer is the page."""
+    is_shared: bool = False
+    """Whether pages of the site shared the text that is doubted."""
     verdict: bool | None = None
     """Whether the page changed, by the callback; None: the fingerprint decides."""
     withdrawn: str | None = None
@@ -71,13 +160,19 @@ class PageResult:
     description: bytes | None = None
     items: list[Any] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """`Request.to_dict` of each."""
+    """`Request.to_dict` of each, without what is default."""
     callback_error: str = ""
-    """Traceback of the spider's callback."""
+    """Traceback of the spider's callback, or of a pipeline."""
+    failure: str | None = None
+    """Exception of the callback, which a middleware may have hidden."""
     excluded: str = ""
     """Reason why a rule kept the page out: robots.txt, an off-site host."""
     failed: str = ""
     """Error of the download."""
+    is_unsent: bool = False
+    """Whether the page was not asked for before the end of its batch."""
+    elsewhere: dict[str, Any] | None = None
+    """Request of another host that the page redirects to."""
 
 
 class FetchedResponse(Response):

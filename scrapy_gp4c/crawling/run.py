@@ -100,6 +100,9 @@ class Run:
         )
         self.admit = self._admission.admit
         self.skips = self._admission.skips
+        self.skips_link = self._admission.skips_link
+        self.doubted: Callable[[], list[int]] = list
+        """Function for the fingerprints that cycles have doubted."""
         self._has_queued = False
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.core.scheduler import Scheduler
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 # The one looks at requests of the start alone; the other has let the URL pass before.
 _NOT_OBSERVING: Final = (StartSpiderMiddleware, OffsiteMiddleware)
@@ -63,14 +64,14 @@ def wake(crawler: Crawler) -> None:
         slot.nextcall.schedule()
 
 
-def observes_requests(crawler: Crawler, middleware: object, signals: Iterable[object]) -> bool:
+def observes_requests(crawler: Crawler, middleware: object | None, signals: Iterable[object]) -> bool:
     """Tell whether anybody would miss a request that goes no further than this spider middleware.
 
     Spider middlewares nearer to the engine would, and receivers of a signal of each request.
     """
     assert crawler.engine is not None
     for nearer in crawler.engine.scraper.spidermw.middlewares:
-        if nearer is middleware:
+        if nearer is middleware or middleware is None:
             break
         if type(nearer) not in _NOT_OBSERVING:
             return True
@@ -135,3 +136,26 @@ def fail_exit_code(crawler: Crawler, when: object) -> None:
         crawler.spider = None
 
     crawler.signals.connect(end, when, weak=False)
+
+
+def is_closing(crawler: Crawler) -> bool:
+    """Whether the engine ends, and only waits for what is under way; signals come after that."""
+    slot = _engine_slot(crawler)
+    return slot is not None and slot.closing is not None
+
+
+def guard_downloads(crawler: Crawler, before_sent: Callable[[Request], None]) -> None:
+    """Call a function with each request that leaves the downloader's queue; what it raises ends the request.
+
+    A middleware sees requests before they wait for their host.
+    """
+    assert crawler.engine is not None
+    handlers: Any = crawler.engine.downloader.handlers
+    download = handlers.download_request_async
+
+    async def guarded(request: Request) -> Response:
+        before_sent(request)
+        response: Response = await download(request)
+        return response
+
+    handlers.download_request_async = guarded

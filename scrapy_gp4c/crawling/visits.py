@@ -14,18 +14,14 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
-from scrapy_gp4c.crawling.doubt import REFUSALS, Answer, SharedTexts, reason_of
-from scrapy_gp4c.crawling.fetched import FetchedResponse, description_of, size_of
+from scrapy_gp4c.crawling.doubt import REFUSALS, SharedTexts
+from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, description_of, size_of
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
-from scrapy_gp4c.fingerprint.body_sums import body_sum
-from scrapy_gp4c.fingerprint.copy_notes import compared, pack, unpack
-from scrapy_gp4c.fingerprint.noise import clock_positions
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.page_state.outcomes import DOUBTFUL
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -72,6 +68,7 @@ class Visits:
         self.describes = settings.asks_for_clusters
         doubted = (record["doubted"] for record in reversed(self.store.cycles()) if "doubted" in record)
         self.texts = SharedTexts(next(doubted, []), settings.distance_bits)
+        run.doubted = lambda: list(self.texts.doubted)
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> Visit | None:
@@ -136,6 +133,9 @@ class Visit:
         """End the visit: excluded for what a rule forbids (robots.txt, off-site), else as an error."""
         cycle = self._visits.cycle
         try:
+            if isinstance(exception, NotFetchedError):
+                cycle.leave_out(self._claim)
+                return
             outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
             self._request.meta[META] = cycle.end(self._claim, outcome)
         except StoreError as error:
@@ -163,7 +163,7 @@ class Visit:
             if self._has_slow_hints(response):
                 return self._respond_later(response)
             if isinstance(response, FetchedResponse):
-                return self._judge(response, response.reading())
+                return self._judge(response, response.reading(), is_known=response.result.is_known)
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
             if is_large(response, visits.features):
@@ -181,8 +181,11 @@ class Visit:
         """Respond when slow work beside the reactor is done; until then the visit is under way."""
         visits = self._visits
         try:
-            is_fetched = isinstance(response, FetchedResponse)
-            known = None if is_fetched else self._known_fingerprint(response)
+            if isinstance(response, FetchedResponse):
+                known, is_known = None, response.result.is_known
+            else:
+                known = self._known_fingerprint(response)
+                is_known = known is not None
             page: PageReading | Exception
             try:
                 if isinstance(response, FetchedResponse):
@@ -199,7 +202,7 @@ class Visit:
             if visits.hints is not None and visits.hints.is_slow(response):
                 self._page_claims = await visits.hints.read_file(response)
             if visits.cycle.is_under_way(self._claim):
-                return self._judge(response, page, is_known=known is not None)
+                return self._judge(response, page, is_known=is_known)
         except StoreError as error:
             visits.cycle.failure = error
         return response
@@ -220,16 +223,8 @@ class Visit:
 
     def _outcome(self, response: Response) -> str | None:
         """Outcome that follows without the page's text; None: the text decides."""
-        if "cached" in response.flags:
-            return self._cached_outcome()
-        if is_dummy(response):
-            return "excluded"
-        if response.status == 304 and any(name in self._request.headers for name in CONDITIONS):
-            return "not_modified"
-        if response.status in GONE_STATUS:
-            return "gone"
-        is_broken = not 200 <= response.status < 300 or CUT_OFF in response.flags
-        return "error" if is_broken else None
+        is_cached = "cached" in response.flags
+        return self._cached_outcome() if is_cached else plain_outcome(response, self._request)
 
     def _cached_outcome(self) -> str | None:
         """Outcome of a response from Scrapy's HTTP cache: the page, if the server has validated it."""
@@ -253,13 +248,11 @@ class Visit:
         packed = visits.store.copy_notes(self._claim.page)
         if packed is None:
             return None
-        notes = unpack(packed)
-        if notes.body_sum != body_sum(response, visits.features, row.fingerprint):
+        is_same, notes = known_fingerprint(response, visits.features, row.fingerprint, packed)
+        if notes is not None:
+            visits.store.set_copy_notes(self._claim.page, notes)
+        if not is_same:
             return None
-        if notes.learned:
-            if clock_positions(notes.learned):
-                return None  # the page is read: its clock stopped, and counts again
-            visits.store.set_copy_notes(self._claim.page, pack(notes._replace(learned=b"")))
         archive = visits.cycle.archive
         if archive is not None and self._claim.page in visits.deliveries.pages:
             return None  # it is compared with another copy, word by word if need be
@@ -291,7 +284,7 @@ class Visit:
             info["doubtful"] = doubt
             return self._finish(response, info)
         self._note_refusal(refuses=False)
-        if not is_known and visits.cycle.failure is None:
+        if visits.cycle.failure is None and (not is_known or isinstance(response, FetchedResponse)):
             page = self._learn(response, page)
         read_hints = partial(self._read_hints, response)
         info = visits.cycle.judge(claim, page, size_bytes, self._latency_s, self._request, read_hints)
@@ -303,24 +296,15 @@ class Visit:
         """Reason to doubt that an answer is the page; None: it is, or has been doubted often enough."""
         visits, number = self._visits, self._claim.page
         row = visits.store.page(number)
-        if row.outcome == DOUBTFUL and row.failures >= visits.cycle.settings.believe_after:
+        if visits.cycle.believes(row):
             return None
-        headers = {
-            name.decode("latin-1").lower(): value[0].decode("latin-1")
-            for name, value in response.headers.items()
-            if value
-        }
-        packed = visits.store.copy_notes(number) if row.has_copy else None
-        copy = row.fingerprint if row.has_copy else None
-        if visits.features is not None or packed is None:
-            return reason_of(Answer(headers, 0, 0))
-        host = urlsplit(response.url).netloc
-        sharing, visited = visits.texts.note(host, page.fingerprint, copy)
-        is_change = is_changed(page.fingerprint, row.fingerprint, visits.cycle.settings.distance_bits)
-        is_known_block = is_change and page.fingerprint in visits.texts.doubted
-        words = unpack(packed).words
-        reason = reason_of(Answer(headers, page.words, words, sharing, visited, is_known_block))
-        if sharing and reason is not None and page.fingerprint not in visits.texts.doubted:
+        if isinstance(response, FetchedResponse):
+            reason, is_shared = response.result.doubt, response.result.is_shared
+        else:
+            packed = visits.store.copy_notes(number) if row.has_copy and visits.features is None else None
+            copy = row.fingerprint if row.has_copy else None
+            reason, is_shared = visits.texts.reason(response, page, copy, packed)
+        if is_shared and reason is not None and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
         return reason
 
@@ -337,6 +321,7 @@ class Visit:
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""
         visits, number = self._visits, self._claim.page
+        notes: bytes | None
         if isinstance(response, FetchedResponse):
             notes = response.result.notes
         else:
@@ -345,7 +330,8 @@ class Visit:
             packed = visits.store.copy_notes(number) if row.has_copy else None
             distance_bits = visits.cycle.settings.distance_bits
             page, notes = compared(response, page, visits.features, copy, packed, distance_bits)
-        visits.store.set_copy_notes(number, notes)
+        if notes is not None:
+            visits.store.set_copy_notes(number, notes)
         return page
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
@@ -380,6 +366,17 @@ class Visit:
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
+
+
+def plain_outcome(response: Response, request: Request) -> str | None:
+    """Outcome that status and flags of a response decide; None: the text decides."""
+    if is_dummy(response):
+        return "excluded"
+    if response.status == 304 and any(name in request.headers for name in CONDITIONS):
+        return "not_modified"
+    if response.status in GONE_STATUS:
+        return "gone"
+    return "error" if not 200 <= response.status < 300 or CUT_OFF in response.flags else None
 
 
 def is_dummy(response: Response) -> bool:

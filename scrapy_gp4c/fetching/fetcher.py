@@ -1,42 +1,71 @@
 """A fetcher: a Dask worker with the spider and its project, but without a store.
 
-It takes a batch of pages of one host, downloads them as Scrapy does, with the project's own delays and
-middlewares, fingerprints them, runs their callbacks and gives back what the owner needs of them.
+It takes batches of pages, downloads them as Scrapy does, with the project's own delays and middlewares,
+fingerprints them, runs their callbacks and gives back what the owner needs of them. The owner calls the
+functions at the end of this module, in the loop of the worker; Scrapy has a thread with a loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 import signal
 import threading
+import time
 import traceback
+import uuid
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from distributed import WorkerPlugin, get_worker
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha1
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.errors import FetcherError
 
 if TYPE_CHECKING:
-    from scrapy import Request, Spider
+    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask
+    from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask, Reply
 
-NAME = "gp4c-fetcher"
-"""Name of the plugin on its worker."""
-START_LIMIT_S = 60.0
+PAGE: Final = "gp4c_batch_page"
+"""Key in ``Request.meta`` of a page that a batch asked for."""
+START_LIMIT_S: Final = 60.0
+IDLE_S: Final = 60.0
+"""Time without a word of its owner after which a crawl is closed."""
+POLL_S: Final = 0.1
+LONG_POLL_S: Final = 1.0
+LEAVE_S: Final = 20.0
+"""Longest time that a fetcher takes to end when it is asked to."""
+OWNERS_STATS: Final = (
+    "elapsed", "finish", "gp4c/", "item_", "items_", "memusage", "response_received", "responses_",
+    "scheduler/",
+)  # fmt: skip
+"""Beginnings of statistics that the owner counts itself."""
+
+revision: str | None = None
+"""`GP4C_REVISION` of this fetcher's project."""
+is_leaving = threading.Event()
+_crawls: dict[str, FetcherCrawl] = {}
+_reactor: Future[asyncio.AbstractEventLoop] | None = None
+
+
+def clock_s() -> float:
+    """Clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True)
 class FetcherConfig:
     """Everything that a fetcher needs to know of a crawl, ready to be sent."""
 
+    store: str
+    """Name of the owner's store: a crawl ends another one that its owner has left behind."""
     spider: bytes
     """Pickled spider class, by its module and name."""
     arguments: dict[str, Any]
@@ -49,208 +78,648 @@ class FetcherConfig:
     describes: bool
     skip_unchanged: bool
     distance_bits: int
+    has_pipelines: bool
+    """Whether items go through their pipelines here."""
     is_local: bool
     """Whether the owner has started the fetcher, and ends it."""
 
 
-class Fetcher(WorkerPlugin):
-    """Scrapy's crawler in a thread of a Dask worker, which stays open and does what batches ask."""
+def versions(features: Any, project: str | None) -> dict[str, str | None]:
+    """Versions of everything that decides how a page is read: owner and fetchers must have the same."""
+    from scrapy_gp4c.fingerprint.body_sums import rules_digest
 
-    name = NAME
-
-    def __init__(self, config: FetcherConfig) -> None:
-        """Take the configuration; nothing is started before the worker has the plugin."""
-        self.config = config
-
-    def setup(self, worker: Any) -> None:
-        """Start the crawler. Raises FetcherError where the spider does not open."""
-        if self.config.is_local and threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGINT, signal.SIG_IGN
-            )  # Ctrl-C reaches all: the owner ends what is under way
-        self._started: Future[tuple[Crawler, asyncio.AbstractEventLoop]] = Future()
-        threading.Thread(target=self._run, name=NAME, daemon=True).start()
-        self._crawler, self._loop = self._started.result(START_LIMIT_S)
-
-    def fetch(self, batch: Batch) -> list[PageResult]:
-        """Fetch the pages of a batch, in the thread of a task; returns their results in order."""
-        return asyncio.run_coroutine_threadsafe(self._fetch_all(batch), self._loop).result()
-
-    def _run(self) -> None:
-        """Thread of the reactor, which Scrapy needs; it must be installed before anything imports it."""
+    source = None
+    if features is not None:
         try:
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
-            asyncioreactor: Any = import_module("twisted.internet.asyncioreactor")
-            asyncioreactor.install(loop)
-            reactor: Any = import_module("twisted.internet.reactor")
-            opening = loop.create_task(self._open(loop))
-            reactor.run(installSignalHandlers=False)
-            del opening
-        except BaseException as error:
-            if not self._started.done():
-                self._started.set_exception(error)
+            source = sha1(inspect.getsource(inspect.getmodule(features) or features).encode()).hexdigest()[
+                :12
+            ]
+        except (OSError, TypeError):
+            source = repr(features)
+    return {
+        "scrapy-gp4c": metadata.version("scrapy-gp4c"),
+        "the fingerprint": rules_digest().hex()[:12],
+        "GP4C_FEATURES": source,
+        "GP4C_REVISION": project,
+    }
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+
+class NotSentError(Exception):
+    """The batch of a page ended before the page was asked for."""
+
+
+class ElsewhereError(Exception):
+    """A page redirects to a host that perhaps another fetcher has."""
+
+    def __init__(self, request: Request) -> None:
+        """Take the request of the other host."""
+        super().__init__(request.url)
+        self.request = request
+
+
+class HostMiddleware:
+    """Downloader middleware that keeps a batch at its host, and robots.txt files for the owner."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        """Take the list that gets the robots.txt files."""
+        self.answers = answers
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> HostMiddleware:
+        """Build the middleware of a crawler."""
+        crawler.gp4c_answers = []
+        return cls(crawler.gp4c_answers)
+
+    def process_request(self, request: Request) -> None:
+        """Raise ElsewhereError for a redirect to another host."""
+        page = request.meta.get(PAGE)
+        if page is not None and page.is_elsewhere(request):
+            raise ElsewhereError(request)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        """Keep what the owner's hints need of a robots.txt."""
+        if PAGE not in request.meta and response.url.endswith("/robots.txt"):
+            self.answers.append((response.url, response.status, dict(response.headers), response.body))
+        return response
+
+
+@dataclass(eq=False)
+class BatchPage:
+    """A page that a batch asks for."""
+
+    batch: str
+    position: int
+    host: str
+    task: PageTask
+    start_s: float
+    end_s: float
+    is_sent: bool = False
+    is_over: bool = False
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.batch,)  # where a spider puts a copy of its meta into an item
+
+    def is_elsewhere(self, request: Request) -> bool:
+        """Whether a request is not for the host of the batch."""
+        from scrapy.utils.httpobj import urlparse_cached
+
+        return (
+            "download_slot" not in self.task.request["meta"]
+            and urlparse_cached(request).hostname != self.host
+        )
+
+
+@dataclass
+class FetcherCrawl:
+    """Scrapy's crawler of one run of an owner, open for batches."""
+
+    config: FetcherConfig
+    loop: asyncio.AbstractEventLoop
+    crawler: Crawler
+    identity: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Dask's address is another after a scheduler's death."""
+    asked_s: float = field(default_factory=clock_s)
+    """When the owner last asked (clock of this process)."""
+    turn_s: float = field(default_factory=clock_s)
+    """When the reactor last had a turn."""
+    number: int = 0
+    """Results so far."""
+    results: list[tuple[int, str, int, bytes]] = field(default_factory=list)
+    batches: Counter[str] = field(default_factory=Counter)
+    """Batch -> pages of it that are not finished."""
+
+    def __post_init__(self) -> None:
+        """Let no request leave the downloader after the end of its batch."""
+        from scrapy_gp4c.crawling.doubt import SharedTexts
+        from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
+
+        self._queues: dict[str, deque[BatchPage]] = {}
+        self._waiting: Counter[str] = Counter()
+        """Host -> pages in the downloader that are not sent yet."""
+        self._active = 0
+        self._is_closed = False
+        self._ends_s: dict[str, float] = {}
+        self._texts = SharedTexts([], self.config.distance_bits)
+        self._stats: dict[str, Any] = {}
+        self._cookies: dict[tuple[Any, ...], Any] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        settings = self.crawler.settings
+        self._concurrency = settings.getint("CONCURRENT_REQUESTS") or 10**6
+        self._per_host = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        guard_downloads(self.crawler, self._before_sent)
+        self._tick()
+
+    # --- batches, in the reactor's thread
+
+    def _tick(self) -> None:
+        self.turn_s = clock_s()
+        if self.turn_s - self.asked_s > IDLE_S:
+            self.close()
+        elif not self._is_closed:
+            self.loop.call_later(0.5, self._tick)
+
+    def give(self, batch: Batch) -> None:
+        """Take a batch."""
+        now_s = clock_s()
+        self._texts.doubted.update(dict.fromkeys(batch.doubted))
+        for key, cookie in batch.cookies:
+            self._jars()[key].jar.set_cookie(cookie)
+            self._cookies[_cookie_key(key, cookie)] = cookie.value
+        queue = self._queues.setdefault(batch.host, deque())
+        self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
+        self.batches[batch.name] = len(batch.tasks)
+        for position, task in enumerate(batch.tasks):
+            queue.append(
+                BatchPage(batch.name, position, batch.host, task, now_s + batch.pause_s, batch.end_s)
+            )
+        self.loop.call_later(batch.pause_s, self._pump)
+        self.loop.call_later(max(0.0, batch.end_s - now_s), self._pump)
+        self._pump()
+
+    def cut_short(self) -> None:
+        """Send nothing more of what is here."""
+        for queue in self._queues.values():
+            for page in queue:
+                page.end_s = 0.0
+        self._ends_s = dict.fromkeys(self._ends_s, 0.0)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Hand pages to the downloader, host by host; of a host with a delay one may wait there."""
+        now_s, is_moving = clock_s(), True
+        slots = self.crawler.engine.downloader.slots if self.crawler.engine else {}
+        while is_moving:
+            is_moving = False
+            for host, queue in list(self._queues.items()):
+                while queue and queue[0].end_s <= now_s:
+                    from scrapy_gp4c.crawling.fetched import PageResult
+
+                    self._finish(queue.popleft(), PageResult(is_unsent=True))
+                slot = slots.get(host)
+                most = 1 if slot is None or slot.delay else self._per_host
+                if not queue:
+                    del self._queues[host]
+                elif (
+                    queue[0].start_s <= now_s
+                    and self._active < self._concurrency
+                    and self._waiting[host] < most
+                ):
+                    self._begin(queue.popleft())
+                    is_moving = True
+
+    def _begin(self, page: BatchPage) -> None:
+        self._active += 1
+        self._waiting[page.host] += 1
+        task = self.loop.create_task(self._run(page))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _before_sent(self, request: Request) -> None:
+        """Called with each request as it leaves the downloader's queue; raises NotSentError after the end."""
+        page, now_s = request.meta.get(PAGE), clock_s()
+        if page is not None:
+            end_s = page.end_s
+        elif request.url.endswith("/robots.txt"):
+            end_s = self._ends_s.get(request.meta.get("download_slot", ""), now_s + 1)
+        else:
+            return  # a callback's own download
+        if end_s <= now_s or (page is not None and self._ends_s[page.host] <= now_s):
+            raise NotSentError
+        if page is not None and not page.is_sent:
+            page.is_sent = True
+            self._waiting[page.host] -= 1
+            self.loop.call_soon(self._pump)
+
+    def _downloaded(self, page: BatchPage) -> None:
+        self._active -= 1
+        if not page.is_sent:
+            page.is_sent = True
+            self._waiting[page.host] -= 1
+        self._pump()
+
+    def _finish(self, page: BatchPage, result: PageResult) -> None:
         try:
-            from scrapy import signals
-            from scrapy.crawler import AsyncCrawlerRunner
-            from scrapy.exceptions import DontCloseSpider
-            from scrapy.settings import Settings
+            packed = pickle.dumps(result)
+        except Exception:
+            result.items, result.requests = [], []
+            result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
+            packed = pickle.dumps(result)
+        self.batches[page.batch] -= 1
+        if not self.batches[page.batch]:
+            del self.batches[page.batch]
+        self.number += 1
+        self.results.append((self.number, page.batch, page.position, packed))
 
-            spider_class = pickle.loads(self.config.spider)  # sent by the owner, over a connection it chose
-
-            class WithoutStart(spider_class):  # type: ignore[misc, valid-type]
-                """The spider, whose start is the owner's affair."""
-
-                async def start(self) -> AsyncIterator[Any]:
-                    """Yield nothing."""
-                    return
-                    yield
-
-            WithoutStart.__name__, WithoutStart.__module__ = spider_class.__name__, spider_class.__module__
-            settings = Settings(self.config.settings)
-            runner = AsyncCrawlerRunner(settings)
-            crawler = runner.create_crawler(WithoutStart)
-
-            def stay_open() -> None:
-                raise DontCloseSpider
-
-            def opened() -> None:
-                self._started.set_result((crawler, loop))
-
-            crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
-            crawler.signals.connect(opened, signals.spider_opened, weak=False)
-            await runner.crawl(crawler, **self.config.arguments)
-            raise FetcherError("the spider of a fetcher has closed; the log of the fetcher says why")
-        except BaseException as error:
-            if not self._started.done():
-                self._started.set_exception(error)
-
-    async def _fetch_all(self, batch: Batch) -> list[PageResult]:
-        if batch.delay_s:
-            await asyncio.sleep(batch.delay_s)
-        return await asyncio.gather(*(self._fetch(task) for task in batch.tasks))
-
-    async def _fetch(self, task: PageTask) -> PageResult:
-        from scrapy.exceptions import IgnoreRequest
-        from scrapy.utils.request import request_from_dict
-
+    async def _run(self, page: BatchPage) -> None:
         from scrapy_gp4c.crawling.fetched import PageResult
 
-        crawler, result = self._crawler, PageResult()
-        assert crawler.engine is not None
-        assert crawler.spider is not None
+        result = PageResult()
         try:
-            request = request_from_dict(task.request, spider=crawler.spider)
-            response = await crawler.engine.download_async(request)
-        except IgnoreRequest as error:
-            result.excluded = str(error) or "a middleware ignored the request"
-            return result
+            await self._fetch(page, result)
+        except NotSentError:
+            result = PageResult(is_unsent=True)
+        except ElsewhereError as error:
+            result = PageResult(elsewhere=self._stored(error.request))
+        except Exception:
+            result.callback_error = traceback.format_exc()
+        self._finish(page, result)
+
+    async def _fetch(self, page: BatchPage, result: PageResult) -> None:
+        from scrapy.exceptions import IgnoreRequest
+        from scrapy.utils.request import request_from_dict
+        from twisted.python.failure import Failure
+
+        engine, task = self.crawler.engine, page.task
+        assert engine is not None
+        request = None
+        try:
+            request = request_from_dict(task.request, spider=self.crawler.spider)
+            request.meta[PAGE] = page
+            response = await engine.download_async(request)
+        except (NotSentError, ElsewhereError):
+            raise
         except Exception as error:
-            result.failed = f"{type(error).__name__}: {error}"
-            return result
+            if isinstance(error, IgnoreRequest):
+                result.excluded = str(error) or "a middleware ignored the request"
+            else:
+                result.failed = f"{type(error).__name__}: {error}"
+            if request is not None and request.errback is not None:
+                failure: Any = Failure(error)  # type: ignore[no-untyped-call]
+                await self._collect(engine.scraper.call_spider_async(failure, request), result)
+            return
+        finally:
+            self._downloaded(page)
         response.request = request = response.request or request
+        request.meta.pop(PAGE, None)
         result.url, result.status = response.url, response.status
         result.headers, result.flags = dict(response.headers), list(response.flags)
         result.size_bytes = len(response.body)
-        result.latency_s = request.meta.get("download_latency", 0.0)
-        unchanged = task.copy is not None and self._read(response, task.copy, result)
-        if not (unchanged and self.config.skip_unchanged):
-            await self._call_back(response, request, result)
-        return result
+        result.latency_s = request.meta.get("download_latency")
+        from scrapy_gp4c.crawling.claim_files import kind_of
+
+        if kind_of(response.body, response.url) is not None:
+            result.body = response.body
+        if task.copy is not None and self._read(response, task.copy, result) and self.config.skip_unchanged:
+            return
+        output = engine.scraper.spidermw.scrape_response_async(
+            engine.scraper.call_spider_async, response, request
+        )
+        await self._collect(output, result)
+
+    # --- reading and callbacks
 
     def _read(self, response: Response, copy: KnownCopy, result: PageResult) -> bool:
         """Fingerprint a visited page and judge it; tells whether it is unchanged."""
-        from scrapy_gp4c.crawling.claim_files import kind_of
         from scrapy_gp4c.crawling.deliveries import VisitInfo
         from scrapy_gp4c.crawling.requests import META
-        from scrapy_gp4c.fingerprint import read
-        from scrapy_gp4c.fingerprint.copy_notes import compared
-        from scrapy_gp4c.fingerprint.description import description
+        from scrapy_gp4c.crawling.visits import plain_outcome
         from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 
-        config, outcome, bits = self.config, "error", None
         assert response.request is not None
-        if response.status == 304:
-            outcome = "not_modified"
-        elif response.status in (404, 410):
-            outcome = "gone"
-        elif 200 <= response.status < 300 and not {"dataloss", "cached"}.intersection(response.flags):
-            if kind_of(response.body, response.url) is not None:
-                result.body = response.body
-            try:
-                result.reading = read(response, config.features, with_text=config.with_text)
-            except Exception:
-                result.unread = traceback.format_exc()
-            else:
-                result.reading, result.notes = compared(
-                    response,
-                    result.reading,
-                    config.features,
-                    copy.fingerprint,
-                    copy.notes,
-                    config.distance_bits,
-                )
-                fingerprint = result.reading.fingerprint
-                if config.describes:
-                    result.description = description(response)
-                outcome = "first"
-                if copy.fingerprint is not None:
-                    bits = distance(fingerprint, copy.fingerprint)
-                    is_other = is_changed(fingerprint, copy.fingerprint, config.distance_bits)
-                    outcome = "changed" if is_other else "unchanged"
+        outcome: str | None = None
+        if "cached" in response.flags:
+            outcome = "excluded" if result.latency_s is None else "not_modified"
+        outcome = outcome or plain_outcome(response, response.request)
+        if outcome is None:
+            outcome = self._judge(response, copy, result)
+        bits = None
+        if outcome in ("changed", "unchanged") and result.reading is not None:
+            assert copy.fingerprint is not None
+            bits = distance(result.reading.fingerprint, copy.fingerprint)
         judged = outcome in ("unchanged", "changed", "not_modified")
         changed = outcome == "changed"
         n, X = copy.info["n"] + judged, copy.info["X"] + changed
-        if copy.delivered is not None and result.reading is not None:
+        if copy.delivered is not None and result.reading is not None and result.doubt is None:
             outcome, before = copy.delivered
             bits = None if before is None else distance(result.reading.fingerprint, before)
             if before is not None:
-                is_other = is_changed(result.reading.fingerprint, before, config.distance_bits)
+                is_other = is_changed(result.reading.fingerprint, before, self.config.distance_bits)
                 outcome = "changed" if is_other else "unchanged"
             judged, changed = True, outcome != "unchanged"
-        info = VisitInfo(
-            {
-                **copy.info,
-                "managed": True,
-                "outcome": outcome,
-                "changed": changed if judged else None,
-                "distance": bits,
-                "n": n,
-                "X": X,
-            },
-            None if result.reading is None else result.reading.text,
-        )
+        fields = {
+            "managed": True, "outcome": outcome, "changed": changed if judged else None, "distance": bits,
+            "n": n, "X": X,
+        }  # fmt: skip
+        if result.doubt is not None:
+            fields["doubtful"] = result.doubt
+        text = None if result.reading is None else result.reading.text
+        info = VisitInfo({**copy.info, **fields}, text, lambda: copy.previous_text)
         info.held = result  # type: ignore[assignment]  # which takes the callback's verdict
         response.request.meta[META] = info
         return outcome in ("unchanged", "not_modified")
 
-    async def _call_back(self, response: Response, request: Request, result: PageResult) -> None:
-        """Run the callback of a response, spider middlewares included, and keep what it yields."""
+    def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
+        """Outcome of a page by its text."""
+        from scrapy_gp4c.fingerprint import PageReading, read
+        from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint
+        from scrapy_gp4c.fingerprint.description import description
+        from scrapy_gp4c.fingerprint.sketches import is_changed
+
+        config = self.config
+        if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
+            is_same, result.notes = known_fingerprint(response, config.features, copy.fingerprint, copy.notes)
+            if is_same:
+                result.reading, result.is_known = PageReading(copy.fingerprint), True
+                return "unchanged"
+        try:
+            reading = read(response, config.features, with_text=config.with_text)
+        except Exception:
+            result.unread = traceback.format_exc()
+            return "error"
+        result.reading = reading
+        if not copy.is_believed:
+            notes = copy.notes if config.features is None else None
+            result.doubt, result.is_shared = self._texts.reason(response, reading, copy.fingerprint, notes)
+            if result.doubt is not None:
+                return "doubtful"
+        result.reading, result.notes = compared(
+            response, reading, config.features, copy.fingerprint, copy.notes, config.distance_bits
+        )
+        if config.describes:
+            result.description = description(response)
+        if copy.fingerprint is None:
+            return "first"
+        is_other = is_changed(result.reading.fingerprint, copy.fingerprint, config.distance_bits)
+        return "changed" if is_other else "unchanged"
+
+    async def _collect(self, output: Any, result: PageResult) -> None:
+        """Keep what a callback or errback yields."""
         from scrapy import Request
 
-        spider: Spider | None = self._crawler.spider
-        assert self._crawler.engine is not None
-        scraper = self._crawler.engine.scraper
         try:
-            output = await scraper.spidermw.scrape_response_async(
-                scraper.call_spider_async, response, request
-            )
-            async for entry in output:
+            entries = await output
+            if not isinstance(entries, AsyncIterator):
+                entries = _as_async(entries)
+            async for entry in entries:
                 if not isinstance(entry, Request):
-                    result.items.append(entry)
+                    await self._keep_item(entry, result)
                     continue
                 try:
-                    result.requests.append(entry.to_dict(spider=spider))
+                    result.requests.append(self._stored(entry))
                 except ValueError:  # its callback is no method of the spider
                     result.callback_error = traceback.format_exc()
+        except NotSentError:
+            raise
         except Exception:
             result.callback_error = traceback.format_exc()
 
+    async def _keep_item(self, item: Any, result: PageResult) -> None:
+        from scrapy.exceptions import DropItem
 
-def fetch(batch: Batch) -> list[PageResult]:
-    """Task of a Dask worker that has the plugin."""
-    fetcher = get_worker().plugins[NAME]
-    assert isinstance(fetcher, Fetcher)
-    return fetcher.fetch(batch)
+        if item is None:
+            return
+        if self.config.has_pipelines:
+            assert self.crawler.engine is not None
+            assert self.crawler.stats is not None
+            try:
+                item = await self.crawler.engine.scraper.itemproc.process_item_async(item)
+            except DropItem:
+                self.crawler.stats.inc_value("fetchers/items_dropped")
+                return
+        result.items.append(item)
+
+    def _stored(self, request: Request) -> dict[str, Any]:
+        """A request without what is default; raises ValueError for a callback that is no method."""
+        stored = request.to_dict(spider=self.crawler.spider)
+        stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
+        defaults = _defaults()
+        return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
+
+    # --- the owner's questions, in the worker's loop
+
+    async def take(self, acknowledged: int) -> Reply:
+        """Results after a number; waits for some for at most a second."""
+
+        self.asked_s = clock_s()
+        self.results = [entry for entry in self.results if entry[0] > acknowledged]
+        while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
+            await asyncio.sleep(POLL_S)
+        batches, results = frozenset(self.batches), list(self.results)
+        reply: Reply = await self._in_reactor(lambda: self._reply(batches, results))
+        return reply
+
+    async def _in_reactor(self, function: Any) -> Any:
+        """Result of a function in the reactor's thread; of a stuck reactor, the owner hears all the same."""
+        done: Future[Any] = Future()
+        self.loop.call_soon_threadsafe(lambda: done.set_result(function()))
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), LONG_POLL_S)
+        except TimeoutError:
+            from scrapy_gp4c.crawling.fetched import Reply
+
+            now_s = clock_s()
+            stuck_s = now_s - self.turn_s
+            return Reply(now_s, [], frozenset(self.batches), {}, {}, [], [], stuck_s, is_leaving.is_set())
+
+    def _reply(self, batches: frozenset[str], results: list[Any]) -> Reply:
+        from scrapy_gp4c.crawling.fetched import Reply
+
+        assert self.crawler.engine is not None
+        slots = self.crawler.engine.downloader.slots
+        answers: Any = getattr(self.crawler, "gp4c_answers", [])
+        files, answers[:] = list(answers), []
+        now_s = clock_s()
+        return Reply(
+            now_s,
+            results,
+            batches,
+            self._new_stats(),
+            {host: slot.delay for host, slot in slots.items() if host in self._ends_s},
+            self._new_cookies() if results else [],
+            files,
+            0.0,
+            is_leaving.is_set(),
+        )
+
+    def _new_stats(self) -> dict[str, int]:
+        assert self.crawler.stats is not None
+        stats = {
+            name: value
+            for name, value in self.crawler.stats.get_stats().items()
+            if isinstance(value, int) and not isinstance(value, bool) and not name.startswith(OWNERS_STATS)
+        }
+        new = {
+            name: value if name.endswith("max") else value - self._stats.get(name, 0)
+            for name, value in stats.items()
+            if value != self._stats.get(name, 0)
+        }
+        self._stats = stats
+        return new
+
+    def _jars(self) -> Any:
+        from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
+
+        middleware = self.crawler.get_downloader_middleware(CookiesMiddleware)
+        return defaultdict(dict) if middleware is None else middleware.jars
+
+    def _new_cookies(self) -> list[tuple[Any, Any]]:
+        new = []
+        for key, jar in list(self._jars().items()):
+            for cookie in jar.jar:
+                if self._cookies.get(name := _cookie_key(key, cookie)) != cookie.value:
+                    self._cookies[name] = cookie.value
+                    new.append((key, cookie))
+        return new
+
+    def close(self) -> None:
+        """Close the spider."""
+        self._is_closed = True
+        for name, crawl in list(_crawls.items()):
+            if crawl is self:
+                del _crawls[name]
+        self.cut_short()
+        if self.crawler.engine is not None:
+            self.loop.create_task(self.crawler.stop_async())  # the loop never ends
+
+
+def _cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
+    return jar, cookie.domain, cookie.path, cookie.name
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    from scrapy import Request
+
+    return Request("http://h/").to_dict()
+
+
+async def _as_async(entries: Any) -> AsyncIterator[Any]:
+    for entry in entries or ():
+        yield entry
+
+
+# --- Scrapy's thread
+
+
+def _reactor_loop() -> Future[asyncio.AbstractEventLoop]:
+    """Loop of the thread of the reactor, which cannot be started twice in a process."""
+    global _reactor
+    if _reactor is None:
+        _reactor = Future()
+        threading.Thread(target=_run_reactor, args=(_reactor,), name="gp4c-fetcher", daemon=True).start()
+    return _reactor
+
+
+def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
+    try:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        asyncioreactor: Any = import_module("twisted.internet.asyncioreactor")
+        asyncioreactor.install(loop)  # before anything imports it
+        reactor: Any = import_module("twisted.internet.reactor")
+        loop.call_soon(started.set_result, loop)
+        reactor.run(installSignalHandlers=False)
+    except BaseException as error:
+        if not started.done():
+            started.set_exception(error)
+
+
+async def _open(config: FetcherConfig) -> FetcherCrawl:
+    """Open the spider of a crawl, in the loop of the reactor."""
+    from scrapy import signals
+    from scrapy.crawler import AsyncCrawlerRunner
+    from scrapy.exceptions import DontCloseSpider
+    from scrapy.settings import Settings
+
+    spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
+
+    class WithoutStart(spider_class):  # type: ignore[misc, valid-type]
+        """The spider, whose start is the owner's affair."""
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Yield nothing."""
+            return
+            yield
+
+    WithoutStart.__name__, WithoutStart.__module__ = spider_class.__name__, spider_class.__module__
+    runner = AsyncCrawlerRunner(Settings(config.settings))
+    crawler = runner.create_crawler(WithoutStart)
+    loop = asyncio.get_running_loop()
+    opened: asyncio.Future[None] = loop.create_future()
+
+    def stay_open() -> None:
+        raise DontCloseSpider
+
+    def is_opened() -> None:
+        opened.set_result(None)
+
+    crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
+    crawler.signals.connect(is_opened, signals.spider_opened, weak=False)
+    crawling = asyncio.ensure_future(runner.crawl(crawler, **config.arguments))
+    await asyncio.wait({crawling, opened}, return_when=asyncio.FIRST_COMPLETED)
+    if not opened.done():
+        crawling.result()
+        raise FetcherError("the spider has closed as it opened")
+    return FetcherCrawl(config, loop, crawler)
+
+
+# --- what the owner calls, in the loop of the worker
+
+
+async def open_crawl(
+    run: str, needed: dict[str, str | None], packed: bytes, dask_worker: Any = None
+) -> tuple[str, str, str | None]:
+    """Open a crawl; returns identity and name of the fetcher, and why it refuses the crawl or None."""
+    name, nobody = str(dask_worker.name), uuid.uuid4().hex
+    if run in _crawls:  # after a scheduler's death
+        return _crawls[run].identity, name, None
+    try:
+        own = versions(None, needed["GP4C_REVISION"])
+        for what in ("scrapy-gp4c", "the fingerprint"):
+            if own[what] != needed[what]:
+                return nobody, name, _other_version(what, own[what], needed[what])
+        config: FetcherConfig = pickle.loads(packed)  # as the spider
+        own = versions(config.features, needed["GP4C_REVISION"] if config.is_local else revision)
+        for what, value in needed.items():
+            if value is not None and own[what] != value:
+                return nobody, name, _other_version(what, own[what], value)
+        if config.is_local and threading.current_thread() is threading.main_thread():
+            signal.signal(
+                signal.SIGINT, signal.SIG_IGN
+            )  # Ctrl-C reaches all: the owner ends what is under way
+        loop = await asyncio.wait_for(asyncio.wrap_future(_reactor_loop()), START_LIMIT_S)
+        for crawl in [crawl for crawl in _crawls.values() if crawl.config.store == config.store]:
+            loop.call_soon_threadsafe(crawl.close)
+        opening = asyncio.run_coroutine_threadsafe(_open(config), loop)
+        _crawls[run] = await asyncio.wait_for(asyncio.wrap_future(opening), START_LIMIT_S)
+    except Exception as error:
+        return nobody, name, f"the spider does not open there: {type(error).__name__}: {error}"
+    return _crawls[run].identity, name, None
+
+
+def _other_version(what: str, own: str | None, needed: str | None) -> str:
+    return f"it has another version of {what}: {own} there, {needed} here; deploy the same project there"
+
+
+def give(run: str, packed: bytes) -> None:
+    """Take a batch. Raises KeyError where the crawl is closed."""
+    crawl = _crawls[run]
+    crawl.loop.call_soon_threadsafe(crawl.give, pickle.loads(packed))
+
+
+async def take(run: str, acknowledged: int) -> bytes:
+    """Pickled `Reply`. Raises KeyError where the crawl is closed."""
+    return pickle.dumps(await _crawls[run].take(acknowledged))
+
+
+def cut_short(run: str) -> None:
+    """Send nothing more."""
+    if (crawl := _crawls.get(run)) is not None:
+        crawl.loop.call_soon_threadsafe(crawl.cut_short)
+
+
+def close_crawl(run: str) -> None:
+    """Close a crawl."""
+    if (crawl := _crawls.pop(run, None)) is not None:
+        crawl.loop.call_soon_threadsafe(crawl.close)
+
+
+async def leave() -> None:
+    """Take nothing more, and wait until what is under way has been given back."""
+    is_leaving.set()
+    for crawl in _crawls.values():
+        crawl.loop.call_soon_threadsafe(crawl.cut_short)
+    end_s = clock_s() + LEAVE_S
+    await asyncio.sleep(POLL_S)
+    while clock_s() < end_s and any(crawl.batches or crawl.results for crawl in _crawls.values()):
+        await asyncio.sleep(POLL_S)

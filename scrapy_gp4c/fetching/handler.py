@@ -1,4 +1,4 @@
-"""Download handler of a crawl's owner: gives batches of pages to fetchers, and makes responses of results.
+"""Download handler of a crawl's owner: lets pages wait for fetchers, and makes responses of their results.
 
 Everything else of the owner's crawl is as on one machine: scheduler, store, item pipelines and feeds take the
 results of callbacks as if the owner's own spider had yielded them.
@@ -6,54 +6,46 @@ results of callbacks as if the owner's own spider had yielded them.
 
 from __future__ import annotations
 
-import logging
 import pickle
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-from scrapy import Request
+from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.http import TextResponse
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.deliveries import visit
-from scrapy_gp4c.crawling.fetched import Batch, FetchedResponse, KnownCopy, PageResult, PageTask
-from scrapy_gp4c.crawling.requests import FOUND_BY, META, Claim
-from scrapy_gp4c.crawling.run import run_of
+from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply, known_copy
+from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
+from scrapy_gp4c.crawling.run import Run, run_of
+from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_closing, observes_requests, wake
 from scrapy_gp4c.errors import CallbackError, FetcherError
-from scrapy_gp4c.fetching.fetcher import Fetcher, FetcherConfig, fetch
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.fetching.fetcher import FetcherConfig
+from scrapy_gp4c.fetching.fleet import CONNECT_S, Fleet, PendingPage
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
+    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-logger = foreign_safe_logger(__name__)
+    from twisted.python.failure import Failure
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
 """Setting in which the add-on leaves the project's own settings for the fetchers."""
-BATCH_PAGES: Final = 100
-BATCH_S: Final = 20.0
-"""Seconds that the delays of a batch may add up to."""
-GATHER_S: Final = 0.02
-"""Seconds that requests are gathered before batches are cut."""
-CONNECT_S: Final = 10.0
-THREADS: Final = 16
-"""Batches, hence hosts, that a fetcher works on at a time."""
+_MARKS: Final = (META, FOUND_BY, WEIGHT, "download_slot", "download_timeout", "download_latency")
+"""Keys of ``Request.meta`` that are the owner's."""
 
 
 class FetcherHandler(BaseDownloadHandler):
-    """Gives one batch at a time of each host to the fetchers."""
+    """Lets pages wait for fetchers."""
 
     lazy = True
 
@@ -61,184 +53,97 @@ class FetcherHandler(BaseDownloadHandler):
         """Start nothing yet: the first request does."""
         super().__init__(crawler)
         self._settings = Settings.load(crawler.settings)
-        self._waiting: dict[str, deque[tuple[Request, Deferred[PageResult]]]] = {}
-        self._busy: set[str] = set()
-        self._is_cut_planned = False
-        self._client: Any = None
-        self._cluster: Any = None
-        self._is_starting = False
-        self._delay_s = float(self._project["DOWNLOAD_DELAY"]) if "DOWNLOAD_DELAY" in self._project else 0.0
-        fetchers = self._settings.fetchers
-        self._window = 2 * THREADS * (fetchers if isinstance(fetchers, int) else 8)
-
-    @property
-    def _project(self) -> dict[str, Any]:
-        project: dict[str, Any] = self.crawler.settings[FETCHER_SETTINGS]
-        return project
+        self._fleet: Fleet | None = None
+        self._project: dict[str, Any] = crawler.settings[FETCHER_SETTINGS]
 
     async def download_request(self, request: Request) -> Response:
         """Wait for a fetcher's result; raises IgnoreRequest or FetcherError where it has no response."""
-        if run_of(self.crawler) is None:
+        run = run_of(self.crawler)
+        if run is None:
             raise FetcherError(
                 "GP4C_FETCHERS is for crawls that plan: add -s GP4C_FETCHERS=None for "
                 "scrapy shell, fetch or parse"
             )
+        self._fleet = self._fleet or self._start(run)
         deferred: Deferred[PageResult] = Deferred()
-        host = request.url.split("/", 3)[2]
-        self._waiting.setdefault(host, deque()).append((request, deferred))
-        self._plan_cut()
+        self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred))
         result = await maybe_deferred_to_future(deferred)
+        request.callback = partial(_yielded, result, self.crawler, run)
+        if request.errback is not None:
+            request.errback = partial(_yielded, result, self.crawler, run)
         if result.excluded:
             raise IgnoreRequest(result.excluded)
         if result.failed:
             raise FetcherError(f"{request} failed: {result.failed}")
-        request.meta["download_latency"] = result.latency_s
-        request.callback = partial(_yielded, result, self.crawler.spider)
+        if result.latency_s is not None:
+            request.meta["download_latency"] = result.latency_s
         return FetchedResponse.of(result)
 
     async def close(self) -> None:
         """End the connection, and the fetchers if they are the owner's own."""
-        if self._client is not None:
-            await maybe_deferred_to_future(deferToThread(self._end))
+        if self._fleet is not None:
+            await maybe_deferred_to_future(deferToThread(self._fleet.close().result, 3 * CONNECT_S))
 
-    def _end(self) -> None:
-        self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
-
-    # --- batches
-
-    def _plan_cut(self) -> None:
-        if not self._is_cut_planned:
-            self._is_cut_planned = True
-            call_later(GATHER_S, self._cut)
-
-    def _cut(self) -> None:
-        """Cut batches of the hosts that wait and have none out, as far as the window goes."""
-        self._is_cut_planned = False
-        if self._client is None:
-            self._start()
-            return
-        most = BATCH_PAGES if not self._delay_s else min(BATCH_PAGES, max(1, int(BATCH_S / self._delay_s)))
-        for host in list(self._waiting):
-            if len(self._busy) >= self._window:
-                return
-            if host in self._busy:
-                continue
-            waiting = self._waiting[host]
-            pages = [waiting.popleft() for _ in range(min(most, len(waiting)))]
-            if not waiting:
-                del self._waiting[host]
-            self._send(host, pages)
-
-    def _send(self, host: str, pages: list[tuple[Request, Deferred[PageResult]]]) -> None:
-        tasks, sent = [], []
-        for request, deferred in pages:
-            try:
-                tasks.append(self._task(request))
-                sent.append(deferred)
-            except ValueError as error:  # a callback that is no method of the spider
-                deferred.callback(PageResult(failed=f"it cannot be sent to a fetcher: {error}"))
-        if not tasks:
-            return
-        self._busy.add(host)
-        future = self._client.submit(fetch, Batch(tasks, self._delay_s), pure=False)
-        future.add_done_callback(partial(self._gather, host, sent))
-
-    def _gather(
-        self, host: str, deferreds: list[Deferred[PageResult]], future: Future[list[PageResult]]
-    ) -> None:
-        """Take the result of a batch over into the reactor's thread; called in one of Dask's."""
-        try:
-            results = future.result()
-        except Exception as error:
-            results = [PageResult(failed=f"its batch failed: {error!r}") for _ in deferreds]
-            logger.error("A batch of %d pages of %s failed: %r", len(deferreds), host, error)
-        reactor: Any = import_module("twisted.internet.reactor")
-        reactor.callFromThread(self._done, host, deferreds, results)
-
-    def _done(self, host: str, deferreds: list[Deferred[PageResult]], results: list[PageResult]) -> None:
-        self._busy.discard(host)
-        for deferred, result in zip(deferreds, results, strict=True):
-            deferred.callback(result)
-        self._plan_cut()
-
-    def _task(self, request: Request) -> PageTask:
+    def _task(self, run: Run, request: Request) -> PageTask:
         """A request as a fetcher gets it. Raises ValueError where it cannot be sent."""
         stored = request.to_dict(spider=self.crawler.spider)
-        marks = (META, FOUND_BY, "download_slot", "download_timeout", "download_latency")
-        stored["meta"] = {name: value for name, value in request.meta.items() if name not in marks}
-        stored["errback"] = None  # the owner's affair
-        run, claim = run_of(self.crawler), request.meta.get(META)
-        if run is None or not isinstance(claim, Claim):
+        stored["meta"] = {name: value for name, value in request.meta.items() if name not in _MARKS}
+        if (slot := request.meta.get("download_slot")) != urlparse_cached(request).hostname:
+            stored["meta"]["download_slot"] = slot  # the spider's own
+        claim = request.meta.get(META)
+        if not isinstance(claim, Claim):
             return PageTask(stored, None)
-        row = run.cycle.store.page(claim.page)
-        info = {
-            "page": claim.page,
-            "cycle": run.cycle.number,
-            "kind": claim.kind,
-            "score": None if claim.score != claim.score else claim.score,
-            "n": row.n,
-            "X": row.X,
-        }
-        delivered: tuple[str, int | None] | None = None
-        before = run.cycle.deliveries.copy_of(claim.page, row)
-        if before is None:
-            delivered = "first" if run.cycle.deliveries.pages[claim.page].is_new else "changed", None
-        elif before is not row:
-            delivered = "", before.fingerprint
-        notes = run.cycle.store.copy_notes(claim.page) if row.has_copy else None
-        copy = row.fingerprint if row.has_copy else None
-        return PageTask(stored, KnownCopy(copy, notes, delivered, info))
+        return PageTask(stored, known_copy(run.cycle, claim))
 
     # --- fetchers
 
-    def _start(self) -> None:
-        """Start the fetchers, or connect to them, beside the reactor."""
-        if self._is_starting:
-            return
-        self._is_starting = True
-        deferToThread(self._connect, self._config()).addCallbacks(self._started, self._not_started)
+    def _start(self, run: Run) -> Fleet:
+        assert self._settings.fetchers is not None
+        delay_s = getattr(self.crawler.spider, "download_delay", self._project.get("DOWNLOAD_DELAY", 0.0))
+        return Fleet(
+            self._settings.fetchers,
+            self._config(run),
+            self._settings.revision,
+            run.cycle.store.path,
+            delay_s=float(delay_s),
+            doubted=lambda: run.doubted(),
+            on_reply=partial(self._note_reply, run),
+            on_no_scheduler=self._give_up,
+            is_left_alone=lambda request: urlsplit(request.url).netloc in run.cycle.patience.left_alone,
+            is_closing=partial(is_closing, self.crawler),
+        )
 
-    def _connect(self, config: FetcherConfig) -> tuple[Any, Any]:
-        logging.getLogger("distributed").setLevel(logging.WARNING)
-        distributed: Any = import_module("distributed")
-        cluster, fetchers = None, self._settings.fetchers
-        if isinstance(fetchers, int):
-            cluster = distributed.LocalCluster(
-                n_workers=fetchers, threads_per_worker=THREADS, dashboard_address=None, host="127.0.0.1"
-            )
-        client = distributed.Client(fetchers if cluster is None else cluster, timeout=CONNECT_S)
-        client.register_plugin(Fetcher(config))
-        return client, cluster
+    def _give_up(self) -> None:
+        """End the crawl without a scheduler, as Ctrl-C does: the next run goes on."""
+        assert self.crawler.engine is not None
+        if not is_closing(self.crawler):
+            fail_exit_code(self.crawler, signals.engine_stopped)
+            deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
 
-    def _started(self, connected: tuple[Any, Any]) -> None:
-        self._client, self._cluster = connected
-        logger.info("Fetchers: %s", self._settings.fetchers)
-        self._cut()
+    def _note_reply(self, run: Run, reply: Reply) -> None:
+        """Add a fetcher's statistics to those of the crawl, and read the robots.txt files that it asked."""
+        stats = self.crawler.stats
+        assert stats is not None
+        for name, value in reply.stats.items():
+            (stats.max_value if name.endswith("max") else stats.inc_value)(name, value)
+        if run.hints is not None:
+            for url, status, headers, body in reply.answers:
+                run.hints.read(TextResponse(url, status, headers, body), None)
 
-    def _not_started(self, failure: Any) -> None:
-        """Let every waiting request fail: without fetchers nothing can be fetched."""
-        logger.critical("No fetchers (GP4C_FETCHERS = %r): %s", self._settings.fetchers, failure.value)
-        self._is_starting = False
-        waiting, self._waiting = self._waiting, {}
-        for pages in waiting.values():
-            for _, deferred in pages:
-                deferred.callback(PageResult(failed=f"there are no fetchers: {failure.value}"))
-
-    def _config(self) -> FetcherConfig:
-        run, spider, settings = run_of(self.crawler), self.crawler.spider, self._settings
+    def _config(self, run: Run) -> FetcherConfig:
+        spider, settings = self.crawler.spider, self._settings
         assert spider is not None
-        with_text = run is not None and (run.cycle.measuring is not None or run.cycle.archive is not None)
         return FetcherConfig(
+            run.cycle.store.store_id,
             pickle.dumps(type(spider)),
             _arguments_of(spider),
             self._project,
             settings.features,
-            with_text,
+            run.cycle.measuring is not None or run.cycle.archive is not None,
             settings.asks_for_clusters,
             settings.skip_unchanged,
             settings.distance_bits,
+            settings.items_at == "fetchers",
             isinstance(settings.fetchers, int),
         )
 
@@ -252,14 +157,23 @@ def _arguments_of(spider: Any) -> dict[str, Any]:
     }
 
 
-def _yielded(result: PageResult, spider: Any, response: Response, **_: Any) -> Iterator[Any]:
+def _yielded(
+    result: PageResult, crawler: Crawler, run: Run, response: Response | Failure, **_: Any
+) -> Iterator[Any]:
     """Yield what the callback has yielded on the fetcher; raises CallbackError where it failed there."""
-    if result.verdict is not None:
-        visit(response).changed = result.verdict
-    if result.withdrawn is not None:
-        visit(response).withdraw(result.withdrawn)
+    if isinstance(response, FetchedResponse):
+        if result.verdict is not None:
+            visit(response).changed = result.verdict
+        if result.withdrawn is not None:
+            visit(response).withdraw(result.withdrawn)
+        if result.failure is not None and (held := visit(response).held) is not None:
+            held.failure = result.failure
     yield from result.items
+    may_skip = not observes_requests(crawler, None, (signals.request_scheduled, signals.request_dropped))
     for stored in result.requests:
-        yield request_from_dict(stored, spider=spider)
+        if may_skip and run.skips_link(stored):
+            wake(crawler)
+        else:
+            yield request_from_dict(stored, spider=crawler.spider)
     if result.callback_error:
         raise CallbackError(f"the callback of {response} failed on a fetcher:\n{result.callback_error}")

@@ -26,7 +26,7 @@ _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 
 @cache
-def _rules() -> bytes:
+def rules_digest() -> bytes:
     """Digest of the rules, and of the libraries that read pages: other rules make other checksums."""
     versions = [f"{name} {metadata.version(name)}" for name in _READERS]
     versions += [unicodedata.unidata_version, str(answers.READS_PDF)]
@@ -46,7 +46,7 @@ def body_sum(response: Response, features: Features | None, fingerprint: int) ->
     """
     if features not in _KNOWN_FEATURES:
         return None
-    total = xxhash.xxh3_64(_rules(), seed=fingerprint)
+    total = xxhash.xxh3_64(rules_digest(), seed=fingerprint)
     encoding = getattr(response, "_encoding", None)  # set by a middleware, else guessed from header and body
     index = _KNOWN_FEATURES.index(features)
     kind = f"{type(response).__name__} {encoding} {index} {isinstance(response, TextResponse)}"

@@ -71,6 +71,23 @@ def compared(
     return reading, pack(notes_of(reading, total, learned))
 
 
+def known_fingerprint(
+    response: Response, features: Features | None, fingerprint: int, packed: bytes
+) -> tuple[bool, bytes | None]:
+    """Whether a body is surely the copy's, so that it need not be read, and the copy's new notes, if any.
+
+    ``fingerprint``, ``packed``: of the copy.
+    """
+    notes = unpack(packed)
+    if notes.body_sum != body_sum(response, features, fingerprint):
+        return False, None
+    if not notes.learned:
+        return True, None
+    if clock_positions(notes.learned):
+        return False, None  # the page is read: its clock stopped, and counts again
+    return True, pack(notes._replace(learned=b""))
+
+
 def pack(notes: CopyNotes) -> bytes:
     """Return notes as the store keeps them: 19 bytes, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))

@@ -20,7 +20,7 @@ from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
-from scrapy_gp4c.settings.values import LOADING, loaded_callable
+from scrapy_gp4c.settings.values import LOADING, check_private, loaded_callable
 
 CLUSTER_COLUMNS = frozenset(CLUSTERED)
 
@@ -78,6 +78,12 @@ class Settings:
     shared_args: tuple[str, ...]
     store_mode: int | None
     fetchers: int | str | None
+    fetchers_insecure: bool
+    items_at: str
+    revision: str | None
+    backup: str | None
+    backup_minutes: int
+    backup_keep: int
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Settings:
@@ -111,6 +117,7 @@ class Settings:
                 )
             loaded = replace(loaded, features=loaded_callable("scrapy_gp4c.fingerprint.simhash_words"))
         loaded._check_measured()
+        check_private(loaded.fetchers, is_insecure=loaded.fetchers_insecure)
         return loaded
 
     def _check_measured(self) -> None:

@@ -215,9 +215,45 @@ TABLE: Final[dict[str, values.Setting]] = {
     ),
     "GP4C_FETCHERS": values.Setting(
         None,
-        "a count of local fetchers from 1 to 1000, the address of a Dask scheduler (tls://, or tcp:// on "
-        "loopback), or None",
+        "a count of local fetchers from 1 to 1000, the address of a Dask scheduler (tls:// or, on loopback, "
+        "tcp://), or None",
         values.fetchers,
         "processes that download and run callbacks (extra `[dask]`)",
+    ),
+    "GP4C_FETCHERS_INSECURE": values.Setting(
+        False,
+        "True or False",
+        values.flag,
+        "accept a scheduler of another machine without TLS: whoever can talk to it runs code",
+    ),
+    "GP4C_ITEMS_AT": values.Setting(
+        "owner",
+        "`owner` or `fetchers`",
+        values.items_at,
+        "where items go through their pipelines, if there are fetchers",
+    ),
+    "GP4C_REVISION": values.Setting(
+        None,
+        "a text, or None",
+        values.optional_text,
+        "revision of the project: fetchers of another one get no pages",
+    ),
+    "GP4C_BACKUP": values.Setting(
+        None,
+        "a directory, a URL that fsspec knows (s3://bucket/path), or None",
+        values.optional_text,
+        "where backups of the store go after every cycle, and while one runs",
+    ),
+    "GP4C_BACKUP_MINUTES": values.Setting(
+        60,
+        "a count of minutes of at least 1",
+        lambda value: values.count(value, 1),
+        "time between two backups while a cycle runs",
+    ),
+    "GP4C_BACKUP_KEEP": values.Setting(
+        3,
+        "a count of backups of at least 1",
+        lambda value: values.count(value, 1),
+        "newest backups of the store that are kept",
     ),
 }

@@ -123,16 +123,28 @@ def optional_text(value: Any) -> str | None:
 
 
 def fetchers(value: Any) -> int | str | None:
-    """A count of fetchers, or the address of their scheduler; raises ValueError or TypeError.
-
-    Whoever can talk to the scheduler runs code: without TLS only loopback is accepted.
-    """
+    """A count of fetchers, or the address of their scheduler; raises ValueError or TypeError."""
     text = optional_text(str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
     if text is None or text == "None":
         return None
-    if text.startswith(("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")):
-        return text
-    return count(text, 1, 1000)
+    return text if text.startswith(("tls://", "tcp://")) else count(text, 1, 1000)
+
+
+def check_private(address: int | str | None, *, is_insecure: bool) -> None:
+    """Raise SettingsError for a scheduler of another machine without TLS: whoever talks to it runs code."""
+    is_loopback = str(address).startswith(("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
+    if str(address).startswith("tcp://") and not (is_loopback or is_insecure):
+        raise SettingsError(
+            f"GP4C_FETCHERS = {address!r} has no TLS, and whoever can talk to a scheduler runs code on all "
+            "its machines. Use tls://, or set GP4C_FETCHERS_INSECURE = True in a network of your own."
+        )
+
+
+def items_at(value: Any) -> str:
+    """``owner`` or ``fetchers``; raises ValueError."""
+    if value not in ("owner", "fetchers"):
+        raise ValueError
+    return str(value)
 
 
 def seconds(value: Any, low: float, high: float) -> float:

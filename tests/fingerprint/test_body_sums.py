@@ -72,12 +72,12 @@ def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch)
             ("inspect.getsource", lambda module: "other rules"),
             ("importlib.metadata.version", lambda name: "99.0"),
         ):
-            body_sums._rules.cache_clear()
+            body_sums.rules_digest.cache_clear()
             with monkeypatch.context() as patched:
                 patched.setattr(name, value)
                 assert body_sum(page, None, 1) != kept
     finally:
-        body_sums._rules.cache_clear()
+        body_sums.rules_digest.cache_clear()
     assert body_sum(page, None, 1) == kept
 
 
@@ -88,8 +88,8 @@ def test_without_sources_the_release_tells(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("could not get source code")
 
     monkeypatch.setattr("inspect.getsource", none)
-    body_sums._rules.cache_clear()
+    body_sums.rules_digest.cache_clear()
     try:
         assert body_sum(response(0, "", b"x"), None, 1) == body_sum(response(0, "", b"x"), None, 1)
     finally:
-        body_sums._rules.cache_clear()
+        body_sums.rules_digest.cache_clear()

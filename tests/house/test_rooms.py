@@ -22,7 +22,8 @@ ARROWS: Final[dict[str, str]] = {
     "crawling": "archive notices scoring fingerprint page_state policies store settings search words",
     "fetching": "crawling fingerprint settings",
     "the top": "crawling fingerprint settings",
-    "commands": "archive notices crawling fingerprint words settings store page_state scoring search",
+    "commands": "archive notices crawling fetching fingerprint words settings store page_state scoring "
+    "search",
     "histories": "store page_state scoring",
     "clustering": "histories page_state scoring store words",
     "replaying": "histories policies page_state scoring search words",

@@ -56,13 +56,27 @@ BAD: dict[str, list[Any]] = {
     "GP4C_SHARED_ARGS": [5, True, [5], math.nan],
     "GP4C_STORE_MODE": [0, 5, "9", "many", 0o1000, True, 1.5],
     "GP4C_REDELIVER": [0, 1001, 1.5, "many", True],
-    "GP4C_FETCHERS": [0, 1001, True, "many", "tcp://10.0.0.1:8786"],
+    "GP4C_FETCHERS": [0, 1001, True, "many"],
+    "GP4C_FETCHERS_INSECURE": ["maybe", 2],
+    "GP4C_ITEMS_AT": ["home", 5, True],
+    "GP4C_REVISION": [5, True],
+    "GP4C_BACKUP": [5, True],
+    "GP4C_BACKUP_MINUTES": [0, 1.5, "many", True],
+    "GP4C_BACKUP_KEEP": [0, 1.5, "many", True],
 }
 
 
 def load(values: dict[str, Any]) -> Settings:
     """Load the settings of a crawl that sets these."""
     return Settings.load(ScrapySettings(values))
+
+
+def test_a_scheduler_of_another_machine_needs_tls_or_a_word_that_it_does_not() -> None:
+    """Whoever can talk to it runs code."""
+    with pytest.raises(SettingsError, match="has no TLS"):
+        load({"GP4C_FETCHERS": "tcp://10.0.0.1:8786"})
+    assert load({"GP4C_FETCHERS": "tcp://10.0.0.1:8786", "GP4C_FETCHERS_INSECURE": True}).fetchers
+    assert load({"GP4C_FETCHERS": "tls://10.0.0.1:8786"}).fetchers == "tls://10.0.0.1:8786"
 
 
 def test_defaults_are_valid_and_fill_every_field() -> None:

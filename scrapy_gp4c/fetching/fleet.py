@@ -1,0 +1,651 @@
+"""The fetchers of a crawl, as its owner sees them: who is there, who has which pages, and until when.
+
+Dask knows which workers there are and carries the calls. Of each fetcher one call is under way all the time:
+it brings results, the fetcher's clock, and the news that it is alive. A host is one fetcher's at a time. A
+batch has an end by the clock of its fetcher, before the owner takes it for ended, so that a fetcher that was
+stopped or cut off asks nothing of a host that another has by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import pickle
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy.utils.asyncio import call_later
+
+from scrapy_gp4c.crawling.fetched import (
+    FETCHERS_FILE,
+    Batch,
+    NotFetchedError,
+    PageResult,
+    PageTask,
+    Reply,
+)
+from scrapy_gp4c.fetching import fetcher
+from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, versions
+from scrapy_gp4c.foreign_text import foreign_safe_logger
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from twisted.internet.defer import Deferred
+
+logger = foreign_safe_logger(__name__)
+
+BATCH_PAGES: Final = 100
+BATCH_S: Final = 10.0
+"""Seconds after which nothing more of a batch is sent."""
+QUICK_PAGES: Final = 32
+"""Pages of a batch of a host without a delay."""
+PAGES_A_REQUEST: Final = 16
+"""Pages that a fetcher has, for each of its `CONCURRENT_REQUESTS`."""
+CONNECT_S: Final = 10.0
+START_LIMIT_S: Final = 30.0
+"""Time that a crawl waits for a scheduler before it gives up; once it is connected it waits for ever."""
+SILENT_S: Final = 6.0
+STUCK_S: Final = 60.0
+"""Time that a callback may keep its fetcher from all else."""
+LATE_S: Final = 5.0
+TICK_S: Final = 0.5
+REMIND_S: Final = 30.0
+MOST_LOSSES: Final = 3
+"""Fetchers that may end while they have a page."""
+TURN_S: Final = 0.01
+"""Time of one turn of the reactor for results."""
+Result = tuple[int, str, int, PageResult]
+
+
+@dataclass(eq=False)
+class PendingPage:
+    """A page that the downloader waits for."""
+
+    request: Request
+    task: Callable[[], PageTask]
+    """What a fetcher is to know; raises ValueError where it cannot be sent."""
+    deferred: Deferred[PageResult]
+    losses: int = 0
+    """Fetchers that ended while they had it."""
+    elsewhere: dict[str, Any] | None = None
+
+
+@dataclass(eq=False)
+class SentBatch:
+    """A batch that a fetcher has."""
+
+    name: str
+    host: str
+    pages: dict[int, PendingPage]
+    """Those that are not finished, by their positions."""
+    sent_s: float
+    end_s: float
+    """Owner's time from which on nothing of it is sent."""
+    is_suspect: bool
+    """Whether other fetchers ended with its only page."""
+
+
+@dataclass(eq=False)
+class FetcherState:
+    """A fetcher, as the owner knows it."""
+
+    identity: str
+    address: str
+    name: str
+    state: str = "works"
+    """``works``, ``refuses``, ``silent``, ``leaves`` or ``gone``."""
+    reason: str = ""
+    heard_s: float = field(default_factory=clock_s)
+    ahead_s: float = 0.0
+    """Its clock less the owner's, at least."""
+    taken: int = 0
+    """Number of the last result that was taken over."""
+    finished: int = 0
+    batches: dict[str, SentBatch] = field(default_factory=dict)
+    cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    is_reserved: bool = False
+    """Whether it gets nothing but one page that others have ended with."""
+
+    @property
+    def pages(self) -> int:
+        """Pages that it has."""
+        return sum(len(batch.pages) for batch in self.batches.values())
+
+    def __str__(self) -> str:
+        return f"Fetcher {self.name} ({self.address})"
+
+
+class DaskLink:
+    """Connection to Dask's scheduler, in a thread with a loop of its own."""
+
+    def __init__(self, fetchers: int | str) -> None:
+        """Start nothing yet."""
+        self._fetchers = fetchers
+        self._loop = asyncio.new_event_loop()
+        self._client: Any = None
+        self._cluster: Any = None
+
+    def start(self, main: Coroutine[Any, Any, None]) -> None:
+        """Start the thread, and a coroutine in it."""
+        threading.Thread(target=self._loop.run_forever, name="gp4c-fleet", daemon=True).start()
+        self.submit(main)
+
+    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Start a coroutine in the thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def addresses(self) -> set[str]:
+        """Addresses of all workers; raises OSError where the scheduler cannot be reached."""
+        distributed: Any = import_module("distributed")
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the fleet says what matters
+        if isinstance(self._fetchers, int) and self._cluster is None:
+            self._cluster = await distributed.LocalCluster(
+                n_workers=self._fetchers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                host="127.0.0.1",
+                asynchronous=True,
+            )
+        if self._client is None or self._client.status not in ("running", "connecting"):
+            target = self._fetchers if self._cluster is None else self._cluster
+            self._client = await distributed.Client(
+                target, asynchronous=True, timeout=CONNECT_S, set_as_default=False
+            )
+        if self._client.status != "running":
+            raise OSError("the connection is lost")
+        return set(await asyncio.wait_for(self._client.nthreads(), CONNECT_S))
+
+    async def call(self, address: str, function: Any, *arguments: Any) -> Any:
+        """Call a function at a worker; raises what it raises, or OSError where the worker is lost."""
+        return (await self._client.run(function, *arguments, workers=[address]))[address]
+
+    async def close(self) -> None:
+        """End the connection, and the fetchers if they are the owner's own."""
+        for one in (self._client, self._cluster):
+            if one is not None:
+                with suppress(Exception):
+                    await asyncio.wait_for(one.close(), CONNECT_S)
+
+
+class Fleet:
+    """The fetchers, and the pages that wait for them."""
+
+    def __init__(
+        self,
+        fetchers: int | str,
+        config: FetcherConfig,
+        revision: str | None,
+        folder: Path,
+        *,
+        delay_s: float,
+        doubted: Callable[[], list[int]],
+        on_reply: Callable[[Reply], None],
+        on_no_scheduler: Callable[[], None],
+        is_left_alone: Callable[[Request], bool],
+        is_closing: Callable[[], bool],
+    ) -> None:
+        """Connect; ``delay_s``: of hosts whose delay no fetcher has told yet; ``folder``: the store's."""
+        self._asks_to_close = is_closing
+        self.run = uuid.uuid4().hex
+        self._address = fetchers
+        self._is_local = config.is_local
+        self._needed = versions(config.features, revision)
+        self._packed = pickle.dumps(config)
+        self._delay_s = delay_s
+        self._doubted, self._on_reply, self._on_no_scheduler = doubted, on_reply, on_no_scheduler
+        self._is_left_alone = is_left_alone
+        concurrency = config.settings.get("CONCURRENT_REQUESTS")
+        self._concurrency = int(16 if concurrency is None else concurrency) or 100
+        self._link = DaskLink(fetchers)
+        self._reactor: Any = import_module("twisted.internet.reactor")
+        self._waiting: dict[str, deque[PendingPage]] = {}
+        self._fetchers: dict[str, FetcherState] = {}
+        self._holders: dict[str, FetcherState] = {}
+        """Host -> fetcher that has, or had, its pages."""
+        self._free_s: dict[str, float] = {}
+        """Host -> time from which on another fetcher may ask it."""
+        self._out: Counter[str] = Counter()
+        """Host -> pages that a fetcher has."""
+        self._delays_s: dict[str, float] = {}
+        self._cookies: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        self._arrived: deque[Callable[[], None]] = deque()
+        self._numbers = 0
+        self._is_cut_planned = self._is_closing = self._is_connected = False
+        self._begun_s = self._ticked_s = self._reminded_s = self._written_s = clock_s()
+        self._file = folder / FETCHERS_FILE
+        self._hold_until_s = self._begun_s + (0.0 if config.is_local else _left_behind_s(self._file))
+        self._link.start(self._watch())
+        call_later(TICK_S, self._tick)
+
+    # --- pages
+
+    def add(self, page: PendingPage) -> None:
+        """Let a page wait for a fetcher."""
+        host = page.request.meta["download_slot"]
+        self._waiting.setdefault(host, deque()).append(page)
+        self._plan_cut()
+
+    def close(self) -> Future[Any]:
+        """End the connection."""
+        self._is_closing = True
+        self._file.unlink(missing_ok=True)
+        return self._link.submit(self._close())
+
+    async def _close(self) -> None:
+        for state in list(self._fetchers.values()):
+            if state.state in ("works", "leaves"):
+                with suppress(Exception):
+                    call = self._link.call(state.address, fetcher.close_crawl, self.run)
+                    await asyncio.wait_for(call, CONNECT_S)
+        await self._link.close()
+
+    def stop(self) -> None:
+        """Send nothing more: the crawl closes. Pages that were not asked for have no outcome."""
+        self._is_closing = True
+        waiting, self._waiting = self._waiting, {}
+        for pages in waiting.values():
+            for page in pages:
+                page.deferred.errback(NotFetchedError("the crawl closes"))
+        for state in self._fetchers.values():
+            if state.batches:
+                self._link.submit(self._try(state, fetcher.cut_short, self.run))
+
+    def _plan_cut(self) -> None:
+        if not self._is_cut_planned:
+            self._is_cut_planned = True
+            call_later(0.02, self._cut)
+
+    def _cut(self) -> None:
+        """Cut batches of the hosts that wait, in their order."""
+        self._is_cut_planned = False
+        now_s = clock_s()
+        working = [state for state in self._fetchers.values() if state.state == "works"]
+        if now_s < self._hold_until_s or not working:
+            return
+        for host in list(self._waiting):
+            self._leave_alone(host)
+            if host in self._waiting and (state := self._fetcher_for(host, working, now_s)) is not None:
+                self._send(host, state, now_s)
+
+    def _leave_alone(self, host: str) -> None:
+        """Give back the pages of a host that the crawl has left alone meanwhile."""
+        pages = self._waiting[host]
+        if self._is_left_alone(pages[0].request):
+            del self._waiting[host]
+            for page in pages:
+                page.deferred.errback(NotFetchedError("the host is left alone"))
+
+    def _fetcher_for(self, host: str, working: list[FetcherState], now_s: float) -> FetcherState | None:
+        """Fetcher that gets pages of a host now; None: nobody does."""
+        holder, is_suspect = self._holders.get(host), self._waiting[host][0].losses >= MOST_LOSSES - 1
+        if self._out[host]:
+            is_kept = holder in working and self._out[host] < self._most(host) // 2 and not is_suspect
+            return holder if is_kept and self._has_room(holder) else None
+        if is_suspect:
+            least = min(working, key=lambda state: (not state.is_reserved, state.pages))
+            least.is_reserved = True
+        else:
+            free = [state for state in working if self._has_room(state)]
+            if not free:
+                return None
+            least = min(free, key=lambda state: state.pages)
+            if holder in free and holder.pages <= least.pages + QUICK_PAGES:
+                least = holder
+        if least is not holder and now_s < self._free_s.get(host, 0.0):
+            return None
+        return None if is_suspect and least.batches else least
+
+    def _has_room(self, state: FetcherState | None) -> bool:
+        return (
+            state is not None
+            and not state.is_reserved
+            and state.pages < PAGES_A_REQUEST * self._concurrency
+            and len({batch.host for batch in state.batches.values()}) <= self._concurrency
+        )
+
+    def _delay_of(self, host: str) -> float:
+        return self._delays_s.get(host, self._delay_s)
+
+    def _most(self, host: str) -> int:
+        """Pages of a batch of a host."""
+        delay_s = self._delay_of(host)
+        return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
+
+    def _send(self, host: str, state: FetcherState, now_s: float) -> None:
+        """Send a batch to a fetcher: pages that fetchers ended with, in ever smaller ones."""
+        waiting = self._waiting[host]
+        losses = waiting[0].losses
+        is_suspect = losses >= MOST_LOSSES - 1
+        most = 1 if is_suspect else max(1, self._most(host) // 10**losses)
+        pages: list[PendingPage] = []
+        tasks = []
+        while waiting and len(pages) < most and waiting[0].losses == losses:
+            page = waiting.popleft()
+            try:
+                tasks.append(page.task())
+                pages.append(page)
+            except ValueError as error:  # a callback that is no method of the spider
+                self._resolve(page, PageResult(failed=f"it cannot be sent to a fetcher: {error}"))
+        if not waiting:
+            del self._waiting[host]
+        if not pages:
+            return
+        holder = self._holders.get(host)
+        pause_s = 0.0 if holder in (None, state) else self._delay_of(host)
+        self._numbers += 1
+        end_s = now_s + pause_s + BATCH_S
+        sent = SentBatch(f"{host}-{self._numbers}", host, dict(enumerate(pages)), now_s, end_s, is_suspect)
+        cookies = [
+            (key, cookie)
+            for name, (key, cookie) in self._cookies.items()
+            if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
+        ]
+        state.cookies.update({_cookie_name(key, cookie): cookie.value for key, cookie in cookies})
+        batch = Batch(sent.name, host, tasks, pause_s, end_s + state.ahead_s, cookies, self._doubted())
+        state.batches[sent.name] = sent
+        self._holders[host] = state
+        self._out[host] += len(pages)
+        self._free_s[host] = max(self._free_s.get(host, 0.0), end_s)
+        self._link.submit(self._try(state, fetcher.give, self.run, pickle.dumps(batch)))
+        if waiting:
+            self._plan_cut()
+
+    async def _try(self, state: FetcherState, function: Any, *arguments: Any) -> None:
+        with suppress(Exception):  # what has not come is missing in the next reply
+            await self._link.call(state.address, function, *arguments)
+
+    def _resolve(self, page: PendingPage, result: PageResult) -> None:
+        self._arrived.append(lambda: page.deferred.callback(result))
+        if len(self._arrived) == 1:
+            call_later(0, self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Hand results over, a few in one turn of the reactor."""
+        end_s = time.perf_counter() + TURN_S / 2
+        for _ in range(5):
+            if not self._arrived or time.perf_counter() > end_s:
+                break
+            self._arrived.popleft()()
+        if self._arrived:
+            call_later(0, self._hand_over)
+
+    # --- results
+
+    def _took(self, state: FetcherState, reply: Reply, results: list[Result]) -> None:
+        """Take a reply over, in the thread of the reactor."""
+        if state.state in ("silent", "gone"):
+            state.state = "works"
+            self._note(state, "answers again")
+        if reply.is_leaving and state.state == "works":
+            state.state = "leaves"
+            self._note(state, "leaves: it ends what it has, and gets no more")
+        self._delays_s.update(reply.delays_s)
+        for key, cookie in reply.cookies:
+            name = _cookie_name(key, cookie)
+            self._cookies[name] = key, cookie
+            state.cookies[name] = cookie.value
+        self._on_reply(reply)
+        again: dict[str, list[PendingPage]] = {}
+        for number, batch, position, result in results:
+            state.taken = max(state.taken, number)
+            sent = state.batches.get(batch)
+            page = None if sent is None else sent.pages.pop(position, None)
+            if sent is None or page is None:
+                continue  # it was given up, and is another fetcher's
+            self._out[sent.host] -= 1
+            if not sent.pages:
+                self._end_batch(state, sent)
+            if result.is_unsent:
+                again.setdefault(sent.host, []).append(page)
+            elif result.elsewhere is not None:
+                self._follow(page, result.elsewhere)
+            else:
+                state.finished += 1
+                self._resolve(page, result)
+        for host, pages in again.items():
+            self._wait_again(host, pages)
+        now_s = clock_s()
+        for sent in list(state.batches.values()):
+            if sent.name not in reply.batches and now_s - sent.sent_s > LATE_S:
+                self._give_up(state, sent, is_loss=False)  # it has not come
+        self._plan_cut()
+
+    def _follow(self, page: PendingPage, stored: dict[str, Any]) -> None:
+        """Let a page wait for the host that it redirects to."""
+        task = page.task()
+        meta = {name: value for name, value in stored.get("meta", {}).items() if name != "download_slot"}
+        moved = PageTask({**task.request, **stored, "meta": meta}, task.copy)
+        page.task = lambda: moved
+        host = stored["url"].split("/", 3)[2].rpartition("@")[2]
+        host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
+        self._waiting.setdefault(host.lower(), deque()).append(page)
+
+    def _wait_again(self, host: str, pages: Iterable[PendingPage]) -> None:
+        if self._is_closing:
+            for page in pages:
+                page.deferred.errback(NotFetchedError("the crawl closes"))
+        else:
+            self._waiting.setdefault(host, deque()).extendleft(reversed(list(pages)))
+            self._plan_cut()
+
+    def _end_batch(self, state: FetcherState, sent: SentBatch) -> None:
+        del state.batches[sent.name]
+        if sent.is_suspect:
+            state.is_reserved = False
+        if not self._out[sent.host]:
+            del self._out[sent.host]
+            self._free_s[sent.host] = clock_s()
+
+    def _give_up(self, state: FetcherState, sent: SentBatch, *, is_loss: bool) -> None:
+        """Take the pages of a batch back from a fetcher that does not end it."""
+        pages = list(sent.pages.values())
+        self._out[sent.host] -= len(pages)
+        free_s = max(clock_s(), sent.end_s)
+        self._end_batch(state, sent)
+        self._free_s[sent.host] = free_s
+        again = []
+        for page in pages:
+            page.losses += is_loss
+            if page.losses < MOST_LOSSES:
+                again.append(page)
+                continue
+            logger.error(
+                "%s is an error: %d fetchers ended while they had it, the last with this page alone. Look "
+                "into their logs for what kills them (a callback, memory).",
+                page.request.url,
+                MOST_LOSSES,
+            )
+            self._resolve(page, PageResult(failed=f"{MOST_LOSSES} fetchers ended while they had it"))
+        self._wait_again(sent.host, again)
+
+    # --- who is there
+
+    async def _watch(self) -> None:
+        """Look for fetchers, in the thread of Dask; talk to each."""
+        talks: dict[str, asyncio.Task[None]] = {}
+        while not self._is_closing:
+            try:
+                addresses = await self._link.addresses()
+            except Exception as error:
+                self._to_reactor(self._no_scheduler, f"{type(error).__name__}: {error}")
+                for talk in talks.values():
+                    talk.cancel()
+                talks.clear()
+            else:
+                self._to_reactor(self._connected, addresses)
+                for address in addresses - talks.keys():
+                    talks[address] = asyncio.ensure_future(self._talk(address))
+                for address in talks.keys() - addresses:
+                    talks.pop(address).cancel()
+                for address in [address for address, talk in talks.items() if talk.done()]:
+                    del talks[address]
+            await asyncio.sleep(1.0)
+
+    async def _talk(self, address: str) -> None:
+        """Open the crawl at a fetcher, and ask it for results until it is gone."""
+        try:
+            identity, name, refusal = await self._link.call(
+                address, fetcher.open_crawl, self.run, self._needed, self._packed
+            )
+        except Exception as error:
+            name = address.rpartition("/")[2]
+            identity, refusal = address, f"it cannot open the spider: {type(error).__name__}: {error}"
+        state = self._fetchers.get(identity) or FetcherState(identity, address, name)
+        state.address = address
+        if refusal is not None:
+            self._to_reactor(self._came, state, refusal)
+            await asyncio.Event().wait()  # until it is gone
+        with suppress(Exception):  # it is lost; or it has closed the crawl, having heard nothing for long
+            await self._ask(state)
+
+    async def _ask(self, state: FetcherState) -> None:
+        is_met, taken = False, state.taken
+        while True:
+            reply: Reply = pickle.loads(await self._link.call(state.address, fetcher.take, self.run, taken))
+            now_s = clock_s()
+            if reply.stuck_s < STUCK_S:
+                state.heard_s = now_s
+            state.ahead_s = reply.clock_s - now_s
+            results = [
+                (number, batch, position, pickle.loads(packed))
+                for number, batch, position, packed in reply.results
+                if number > taken
+            ]
+            taken = max([taken, *(number for number, *_ in results)])
+            if not is_met:
+                self._to_reactor(self._came, state, None)
+                is_met = True
+            self._to_reactor(self._took, state, reply, results)
+            if not results:
+                await asyncio.sleep(0)
+
+    def _to_reactor(self, function: Any, *arguments: Any) -> None:
+        self._reactor.callFromThread(function, *arguments)
+
+    def _came(self, state: FetcherState, refusal: str | None) -> None:
+        known = self._fetchers.get(state.identity)
+        for other in self._fetchers.values():
+            if other.address == state.address and other is not state:
+                other.state = "gone"
+        self._fetchers[state.identity] = state
+        if refusal is not None:
+            state.state, state.reason = "refuses", refusal
+            logger.warning("%s refuses: %s. It gets no pages.", state, refusal)
+            self._write()
+        elif known is None or known.state != "works":
+            state.state = "works"
+            self._note(state, "works")
+        self._plan_cut()
+
+    def _note(self, state: FetcherState, what: str, level: int = logging.INFO) -> None:
+        """Log what has become of a fetcher, and who is left."""
+        works = sum(one.state == "works" for one in self._fetchers.values())
+        logger.log(level, "%s %s; %d work%s", state, what, works, "s" * (works == 1))
+        self._write()
+
+    def _connected(self, addresses: set[str]) -> None:
+        self._is_connected = True
+        for state in self._fetchers.values():
+            if state.address not in addresses and state.state != "gone":
+                was, state.state = state.state, "gone"
+                if was != "refuses":
+                    level = logging.INFO if was == "leaves" and not state.batches else logging.WARNING
+                    lost = f", with {state.pages} pages, which others get" if state.batches else ""
+                    self._note(state, f"is gone{lost}", level)
+
+    def _no_scheduler(self, reason: str) -> None:
+        now_s = clock_s()
+        if self._is_connected or self._is_closing:
+            if now_s - self._reminded_s > REMIND_S or not self._is_silent_scheduler:
+                self._reminded_s = now_s
+                logger.warning(
+                    "The scheduler %s cannot be reached (%s): the crawl waits for it.", self._address, reason
+                )
+            self._is_silent_scheduler = True
+        elif now_s - self._begun_s > START_LIMIT_S:
+            logger.critical(
+                "No fetchers (GP4C_FETCHERS = %r): %s. Start the scheduler, or correct the address. The "
+                "next run goes on with this cycle.",
+                self._address,
+                reason,
+            )
+            self._on_no_scheduler()
+
+    _is_silent_scheduler = False
+
+    def _tick(self) -> None:
+        """Take pages back from fetchers that are gone or silent, once their batches have ended."""
+        if self._is_closing and not any(state.batches for state in self._fetchers.values()):
+            return
+        call_later(TICK_S, self._tick)
+        if self._asks_to_close() and not self._is_closing:
+            self.stop()
+        now_s = clock_s()
+        before_s, self._ticked_s = self._ticked_s, now_s
+        if now_s - before_s > 3 * TICK_S + 1:
+            return  # this process stood still itself: it has to hear of the others first
+        for state in self._fetchers.values():
+            if state.state == "works" and now_s - state.heard_s > SILENT_S:
+                state.state = "silent"
+                self._note(state, f"does not answer for {SILENT_S:g} s", logging.WARNING)
+            if state.state not in ("silent", "gone"):
+                continue
+            for sent in list(state.batches.values()):
+                is_surely_dead = state.state == "gone" and self._is_local
+                if is_surely_dead or now_s >= sent.end_s or not self._delay_of(sent.host):
+                    self._give_up(state, sent, is_loss=True)
+                    if is_surely_dead:
+                        self._free_s[sent.host] = now_s
+        self._plan_cut()
+        works = any(state.state == "works" for state in self._fetchers.values())
+        if self._waiting and not works and now_s - self._reminded_s > REMIND_S and self._is_connected:
+            self._reminded_s = now_s
+            how = (
+                ""
+                if self._is_local
+                else f": start some (scrapy gp4c fetcher SPIDER --connect {self._address})"
+            )
+            logger.warning("No fetcher works, and pages of %d hosts wait%s", len(self._waiting), how)
+        if now_s - self._written_s > LATE_S:
+            self._write()
+
+    def _write(self) -> None:
+        """Write who is there, for ``status``."""
+        self._written_s = clock_s()
+        shown = [
+            {"name": one.name, "address": one.address, "state": one.state, "reason": one.reason,
+             "pages": one.finished}
+            for one in self._fetchers.values()
+        ]  # fmt: skip
+        with suppress(OSError):
+            draft = self._file.with_suffix(".new")
+            draft.write_text(json.dumps({"time": time.time(), "fetchers": shown}), "utf-8")
+            draft.replace(self._file)
+
+
+def _left_behind_s(file: Path) -> float:
+    """Seconds that batches of a killed owner may still be under way."""
+    try:
+        return max(0.0, file.stat().st_mtime + LATE_S + BATCH_S - time.time())
+    except OSError:
+        return 0.0
+
+
+def _cookie_name(jar: Any, cookie: Any) -> tuple[Any, ...]:
+    return jar, cookie.domain, cookie.path, cookie.name
+
+
+def _is_cookie_of(cookie: Any, host: str) -> bool:
+    domain = cookie.domain.lstrip(".")
+    return host == domain or host.endswith("." + domain)
