@@ -160,12 +160,13 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
     stand = standing(pages, page, cycle, settings)
     filled = None if function.expression is None else function.expression.filled(numbers).text
     stage = stages(state, settings.warmup_visits, settings.gone_after)
+    awake = is_awake(state, cycle, settings.in_every_cycle(state) & ~stage.gone)
     last_attempt = int(state["last_attempt"][0])
     known = Known(
         next(name for name in STAGES if getattr(stage, name)[0]),
         bool(stage.settled[0] and in_panel(state["key"], settings.panel)[0]),
-        bool(is_awake(state, cycle)[0]),
-        max(cycle, int(next_attempt(state)[0])),
+        bool(awake[0]),
+        cycle if awake[0] else max(cycle, int(next_attempt(state)[0])),
         int(state["first_cycle"][0]),
         last_attempt,
         OUTCOMES[state["outcome"][0]] if last_attempt else None,

@@ -352,7 +352,7 @@ def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings
     stage = stages(state, settings.warmup_visits, settings.gone_after)
     if stage.gone[0]:
         return f"gone: {state['gone'][0]} answers of 404 or 410 in a row (GP4C_GONE_AFTER), waited"
-    if not is_awake(state, cycle)[0]:
+    if not is_awake(state, cycle, settings.in_every_cycle(state))[0]:
         return f"rested after {state['failures'][0]} failures in a row"
     if stage.unfetched[0]:
         return "never fetched, and not among the first visits of the cycle (GP4C_NEW_PAGES)"

@@ -76,7 +76,7 @@ def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
     alive = copies = rankable_pages = 0
     for first, columns in known.blocks(READ | {"key"} if settings.panel else READ):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
-        awake = is_awake(columns, cycle)
+        awake = is_awake(columns, cycle, settings.in_every_cycle(columns) & ~stage.gone)
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
         if stage.gone.any():

@@ -104,7 +104,7 @@ def resting_pages(store: PageStore, settings: Settings, cycle: int) -> Resting:
     for _, block in store.blocks():
         is_gone = block["gone"] >= settings.gone_after
         again = np.maximum(next_attempt(block), cycle)
-        waits = ~is_gone & (block["failures"] > 0) & (again > cycle)
+        waits = ~is_gone & (block["failures"] > 0) & (again > cycle) & ~settings.in_every_cycle(block)
         gone += int(is_gone.sum())
         due += int((again[is_gone] == cycle).sum())
         failed += int(waits.sum())

@@ -189,12 +189,15 @@ def is_unfetched(n: Any, has_copy: Any) -> Any:
     return (n == 0) & (has_copy == 0)
 
 
-def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
+def is_awake(
+    columns: Mapping[str, npt.NDArray[Any]], cycle: int, in_every_cycle: Bools | bool = False
+) -> Bools:
     """Pages that may be visited in a cycle: bool ``[P]``.
 
     A page whose last visits all failed waits 1, 2, 4, ... at most `MAX_WAIT_CYCLES` cycles between two
     attempts, so that dead hosts do not eat the budget. A page that the spider's start asks for does not wait
-    while its answers are 404 or 410.
+    while its answers are 404 or 410. Pages that are visited ``in_every_cycle``, ``[P]``, do not wait: a
+    history with holes would lose them.
     """
     failures, last_attempt = columns["failures"], columns["last_attempt"]
     awake = np.asarray(last_attempt < cycle)
@@ -202,7 +205,8 @@ def is_awake(columns: Mapping[str, npt.NDArray[Any]], cycle: int) -> Bools:
     if len(waiting):
         is_start = (columns["found_by"][waiting] == discovery.START) & (columns["gone"][waiting] > 0)
         waited = cycle - last_attempt[waiting] >= _WAIT_CYCLES[failures[waiting]]
-        awake[waiting] &= waited | is_start
+        always = np.broadcast_to(in_every_cycle, awake.shape)[waiting]
+        awake[waiting] &= waited | is_start | always
     return awake
 
 

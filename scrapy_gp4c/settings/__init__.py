@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import numpy as np
 from scrapy.utils.conf import closest_scrapy_cfg
 from scrapy.utils.project import data_path
 
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import Gp4cError, SettingsError, did_you_mean
 from scrapy_gp4c.notices.receivers import Receiver
+from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
@@ -147,6 +150,17 @@ class Settings:
             return Path(data_path(str(Path("gp4c", directory))))
         state = os.environ.get("XDG_STATE_HOME")  # a container or an egg of scrapyd has no scrapy.cfg
         return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
+
+    def in_every_cycle(self, columns: Mapping[str, Array]) -> Bools:
+        """Pages visited in every cycle, ``[P]``: all with a budget of 1.0, else the control group.
+
+        ``columns``: n, and the key where there is a control group.
+        """
+        if type(self.budget) is float and self.budget == 1.0:
+            return np.ones(len(columns["n"]), np.bool_)
+        if not self.panel:
+            return np.zeros(len(columns["n"]), np.bool_)
+        return in_panel(columns["key"], self.panel)
 
     @property
     def asks_for_clusters(self) -> bool:

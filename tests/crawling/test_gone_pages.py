@@ -154,11 +154,11 @@ class Quiet(Linked):
 @pytest_twisted.ensureDeferred
 async def test_a_run_that_visits_nothing_says_why(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One warning with the reason, and when it will be otherwise."""
-    await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
-    await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
+    await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
+    await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        await crawl(Linked, store_path, FULL, url="http://127.0.0.1:9/x")
+        await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
     assert "Cycle 3 visited none of 1 known pages: 1 pages wait after failed visits" in caplog.text
 
 

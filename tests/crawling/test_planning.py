@@ -101,6 +101,9 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
     for page, row in enumerate(rows):
         alive += row["gone"] < loaded.gone_after
         wait = min(2 ** (row["failures"] - 1), MAX_WAIT_CYCLES) if row["failures"] else 0
+        in_panel = row["key"] < Fraction(loaded.panel) * 2**64
+        if row["gone"] < loaded.gone_after and (in_panel or loaded.budget == 1.0):
+            wait = 0
         is_due = CYCLE - row["last_attempt"] >= wait and row["last_attempt"] < CYCLE
         if row["gone"] >= loaded.gone_after:
             gone.append((not is_due, max(row["failures"], 2), row["last_attempt"], page))
@@ -111,7 +114,7 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
             plan["new"].append(page)
         elif row["n"] < loaded.warmup_visits:
             plan["warmup"].append(page)
-        elif row["key"] < Fraction(loaded.panel) * 2**64:
+        elif in_panel:
             plan["panel"].append(page)
         else:
             rest.append(page)
@@ -178,11 +181,18 @@ def page(**values: int) -> Row:
 @pytest.mark.parametrize(("failures", "wait_cycles"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 32), (255, 32)])
 def test_failing_pages_wait_longer_and_longer(failures: int, wait_cycles: int) -> None:
     """A page that failed f times in a row is tried again after 1, 2, 4, ... at most 32 cycles."""
-    budget = {"GP4C_BUDGET": 1.0}
+    budget = {"GP4C_BUDGET": 1}
     early = page(failures=failures, last_attempt=CYCLE - wait_cycles + 1)
     late = page(failures=failures, last_attempt=CYCLE - wait_cycles)
     assert plan_of(budget, [early]) == []
     assert plan_of(budget, [late]) == [(0, "ranked")]
+
+
+@pytest.mark.parametrize("collecting", [{"GP4C_BUDGET": 1.0}, {"GP4C_BUDGET": 1, "GP4C_PANEL": 1.0}])
+def test_a_collection_asks_for_failing_pages_in_every_cycle(collecting: dict[str, float]) -> None:
+    """Pages of a collection or control group do not back off: its history would lose them."""
+    rows = [page(failures=failures, last_attempt=CYCLE - 1) for failures in (1, 2, 9)]
+    assert [number for number, _ in plan_of(collecting, rows)] == [0, 1, 2]
 
 
 def test_a_dead_host_leaves_the_budget_to_the_others() -> None:

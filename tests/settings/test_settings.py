@@ -38,7 +38,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_HINTS": ["perhaps", 2, []],
     "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_BELIEVE_AFTER": [0, 256, -3, 1.5, True, "never"],
-    "GP4C_FINGERPRINT": ["md5", 3, None, ""],
+    "GP4C_FINGERPRINT": ["md5", 3, ""],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
     "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],

@@ -17,6 +17,7 @@ from training.comparing.statistics import Mean, mean
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.imputation import fill_lost_cycles
+from training.histories.offset_history import is_offset_history
 from training.histories.reading import read_history
 from training.histories.splits import sampled_sites
 from training.replaying.prepared import CrawlChoices
@@ -104,7 +105,7 @@ class Overview(NamedTuple):
 def overview(path: Path) -> Overview:
     """Overview of a history file or a store. Raises HistoryError as `read_history`."""
     error_share = None
-    if path.is_dir():
+    if path.is_dir() and not is_offset_history(path):
         history, report = read_with_report(path)
         error_share = (report.imputed + report.known) / (history.pages * history.cycles)
     else:
